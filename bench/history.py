@@ -16,7 +16,7 @@ from headrace.core.codec import codec
 from headrace.core.jobs import ids
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 
 _DAYS = 5 * 86_400_000  # younger than what any engine throws away
 _RESULT = "1"
@@ -27,7 +27,7 @@ def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
     subject = open_subject(store.url, store.durability)
     with subject.app:
         pattern = finished_job(subject, age)
-        subject.app.engine.porter.unpack([Parcel(pattern, [], [])])
+        subject.app.engine.porter.unpack([JobExport(pattern, [], [])])
         if ground.engine == "postgres":
             _multiply_in_postgres(store.url, pattern, jobs)
         else:
@@ -75,15 +75,15 @@ def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
         times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
         made = [ids.new_id(time.time_ns() // 1_000_000) for _ in numbers]
         rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in made]
-        porter.unpack([Parcel(row, [], []) for row in rows])
+        porter.unpack([JobExport(row, [], []) for row in rows])
 
 
 def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:
     from headrace.engines.postgres.statements import qualified
-    from headrace.engines.postgres.store_url import Address
+    from headrace.engines.postgres.store_url import PostgresUrl
     from tests.support import servers
 
-    db, schema = servers.postgres_connection(url), Address(url).schema
+    db, schema = servers.postgres_connection(url), PostgresUrl(url).schema
     db.execute(qualified(_MULTIPLY, schema), {"jobs": jobs, "days": _DAYS, "pattern": pattern.id})
     # What autovacuum has long done in a store of that age; it should not begin with it while we measure.
     db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", schema))

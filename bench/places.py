@@ -109,10 +109,10 @@ class PostgresSchemas:
         from psycopg import errors
 
         from headrace.engines.postgres.statements import qualified
-        from headrace.engines.postgres.store_url import Address
+        from headrace.engines.postgres.store_url import PostgresUrl
 
         db = self._servers.postgres_connection(url)
-        db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", Address(url).schema))
+        db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", PostgresUrl(url).schema))
         with contextlib.suppress(errors.InsufficientPrivilege):  # at a named server
             # Whatever is changed first after it costs a whole page: few or many jobs, it is the same for both.
             db.execute("CHECKPOINT")

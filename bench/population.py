@@ -15,7 +15,7 @@ from bench.tasks import in_batches, open_subject
 from headrace.core.codec import codec
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 
 Kind = Literal["aged", "backlog"]
 QUEUES, TASKS, WORKERS, FLOW = 20, 50, 8, 100
@@ -37,7 +37,7 @@ def build(store: Store, jobs: int, kind: Kind) -> None:
     now = time.time_ns() // 1_000_000
     with open_subject(store.url, store.durability).app as app:
         for numbers in in_batches(range(jobs), _BATCH):
-            app.engine.porter.unpack([Parcel(row, [], []) for row in _rows(numbers, jobs, kind, now)])
+            app.engine.porter.unpack([JobExport(row, [], []) for row in _rows(numbers, jobs, kind, now)])
 
 
 def _rows(numbers: list[int], jobs: int, kind: Kind, now: int) -> Iterator[JobRow]:

@@ -13,7 +13,7 @@ from bench.stage import report_time_of, store
 from bench.tasks import Subject, in_batches, open_subject
 from headrace.core.codec import codec
 from headrace.core.jobs import ids, outcomes
-from headrace.core.jobs.records import NewJob, Want
+from headrace.core.jobs.records import ClaimRequest, NewJob
 from headrace.core.jobs.states import State
 from headrace.engines.protocol.engine import Engine
 
@@ -38,7 +38,7 @@ def insert(engine: Engine, batches: list[list[NewJob]]) -> int:
 
 def drain(engine: Engine, jobs: int, batch: int) -> int:
     """Claim and complete, a batch a commit, until so many jobs are done or none is left."""
-    want = Want("bare", batch, _LEASE_MS)
+    want = ClaimRequest("bare", batch, _LEASE_MS)
     checksum = codec.checksum(_RESULT)
     claims = engine.exchange((), want).claims
     done = 0

@@ -16,7 +16,7 @@ from bench.stage import store, wait_for_go
 from bench.tasks import open_subject
 from headrace.core.codec import codec
 from headrace.core.jobs import ids, outcomes
-from headrace.core.jobs.records import NewJob, Share, Want
+from headrace.core.jobs.records import ClaimRequest, NewJob, QueueShare
 from headrace.core.jobs.states import State
 
 _QUEUE = "probe"
@@ -25,7 +25,7 @@ _QUEUE = "probe"
 def main(pause: str) -> None:
     subject = open_subject(*store())
     engine = subject.app.engine
-    want = Want("prober", 1, 30_000, (Share(_QUEUE, 1),), others=False)
+    want = ClaimRequest("prober", 1, 30_000, (QueueShare(_QUEUE, 1),), others=False)
     delays = []
     with subject.app:
         payload = subject.noop.signature.encode((1,), {}, limit=1024)

@@ -15,7 +15,7 @@ from bench.history import finished_job
 from bench.measure import Figure, Goal, Measure, Ratio, Readings
 from bench.tasks import in_batches, open_subject
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import Interval, row_of
 from headrace.engines.protocol.archive import Archive
 
@@ -66,7 +66,7 @@ def _build(store: Store, jobs: int, interval: Interval) -> None:
     with subject.app as app:
         archive = app.engine.archive
         assert archive is not None
-        pattern = row_of(Parcel(finished_job(subject, 0), [], []))
+        pattern = row_of(JobExport(finished_job(subject, 0), [], []))
         for numbers in in_batches(range(jobs), _BATCH):
             ends = {number: _BEGIN + _PARTITIONS * _DAY * number // jobs for number in numbers}
             rows = [

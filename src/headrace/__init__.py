@@ -23,7 +23,7 @@ from headrace.app.jobs.jobs import JobPage
 from headrace.app.queues.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.codec.result_refs import ParentFailure
-from headrace.core.events.history import AttemptError, Entry
+from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.states import State
@@ -114,12 +114,12 @@ if TYPE_CHECKING:
         ArchiveStats,
         TaskDurations,
     )
-    from headrace.app.retention.lifecycle_records import LifecycleTerms, SaidTerms, StaleJob, StateAges
+    from headrace.app.retention.lifecycle_records import LifecyclePolicy, PolicyLayers, StaleJob, StateAges
     from headrace.app.schedules.records import Schedule, ScheduleRun
-    from headrace.core.events.event import Happening
+    from headrace.core.events.event import Event
     from headrace.core.health.findings import Finding, StoragePart
     from headrace.core.health.process_stats import MemoryTrace
-    from headrace.runtime.context.logs import HumanLines, JobFields, JsonLines, configure_logs
+    from headrace.runtime.context.logs import JobContextFilter, JsonFormatter, TextFormatter, configure_logs
     from headrace.runtime.flows.chains import chain, group
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.jobs.flow_run import FlowRun
@@ -161,31 +161,30 @@ __all__ = [
     "DeadStats",
     "DuplicateJob",
     "EngineUnavailable",
-    "Entry",
+    "Event",
     "Finding",
     "Flow",
     "FlowNotFound",
     "FlowRun",
-    "Happening",
     "Headrace",
     "HeadraceError",
-    "HumanLines",
+    "HistoryEntry",
     "InvalidAlert",
     "InvalidJob",
     "InvalidSchedule",
     "Job",
     "JobCancelled",
     "JobContext",
+    "JobContextFilter",
     "JobCount",
     "JobFailed",
-    "JobFields",
     "JobNotFound",
     "JobPage",
     "JobTimeout",
-    "JsonLines",
+    "JsonFormatter",
     "LeaseLost",
     "Lifecycle",
-    "LifecycleTerms",
+    "LifecyclePolicy",
     "LogEntry",
     "MemoryTrace",
     "MetricDurations",
@@ -197,6 +196,7 @@ __all__ = [
     "ParentFailure",
     "PayloadTooLarge",
     "PermanentError",
+    "PolicyLayers",
     "Queue",
     "QueueFull",
     "QueueMetrics",
@@ -210,7 +210,6 @@ __all__ = [
     "Retry",
     "RetryLater",
     "RetryableError",
-    "SaidTerms",
     "Schedule",
     "ScheduleNotFound",
     "ScheduleRun",
@@ -225,6 +224,7 @@ __all__ = [
     "TaskDurations",
     "TaskMetrics",
     "TaskRules",
+    "TextFormatter",
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
@@ -264,11 +264,11 @@ _LATER = {
     "Finding": "headrace.core.health.findings",
     "Flow": "headrace.runtime.flows.flow",
     "FlowRun": "headrace.runtime.jobs.flow_run",
-    "Happening": "headrace.core.events.event",
-    "HumanLines": "headrace.runtime.context.logs",
-    "JobFields": "headrace.runtime.context.logs",
-    "JsonLines": "headrace.runtime.context.logs",
-    "LifecycleTerms": "headrace.app.retention.lifecycle_records",
+    "Event": "headrace.core.events.event",
+    "TextFormatter": "headrace.runtime.context.logs",
+    "JobContextFilter": "headrace.runtime.context.logs",
+    "JsonFormatter": "headrace.runtime.context.logs",
+    "LifecyclePolicy": "headrace.app.retention.lifecycle_records",
     "MemoryTrace": "headrace.core.health.process_stats",
     "MetricDurations": "headrace.app.metrics.records",
     "MetricFigures": "headrace.app.metrics.records",
@@ -278,7 +278,7 @@ _LATER = {
     "QueueMetrics": "headrace.app.metrics.records",
     "RequeueResult": "headrace.app.dead_letters.records",
     "Restored": "headrace.app.admin.backups",
-    "SaidTerms": "headrace.app.retention.lifecycle_records",
+    "PolicyLayers": "headrace.app.retention.lifecycle_records",
     "Schedule": "headrace.app.schedules.records",
     "ScheduleRun": "headrace.app.schedules.records",
     "StaleJob": "headrace.app.retention.lifecycle_records",

@@ -8,9 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.core.jobs.dependencies import Bond, Policy
+from headrace.core.jobs.dependencies import Dependency, Policy
 from headrace.core.jobs.records import Claim, Filter, NewJob, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, new_job, succeed
 
@@ -28,16 +28,16 @@ def the(*job_ids: str) -> Filter:
 def plant_chain(engine: Engine, *names: str, policy: Policy = "cancel") -> None:
     """Jobs that each wait for the one before."""
     first, *others = names
-    bonds = [Bond(one, next_one, policy) for one, next_one in pairwise(names)]
+    bonds = [Dependency(one, next_one, policy) for one, next_one in pairwise(names)]
     engine.plant([new_job(first), *map(child, others)], bonds, now=NOW)
 
 
 def cancel(engine: Engine, job_id: str) -> list[str]:
-    moved = engine.desk.move(the(job_id), Event.CANCEL, 1, now=NOW)
+    moved = engine.desk.move(the(job_id), Trigger.CANCEL, 1, now=NOW)
     assert moved == [job_id]
     return moved
 
 
-def spawning(claimed: Claim, jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Outcome:
+def spawning(claimed: Claim, jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> Outcome:
     """A success that leaves jobs behind."""
     return replace(succeed(claimed), spawned=tuple(jobs), bonds=tuple(bonds))

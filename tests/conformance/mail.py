@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace.core.dead_letters.records import (
-    LetterFilter,
+    DeadLetterFilter,
 )
-from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
@@ -21,10 +21,10 @@ from tests.support.builders import (
 )
 
 LATER = NOW + HOUR
-PENDING = LetterFilter(statuses=("pending",))
+PENDING = DeadLetterFilter(statuses=("pending",))
 
 
-def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "aa", **more: Any) -> DeadRow:
+def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "aa", **more: Any) -> DeadLetterRow:
     """The record of a new job that failed at once."""
     reason = more.pop("reason", "permanent")
     claimed = submit_and_claim(engine, job_id, now=at, **more)
@@ -32,18 +32,18 @@ def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "a
     return pending(engine, job_id)
 
 
-def pending(engine: Engine, job_id: str = "job") -> DeadRow:
+def pending(engine: Engine, job_id: str = "job") -> DeadLetterRow:
     (found,) = engine.letters.latest([job_id])
     assert found.status == "pending"
     return found
 
 
-def one(engine: Engine, letter_id: str) -> DeadRow:
+def one(engine: Engine, letter_id: str) -> DeadLetterRow:
     (found,) = engine.letters.get([letter_id])
     return found
 
 
-def fail_again(engine: Engine, *, at: int) -> DeadRow:
+def fail_again(engine: Engine, *, at: int) -> DeadLetterRow:
     claimed = claim_one(engine, now=at)
     settle(engine, fail(claimed, at=at, reason="again"), now=at)
     return pending(engine, claimed.id)

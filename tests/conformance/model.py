@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headrace.core.jobs.records import Changes, Claim, JobRow, NewJob, Outcome
-from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State, sources
+from headrace.core.jobs.records import Claim, JobRow, JobUpdate, NewJob, Outcome
+from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger, sources
 
 PUT_OFF = (State.SCHEDULED, State.RETRYING)
 
@@ -123,7 +123,7 @@ class Model:
         job.go(outcome.state)
         job.attempt -= outcome.refund
         job.releases += outcome.refund
-        if outcome.event in {Event.RETRY, Event.SNOOZE}:  # a run that came to an end: no crash loop
+        if outcome.event in {Trigger.RETRY, Trigger.SNOOZE}:  # a run that came to an end: no crash loop
             job.crashes = 0
         if outcome.run_at is not None:
             job.set_time(outcome.run_at)
@@ -145,25 +145,25 @@ class Model:
         job.crashes += 1
         return job.state
 
-    def move(self, which: Callable[[ModelJob], bool], event: Event, limit: int, now: int) -> list[str]:
+    def move(self, which: Callable[[ModelJob], bool], event: Trigger, limit: int, now: int) -> list[str]:
         found = [job for job in self.those(*sources(event)) if which(job)]
         found = sorted(found, key=lambda job: job.seq)[:limit]
         for job in found:
             self._move(job, event, now)
         return [job.id for job in found]
 
-    def _move(self, job: ModelJob, event: Event, now: int) -> None:
-        if event is Event.DELETE:
+    def _move(self, job: ModelJob, event: Trigger, now: int) -> None:
+        if event is Trigger.DELETE:
             del self.jobs[job.id]
             return
-        job.go(State.CANCELLED if event is Event.CANCEL else State.PENDING)
-        if event in {Event.REVIVE, Event.HURRY}:
+        job.go(State.CANCELLED if event is Trigger.CANCEL else State.PENDING)
+        if event in {Trigger.REVIVE, Trigger.HURRY}:
             job.set_time(now)
-        if event is Event.REVIVE:
+        if event is Trigger.REVIVE:
             job.attempt = job.crashes = 0
             job.expires_at = None
 
-    def amend(self, job_id: str, changes: Changes, now: int) -> bool:
+    def amend(self, job_id: str, changes: JobUpdate, now: int) -> bool:
         job = self.jobs.get(job_id)
         if job is None or job.state not in NOT_STARTED:
             return False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.core.events.event import Happening
+from headrace.core.events.event import Event
 from headrace.core.events.log import events_of
 from headrace.engines.protocol.engine import Engine
 
 
-def told(engine: Engine, after: str | None = None) -> list[Happening]:
+def told(engine: Engine, after: str | None = None) -> list[Event]:
     """Everything behind the cursor. On PostgreSQL it may be held back while somebody else on the server writes."""
-    events: list[Happening] = []
+    events: list[Event] = []
     while pages := engine.events.read(after, 50):
         for cursor, groups in pages:
             events += events_of(cursor, groups, after)

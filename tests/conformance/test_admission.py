@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from headrace.core.jobs.records import Filter, NewJob
-from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, Event, State
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Kind, Rule, Verdict
-from headrace.core.queues.limits import Gate, lane_of
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import Act, Kind, UniqueCondition, UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.queues.limits import Limit, lane_of
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, StoreMoved
 from tests.support.builders import (
@@ -42,7 +42,7 @@ from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
 THREADS = 8
-ANYWHERE = (Condition(tuple(sorted(State))),)
+ANYWHERE = (UniqueCondition(tuple(sorted(State))),)
 KINDS: dict[Act, Kind] = {
     "keep": "existing",
     "refuse": "refused",
@@ -54,7 +54,7 @@ every_amendment = pytest.mark.parametrize("act", ["replace", "reschedule"])
 ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?", "grüße 日本語 🚰", "a\nb", "x" * 2000]
 
 
-def admit(engine: Engine, *candidates: Candidate, whole: bool = False, now: int = NOW) -> list[tuple[str, str]]:
+def admit(engine: Engine, *candidates: UniqueInsert, whole: bool = False, now: int = NOW) -> list[tuple[str, str]]:
     return [(verdict.kind, verdict.id) for verdict in engine.admit(candidates, whole=whole, now=now)]
 
 
@@ -82,8 +82,8 @@ def test_to_admit_nothing_is_no_error(engine: Engine) -> None:
     assert engine.admit([], whole=True, now=NOW) == []
 
 
-@pytest.mark.parametrize("rule", [None, Rule(ANYWHERE)], ids=["no rule", "rule"])
-def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: Rule | None) -> None:
+@pytest.mark.parametrize("rule", [None, UniqueRule(ANYWHERE)], ids=["no rule", "rule"])
+def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule | None) -> None:
     job = new_job(
         "job",
         queue="mail",
@@ -102,7 +102,7 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: Rule | Non
         version=NOW,
         unique_key="key",
     )
-    assert engine.admit([Candidate(job, rule)], now=NOW) == [Verdict("new", "job")]
+    assert engine.admit([UniqueInsert(job, rule)], now=NOW) == [UniqueResult("new", "job")]
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
@@ -141,7 +141,7 @@ def test_the_key_is_told_with_the_job(engine: Engine, way: str) -> None:
         engine.insert([job, new_job("without")], now=NOW)
         assert row(engine, "without").unique_key is None
     else:
-        admit(engine, Candidate(job))
+        admit(engine, UniqueInsert(job))
     desk = engine.desk
     jobs = {"find": lambda: desk.find(EVERYTHING, 1, None).jobs, "peek": lambda: desk.peek("default", 10)}
     stored = jobs.get(way, lambda: desk.get(["job"]))()
@@ -150,10 +150,10 @@ def test_the_key_is_told_with_the_job(engine: Engine, way: str) -> None:
 
 def test_a_job_without_a_rule_is_stored_whatever_has_its_key(engine: Engine) -> None:
     admit(engine, candidate("a"))
-    assert admit(engine, Candidate(new_job("b", unique_key="key"))) == [("new", "b")]
-    assert admit(engine, Candidate(new_job("b", unique_key="key"))) == [("taken", "b")]
+    assert admit(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
+    assert admit(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
     with pytest.raises(DuplicateJob, match="b"):
-        engine.admit([Candidate(new_job("c")), Candidate(new_job("b"))], whole=True, now=NOW)
+        engine.admit([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], whole=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -170,7 +170,7 @@ def test_a_job_that_was_only_inserted_has_its_key_as_well(engine: Engine) -> Non
 def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state: State) -> None:
     bring(engine, state, "there", unique_key="key", payload='["old"]')
     before, filed = row(engine, "there"), engine.desk.history("there")
-    new = candidate("new", act, where=(Condition((state,)),), queue="elsewhere", payload='["new"]')
+    new = candidate("new", act, where=(UniqueCondition((state,)),), queue="elsewhere", payload='["new"]')
     amends = act in ("replace", "reschedule")
     kind = "existing" if amends and state not in NOT_STARTED else KINDS[act]
     assert admit(engine, new, now=NOW + SECOND) == [(kind, "there")]
@@ -185,7 +185,7 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
         assert after.queue == ("elsewhere" if act == "replace" else "default")
         assert (after.version, after.run_at) == (before.version + 1, NOW)
         entry = engine.desk.history("there")[-1]
-        assert (entry.event, entry.at, entry.source, entry.target) == (Event.AMEND, NOW + SECOND, state, after.state)
+        assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.AMEND, NOW + SECOND, state, after.state)
         assert len(engine.desk.history("there")) == len(filed) + 1
 
 
@@ -194,7 +194,7 @@ def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state:
 def test_a_job_in_a_state_that_is_not_named_is_no_conflict(engine: Engine, act: Act, state: State) -> None:
     bring(engine, state, "there", unique_key="key")
     before = row(engine, "there")
-    others = Condition(tuple(sorted(set(State) - {state})))
+    others = UniqueCondition(tuple(sorted(set(State) - {state})))
     assert admit(engine, candidate("new", act, where=(others,)), whole=True) == [("new", "new")]
     assert row(engine, "there") == before
 
@@ -211,14 +211,14 @@ def test_a_key_is_one_for_all_queues_and_tasks(engine: Engine) -> None:
 
 # -- conditions
 
-COMPLETED_HOUR = Condition((State.COMPLETED,), created_since=NOW - HOUR)
+COMPLETED_HOUR = UniqueCondition((State.COMPLETED,), created_since=NOW - HOUR)
 
 
 @pytest.mark.parametrize(("age", "conflict"), [(0, True), (HOUR, True), (HOUR + 1, False)])
 @pytest.mark.parametrize("state", [State.PENDING, State.COMPLETED])
 def test_a_job_counts_for_a_time_from_its_creation(engine: Engine, state: State, age: int, conflict: bool) -> None:
     bring(engine, state, "there", unique_key="key", created_at=NOW - age, run_at=NOW - age)
-    condition = Condition((state,), created_since=NOW - HOUR)
+    condition = UniqueCondition((state,), created_since=NOW - HOUR)
     assert admit(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
@@ -231,7 +231,7 @@ def test_a_finished_job_counts_for_a_time_from_its_end(
 ) -> None:
     bring(engine, state, "there", unique_key="key", created_at=NOW - HOUR)
     assert row(engine, "there").finished_at == NOW
-    condition = Condition((state,), finished_since=since)
+    condition = UniqueCondition((state,), finished_since=since)
     assert admit(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
@@ -243,7 +243,7 @@ def test_a_finished_job_counts_for_a_time_from_its_end(
 )
 def test_both_ages_must_fit(engine: Engine, created_since: int, finished_since: int, conflict: bool) -> None:
     bring(engine, State.COMPLETED, "there", unique_key="key", created_at=NOW - HOUR)
-    condition = Condition((State.COMPLETED,), created_since, finished_since)
+    condition = UniqueCondition((State.COMPLETED,), created_since, finished_since)
     assert admit(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
@@ -261,7 +261,7 @@ def test_both_ages_must_fit(engine: Engine, created_since: int, finished_since: 
 )
 def test_any_of_several_conditions_is_enough(engine: Engine, state: State, age: int, conflict: bool) -> None:
     bring(engine, state, "there", unique_key="key", created_at=NOW - age, run_at=NOW - age)
-    where = (Condition(tuple(sorted(OPEN))), COMPLETED_HOUR)
+    where = (UniqueCondition(tuple(sorted(OPEN))), COMPLETED_HOUR)
     assert admit(engine, candidate("new", where=where)) == [("existing", "there") if conflict else ("new", "new")]
     assert admit(engine, candidate("newer", where=where[::-1], created_at=NOW)) == [
         ("existing", "there") if conflict else ("existing", "new")
@@ -284,7 +284,7 @@ def test_the_newest_stands_even_if_an_older_one_could_be_amended(engine: Engine,
     engine.insert([new_job("older", unique_key="key", run_at=LATER)], now=NOW)
     bring(engine, State.RUNNING, "newer", unique_key="key")
     assert admit(engine, candidate("new", act)) == [("existing", "newer")]
-    assert admit(engine, candidate("new", act, where=(Condition((State.SCHEDULED,)),))) == [(KINDS[act], "older")]
+    assert admit(engine, candidate("new", act, where=(UniqueCondition((State.SCHEDULED,)),))) == [(KINDS[act], "older")]
 
 
 # -- a key is held by its job and by nothing else
@@ -292,7 +292,7 @@ def test_the_newest_stands_even_if_an_older_one_could_be_amended(engine: Engine,
 
 def test_a_deleted_job_frees_its_key(engine: Engine) -> None:
     admit(engine, candidate("a", where=ANYWHERE))
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert admit(engine, candidate("b", where=ANYWHERE)) == [("new", "b")]
     assert admit(engine, candidate("a", where=ANYWHERE)) == [("existing", "b")]
 
@@ -318,7 +318,7 @@ def test_a_job_keeps_its_key_through_its_life(engine: Engine) -> None:
     assert holds()
     settle(engine, succeed(claim_one(engine, now=LATER)))
     assert row(engine, "a").unique_key == "key"
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=LATER)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
     assert holds()
 
 
@@ -331,7 +331,7 @@ def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
 
 
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
-    admit(engine, candidate("a"), Candidate(new_job("b")))
+    admit(engine, candidate("a"), UniqueInsert(new_job("b")))
     assert [parcel.job.unique_key for parcel in engine.porter.pack(0, 10)] == ["key", None]
     target.porter.unpack(engine.porter.pack(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
@@ -390,12 +390,12 @@ def test_a_candidate_whose_id_is_taken_does_not_hold_its_key(engine: Engine) -> 
 
 def test_a_candidate_finds_what_an_earlier_one_has_changed(engine: Engine) -> None:
     admit(engine, candidate("a", run_at=LATER))
-    pending, scheduled = (Condition((State.PENDING,)),), (Condition((State.SCHEDULED,)),)
+    pending, scheduled = (UniqueCondition((State.PENDING,)),), (UniqueCondition((State.SCHEDULED,)),)
     batch = [candidate("b", "reschedule"), candidate("c", where=pending), candidate("d", where=scheduled, run_at=LATER)]
     assert admit(engine, *batch) == [("rescheduled", "a"), ("existing", "a"), ("new", "d")]
 
 
-def some_candidates(chance: random.Random, name: str) -> list[Candidate]:
+def some_candidates(chance: random.Random, name: str) -> list[UniqueInsert]:
     """Candidates that get in each other's way: few keys, few ids, every act, every time."""
     open_states = [State.PENDING, State.SCHEDULED]
     return [
@@ -403,7 +403,7 @@ def some_candidates(chance: random.Random, name: str) -> list[Candidate]:
             f"{name}-{chance.randrange(10)}",
             chance.choice(list(KINDS)),
             key=f"{name} {chance.randrange(2)}",
-            where=(Condition(tuple(sorted(chance.sample(open_states, chance.randrange(1, 3))))),),
+            where=(UniqueCondition(tuple(sorted(chance.sample(open_states, chance.randrange(1, 3))))),),
             run_at=chance.choice([NOW, LATER, LATER + HOUR]),
             queue=chance.choice(["default", "mail"]),
             payload=f"[{place}]",
@@ -444,11 +444,11 @@ def test_hundreds_of_duplicates_in_one_batch_are_one_job(engine: Engine) -> None
 
 def test_rules_and_none_may_be_mixed(engine: Engine) -> None:
     batch = [
-        Candidate(new_job("plain", tags=("t",))),
+        UniqueInsert(new_job("plain", tags=("t",))),
         candidate("a", queue="mail"),
-        Candidate(new_job("plain")),
+        UniqueInsert(new_job("plain")),
         candidate("b", "refuse"),
-        Candidate(new_job("keyed", unique_key="key")),
+        UniqueInsert(new_job("keyed", unique_key="key")),
         candidate("c"),
     ]
     assert admit(engine, *batch) == [
@@ -470,7 +470,7 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     batch = [
         candidate("a", key="a", tags=("t",)),
         candidate("b", "replace", key="mine", queue="unheard of", payload='["new"]', tags=("t",)),
-        Candidate(new_job("c", queue="unheard of")),
+        UniqueInsert(new_job("c", queue="unheard of")),
     ]
     batch.insert(place, candidate("d", "refuse"))
     with pytest.raises(DuplicateJob) as caught:
@@ -529,7 +529,7 @@ def test_a_replaced_job_has_everything_of_the_new_one_but_its_id_and_its_past(en
         tags=("both", "new"),
         metadata='{"tenant":1}',
     )
-    assert admit(engine, Candidate(new, Rule(ANYWHERE, "replace"))) == [("replaced", "a")]
+    assert admit(engine, UniqueInsert(new, UniqueRule(ANYWHERE, "replace"))) == [("replaced", "a")]
     after = msgspec.structs.asdict(row(engine, "a"))
     expected = msgspec.structs.asdict(msgspec.structs.replace(new, id="a", created_at=NOW, version=2))
     assert {name: after[name] for name in expected} == expected
@@ -583,7 +583,7 @@ def test_a_replaced_job_takes_the_new_ones_place_in_the_order(engine: Engine) ->
 
 def test_of_several_of_one_batch_each_counts_for_those_behind_it(engine: Engine) -> None:
     """Not only the newest of them: what is asked for may be in another state."""
-    pending, over = (Condition((State.PENDING,)),), (Condition((State.COMPLETED,)),)
+    pending, over = (UniqueCondition((State.PENDING,)),), (UniqueCondition((State.COMPLETED,)),)
     batch = [
         candidate("first", where=over),
         candidate("later", where=over, run_at=LATER),
@@ -685,13 +685,13 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
     engine, producer = store.open(), store.open()
     admit(producer, candidate("a", run_at=LATER))
     before = rows(engine)
-    engine.porter.post(Notice("moved", "redis://elsewhere/0", NOW))
-    for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), Candidate(new_job("d"))):
+    engine.porter.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
             producer.admit([new], whole=whole, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.desk.queues()] == ["default"]
-    engine.porter.post(Notice("arriving", "redis://elsewhere/0", NOW))
+    engine.porter.post(StoreStatus("arriving", "redis://elsewhere/0", NOW))
     assert admit(producer, candidate("b", key="other")) == [("new", "b")]
 
 
@@ -784,7 +784,7 @@ def test_while_workers_finish_them_there_is_never_more_than_one_open(store: Stor
 
 
 def test_a_replaced_job_waits_in_the_lane_of_the_new_one(engine: Engine) -> None:
-    admit(engine, candidate("a", lane=lane_of([Gate("key", "old")])))
-    assert admit(engine, candidate("b", "replace", lane=lane_of([Gate("needs", "gpu")]))) == [("replaced", "a")]
-    assert row(engine, "a").lane == lane_of([Gate("needs", "gpu")])
+    admit(engine, candidate("a", lane=lane_of([Limit("key", "old")])))
+    assert admit(engine, candidate("b", "replace", lane=lane_of([Limit("needs", "gpu")]))) == [("replaced", "a")]
+    assert row(engine, "a").lane == lane_of([Limit("needs", "gpu")])
     assert claim(engine) == []

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace.core.dead_letters.records import LetterFilter, snapshot_of
-from headrace.core.jobs.dependencies import Bond
-from headrace.core.jobs.records import Changes, DeadRow
-from headrace.core.jobs.states import OPEN, Event, State
+from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.records import DeadLetterRow, JobUpdate
+from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.core.retention.lifecycle import OnStale
-from headrace.core.retention.staleness import Aged, Judgment, Watch, aged_of, everything
+from headrace.core.retention.staleness import AgeQuery, JobAge, StaleAction, aged_of, everything
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.support.builders import (
@@ -43,7 +43,7 @@ from tests.support.waiting import PATIENCE
 ALL = everything(NOW)
 
 
-def walk(engine: Engine, watch: Watch = ALL, looks: int = 1000) -> Iterator[Aged]:
+def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[JobAge]:
     cursor = None
     for _ in range(10_000):
         page = engine.upkeep.aged(watch, looks, cursor)
@@ -54,7 +54,7 @@ def walk(engine: Engine, watch: Watch = ALL, looks: int = 1000) -> Iterator[Aged
     raise AssertionError("the walk has no end")
 
 
-def told(engine: Engine, job_id: str = "job") -> Aged:
+def told(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
     assert found == aged_of(row(engine, job_id), engine.desk.history(job_id))
@@ -109,7 +109,7 @@ def test_a_job_whose_parents_took_their_time_is_pending_since_they_ended(engine:
 
 def test_a_job_that_waits_for_what_it_spawned_does_so_since_its_run_was_over(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    outcome = spawning(claimed, [new_job("spawned")], [Bond("spawned", "job")])
+    outcome = spawning(claimed, [new_job("spawned")], [Dependency("spawned", "job")])
     engine.exchange([outcome], None, now=NOW + SECOND)
     assert told(engine).state is State.WAITING
     assert told(engine).since >= NOW
@@ -117,14 +117,14 @@ def test_a_job_that_waits_for_what_it_spawned_does_so_since_its_run_was_over(eng
 
 def test_an_operator_who_changes_a_priority_does_not_turn_the_clock_back(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.desk.amend("job", Changes(priority=5), now=NOW + HOUR)
+    engine.desk.amend("job", JobUpdate(priority=5), now=NOW + HOUR)
     assert told(engine).since == NOW
 
 
 def test_a_revived_job_begins_anew_with_its_age_too(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=LATER)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
     found = told(engine)
     assert (found.since, found.due) == (LATER, LATER)
     settle(engine, retry(claim_one(engine, now=LATER + SECOND), LATER + HOUR), now=LATER + SECOND)
@@ -133,8 +133,8 @@ def test_a_revived_job_begins_anew_with_its_age_too(engine: Engine) -> None:
 
 def test_children_that_wait_again_do_so_since_then(engine: Engine) -> None:
     plant_chain(engine, "parent", "job")
-    engine.desk.move(the("parent"), Event.CANCEL, 1, now=NOW)
-    engine.desk.move(the("parent"), Event.REVIVE, 1, now=LATER)
+    engine.desk.move(the("parent"), Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(the("parent"), Trigger.REVIVE, 1, now=LATER)
     found = told(engine)
     assert (found.state, found.since) == (State.WAITING, LATER)
 
@@ -157,7 +157,7 @@ def test_a_snooze_and_a_release_leave_the_age(engine: Engine) -> None:
 
 def test_a_review_is_told_of_the_version_it_was_of(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.upkeep.judge([Judgment("job", row(engine).version, "review", "long")], now=LATER)
+    engine.upkeep.judge([StaleAction("job", row(engine).version, "review", "long")], now=LATER)
     found = told(engine)
     assert (found.reviewed, found.since) == (True, NOW)
     claim_one(engine, now=LATER)
@@ -205,7 +205,7 @@ def test_a_walk_comes_by_all_that_stay_while_others_come_and_go(engine: Engine) 
         if cursor is None:
             break
         engine.insert([new_job(f"new{turn}", queue="q0", priority=9)], now=NOW)
-        gone |= set(engine.desk.move(the(f"j{turn:04d}"), Event.CANCEL, 1, now=NOW))
+        gone |= set(engine.desk.move(the(f"j{turn:04d}"), Trigger.CANCEL, 1, now=NOW))
     assert cursor is None
     assert ids - gone <= found
 
@@ -218,18 +218,18 @@ def test_only_what_may_be_too_old_is_told(engine: Engine) -> None:
         engine.insert([new_job(f"s{number}", run_at=LATER + number * SECOND)], now=NOW)
     early = NOW + SECOND
 
-    def found(watch: Watch) -> list[str]:
+    def found(watch: AgeQuery) -> list[str]:
         return sorted(job.id for job in walk(engine, watch))
 
-    assert found(Watch({})) == []
-    assert found(Watch({State.PENDING: early})) == ["p0", "p1"]
-    assert found(Watch({State.WAITING: NOW})) == ["w0"]
-    assert found(Watch({State.SCHEDULED: LATER + SECOND, State.RETRYING: LATER + HOUR})) == ["s0", "s1"]
-    assert found(Watch({State.RUNNING: NOW + HOUR})) == []
-    assert found(Watch({}, due=NOW)) == ["p0", "s0", "s1", "s2", "w0"], "by what is cheap to know: their creation"
+    assert found(AgeQuery({})) == []
+    assert found(AgeQuery({State.PENDING: early})) == ["p0", "p1"]
+    assert found(AgeQuery({State.WAITING: NOW})) == ["w0"]
+    assert found(AgeQuery({State.SCHEDULED: LATER + SECOND, State.RETRYING: LATER + HOUR})) == ["s0", "s1"]
+    assert found(AgeQuery({State.RUNNING: NOW + HOUR})) == []
+    assert found(AgeQuery({}, due=NOW)) == ["p0", "s0", "s1", "s2", "w0"], "by what is cheap to know: their creation"
     claim(engine, 1, now=LATER - 1)
-    assert found(Watch({State.RUNNING: LATER - 1})) == ["p2"]
-    assert found(Watch({State.RUNNING: LATER - 2})) == []
+    assert found(AgeQuery({State.RUNNING: LATER - 1})) == ["p2"]
+    assert found(AgeQuery({State.RUNNING: LATER - 2})) == []
 
 
 # -- what becomes of them
@@ -237,7 +237,7 @@ def test_only_what_may_be_too_old_is_told(engine: Engine) -> None:
 
 def judge(engine: Engine, action: OnStale, job_id: str = "job", version: int | None = None, now: int = LATER) -> bool:
     at = row(engine, job_id).version if version is None else version
-    [done] = engine.upkeep.judge([Judgment(job_id, at, action, f"too long ({action})", "print")], now=now)
+    [done] = engine.upkeep.judge([StaleAction(job_id, at, action, f"too long ({action})", "print")], now=now)
     return done
 
 
@@ -251,7 +251,7 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     assert (stored.state, stored.reason, stored.finished_at) == (State.FAILED, "staleness_timeout", LATER)
     assert (stored.version, stored.attempt, stored.lease_until) == (before.version + 1, before.attempt, None)
     entry = engine.desk.history("job")[-1]
-    assert (entry.event, entry.source, entry.target) == (Event.STALE, state, State.FAILED)
+    assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
     letters = engine.letters.latest(["job"])
     assert len(letters) == (action == "dead")
@@ -300,12 +300,12 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
     engine.insert([new_job(f"j{number}") for number in range(4)], now=NOW)
     fresh, stale = row(engine, "j0").version, "long"
     batch = [
-        Judgment("j0", fresh, "dead", stale, "a"),
-        Judgment("j1", fresh + 5, "dead", stale, "a"),
-        Judgment("nowhere", 1, "dead", stale, "a"),
-        Judgment("j2", fresh, "review", stale),
-        Judgment("j3", fresh, "fail", stale),
-        Judgment("j3", fresh, "dead", stale),
+        StaleAction("j0", fresh, "dead", stale, "a"),
+        StaleAction("j1", fresh + 5, "dead", stale, "a"),
+        StaleAction("nowhere", 1, "dead", stale, "a"),
+        StaleAction("j2", fresh, "review", stale),
+        StaleAction("j3", fresh, "fail", stale),
+        StaleAction("j3", fresh, "dead", stale),
     ]
     assert engine.upkeep.judge(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
@@ -318,22 +318,22 @@ def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) 
     settle(engine, fail(submit_and_claim(engine)))
     (first,) = engine.letters.latest(["job"])
     engine.letters.resolve([first.id], "manually_resolved", now=NOW)
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert judge(engine, "dead")
     engine.insert([new_job("other")], now=NOW)
-    [second] = engine.letters.find(LetterFilter(statuses=("pending",)), 10)
+    [second] = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert (second.job_id, second.reason) == ("job", "staleness_timeout")
 
 
 def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine) -> None:
     engine.insert([new_job("job"), new_job("other")], now=NOW)
-    pending = DeadRow(
+    pending = DeadLetterRow(
         "0" * 32, "job", "work", "default", "old", NOW, "pending", None, None, "{}", notes='[{"at":1,"text":"kept"}]'
     )
     assert engine.porter.unpack_dead([pending]) == 1
-    batch = [Judgment(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
+    batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
     assert engine.upkeep.judge(batch, now=LATER) == [True, True]
-    found = engine.letters.find(LetterFilter(statuses=("pending",)), 10)
+    found = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert {(letter.job_id, letter.reason) for letter in found} == {
         ("job", "staleness_timeout"),
         ("other", "staleness_timeout"),
@@ -343,7 +343,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
 
 def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:
     plant_chain(engine, "job", "child", "grandchild")
-    engine.plant([child("hardy")], [Bond("job", "hardy", "run")], now=NOW)
+    engine.plant([child("hardy")], [Dependency("job", "hardy", "run")], now=NOW)
     assert judge(engine, "dead")
     assert row(engine, "child").state is State.CANCELLED
     assert row(engine, "grandchild").state is State.CANCELLED

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
 from headrace.core.jobs.records import NewJob
-from headrace.core.queues.limits import Gate, lane_of
+from headrace.core.queues.limits import Limit, lane_of
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
@@ -70,7 +70,11 @@ def in_plain_turns(jobs: list[NewJob], rooms: list[int]) -> list[str]:
 @pytest.mark.parametrize("seed", range(4))
 def test_jobs_start_by_priority_and_age_together_and_in_turn(engine: Engine, seed: int, room: int | None) -> None:
     chance = random.Random(seed)
-    lanes = ["", *(lane_of([Gate("rate", name)]) for name in "abc"), lane_of([Gate("needs", "gpu"), Gate("key", "k")])]
+    lanes = [
+        "",
+        *(lane_of([Limit("rate", name)]) for name in "abc"),
+        lane_of([Limit("needs", "gpu"), Limit("key", "k")]),
+    ]
     jobs = [
         new_job(
             f"j{number:03}",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import (
     ArchiveRow,
     Interval,
@@ -45,7 +45,7 @@ def old(
     """The row of a job that ended then."""
     row = as_row(new_job(job_id, **{"created_at": at - HOUR, "run_at": at - HOUR, **more}))
     changes = {"state": state, "started_at": at - ran, "finished_at": at, "result": f'"{job_id}"'}
-    return row_of(Parcel(replace(row, **changes), [], []))
+    return row_of(JobExport(replace(row, **changes), [], []))
 
 
 def ids(rows: list[ArchiveRow]) -> list[str]:

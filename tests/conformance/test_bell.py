@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Bell, Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -152,7 +152,7 @@ def give_a_job_back(engine: Engine) -> None:
 
 def cancel(engine: Engine) -> None:
     submit(engine)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
 
 
 def resume_a_queue(engine: Engine) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, POLICIES, Bond, Policy
-from headrace.core.jobs.records import Filing, NewJob, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, POLICIES, Dependency, Policy
+from headrace.core.jobs.records import HistoryRow, NewJob, Outcome
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import cancel, child, plant_chain, spawning, the
 from tests.support.builders import (
@@ -42,7 +42,7 @@ def blocks(engine: Engine, job_id: str) -> dict[str, bool]:
     return {bond.parent: bond.blocks for bond in engine.desk.bonds([job_id]) if bond.child == job_id}
 
 
-def last_entry(engine: Engine, job_id: str) -> Filing:
+def last_entry(engine: Engine, job_id: str) -> HistoryRow:
     return engine.desk.history(job_id)[-1]
 
 
@@ -50,10 +50,10 @@ def last_entry(engine: Engine, job_id: str) -> Filing:
 
 
 def test_what_is_planted_waits_and_is_claimed_by_nobody(engine: Engine) -> None:
-    engine.plant([new_job("a"), child("b"), child("c")], [Bond("a", "b"), Bond("b", "c", "hold")], now=NOW)
+    engine.plant([new_job("a"), child("b"), child("c")], [Dependency("a", "b"), Dependency("b", "c", "hold")], now=NOW)
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
-    assert engine.desk.bonds(["b"]) == [Bond("a", "b"), Bond("b", "c", "hold")]
-    assert engine.desk.bonds(["c", "a", "nowhere"]) == [Bond("a", "b"), Bond("b", "c", "hold")]
+    assert engine.desk.bonds(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
+    assert engine.desk.bonds(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
     assert engine.desk.bonds([]) == []
     assert [bool(row(engine, name).kin) for name in "abc"] == [True, True, False]
     assert ids(claim(engine)) == ["a"]
@@ -61,14 +61,16 @@ def test_what_is_planted_waits_and_is_claimed_by_nobody(engine: Engine) -> None:
 
 def test_bonds_are_told_by_the_order_of_submission_of_child_and_parent(engine: Engine) -> None:
     jobs = [new_job("z"), new_job("a"), child("y"), child("b")]
-    engine.plant(jobs, [Bond("a", "b"), Bond("a", "y", "run"), Bond("z", "b"), Bond("z", "y")], now=NOW)
+    engine.plant(
+        jobs, [Dependency("a", "b"), Dependency("a", "y", "run"), Dependency("z", "b"), Dependency("z", "y")], now=NOW
+    )
     told = [(bond.parent, bond.child) for bond in engine.desk.bonds(["a", "z"])]
     assert told == [("z", "y"), ("a", "y"), ("z", "b"), ("a", "b")]
 
 
 def test_a_bond_may_be_to_jobs_that_are_there(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("d", priority=-1)], now=NOW)
-    engine.plant([child("b")], [Bond("a", "b"), Bond("b", "d")], now=NOW)
+    engine.plant([child("b")], [Dependency("a", "b"), Dependency("b", "d")], now=NOW)
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "d": State.WAITING}
     assert [bool(row(engine, name).kin) for name in "abd"] == [True, True, True]
 
@@ -80,18 +82,18 @@ def test_a_child_that_is_there_and_has_not_started_goes_back_to_waiting(engine: 
     else:
         engine.insert([new_job("old", run_at=LATER if state is State.SCHEDULED else NOW)], now=NOW)
     before = row(engine, "old")
-    engine.plant([new_job("a")], [Bond("a", "old")], now=NOW)
+    engine.plant([new_job("a")], [Dependency("a", "old")], now=NOW)
     after, entry = row(engine, "old"), last_entry(engine, "old")
     assert (after.state, after.version, after.run_at) == (State.WAITING, before.version + 1, before.run_at)
-    assert (entry.event, entry.source, entry.target) == (Event.AMEND, state, State.WAITING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.AMEND, state, State.WAITING)
     assert "waits for a job that was added" in (entry.detail or "")
     settle(engine, succeed(claim_one(engine)))
     assert row(engine, "old").state is (State.PENDING if state is State.PENDING else State.SCHEDULED)
 
 
 def test_a_second_plant_gives_a_waiting_child_one_more_parent(engine: Engine) -> None:
-    engine.plant([new_job("a"), child("c")], [Bond("a", "c")], now=NOW)
-    engine.plant([new_job("b")], [Bond("b", "c")], now=NOW)
+    engine.plant([new_job("a"), child("c")], [Dependency("a", "c")], now=NOW)
+    engine.plant([new_job("b")], [Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "c").state, blocks(engine, "c")) == (State.WAITING, {"a": False, "b": True})
     settle(engine, succeed(claim_one(engine)))
@@ -101,16 +103,16 @@ def test_a_second_plant_gives_a_waiting_child_one_more_parent(engine: Engine) ->
 @pytest.mark.parametrize(
     ("bonds", "told"),
     [
-        ([Bond("a", "b"), Bond("nowhere", "b")], "nowhere"),
-        ([Bond("a", "b"), Bond("a", "nowhere")], "nowhere"),
-        ([Bond("a", "b"), Bond("a", "over")], "over"),
-        ([Bond("a", "b"), Bond("b", "a")], "a -> b -> a|b -> a -> b"),
-        ([Bond("a", "a")], "a -> a"),
-        ([Bond("a", "b"), Bond("b", "first"), Bond("last", "a")], "first -> middle -> last"),
-        ([Bond("last", "first")], "last -> first|first -> middle -> last -> first"),
+        ([Dependency("a", "b"), Dependency("nowhere", "b")], "nowhere"),
+        ([Dependency("a", "b"), Dependency("a", "nowhere")], "nowhere"),
+        ([Dependency("a", "b"), Dependency("a", "over")], "over"),
+        ([Dependency("a", "b"), Dependency("b", "a")], "a -> b -> a|b -> a -> b"),
+        ([Dependency("a", "a")], "a -> a"),
+        ([Dependency("a", "b"), Dependency("b", "first"), Dependency("last", "a")], "first -> middle -> last"),
+        ([Dependency("last", "first")], "last -> first|first -> middle -> last -> first"),
     ],
 )
-def test_what_can_not_be_is_refused_and_nothing_is_stored(engine: Engine, bonds: list[Bond], told: str) -> None:
+def test_what_can_not_be_is_refused_and_nothing_is_stored(engine: Engine, bonds: list[Dependency], told: str) -> None:
     settle(engine, succeed(submit_and_claim(engine, "over")))
     plant_chain(engine, "first", "middle", "last")
     before = engine.desk.find(EVERYTHING, 100).jobs, engine.desk.bonds(["first", "middle", "last"])
@@ -123,18 +125,20 @@ def test_what_can_not_be_is_refused_and_nothing_is_stored(engine: Engine, bonds:
 
 def test_jobs_that_only_meet_again_are_no_circle(engine: Engine) -> None:
     plant_chain(engine, "first", "last")
-    engine.plant([child("a"), child("b")], [Bond("first", "a"), Bond("a", "b"), Bond("b", "last")], now=NOW)
+    engine.plant(
+        [child("a"), child("b")], [Dependency("first", "a"), Dependency("a", "b"), Dependency("b", "last")], now=NOW
+    )
     assert row(engine, "last").state is State.WAITING
 
 
 def test_a_taken_id_is_refused_but_a_repetition_is_not(engine: Engine) -> None:
-    jobs, bonds = [new_job("a", checksum=1), child("b", checksum=2)], [Bond("a", "b")]
+    jobs, bonds = [new_job("a", checksum=1), child("b", checksum=2)], [Dependency("a", "b")]
     engine.plant(jobs, bonds, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     before = engine.desk.find(EVERYTHING, 9).jobs
     engine.plant(jobs, bonds, now=NOW + SECOND)
     assert engine.desk.find(EVERYTHING, 9).jobs == before
-    assert engine.desk.bonds(["a"]) == [Bond("a", "b", blocks=False)]
+    assert engine.desk.bonds(["a"]) == [Dependency("a", "b", blocks=False)]
     others = ([new_job("a", checksum=3), child("b", checksum=2)], [*jobs, new_job("c")], [new_job("c"), jobs[0]])
     for taken in others:
         with pytest.raises(Exception, match=r"a|b") as caught:
@@ -162,7 +166,7 @@ ENDS: dict[str, Callable[[Engine], object]] = {
     "cancelled": lambda engine: cancel(engine, "parent"),
     "cancelled while it ran": lambda engine: [claim_one(engine), cancel(engine, "parent")],
     "expired": lapse,
-    "deleted": lambda engine: engine.desk.move(the("parent"), Event.DELETE, 1, now=NOW),
+    "deleted": lambda engine: engine.desk.move(the("parent"), Trigger.DELETE, 1, now=NOW),
     "worker lost": lose_its_worker,
 }
 
@@ -171,18 +175,18 @@ ENDS: dict[str, Callable[[Engine], object]] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Policy) -> None:
     parent = new_job("parent", max_attempts=1, expires_at=LATER if end == "expired" else None)
-    engine.plant([parent, child("child")], [Bond("parent", "child", policy)], now=NOW)
+    engine.plant([parent, child("child")], [Dependency("parent", "child", policy)], now=NOW)
     ENDS[end](engine)
     found = row(engine, "child")
     entries = engine.desk.history("child")
     if end == "completed" or policy == "run":
         assert (found.state, found.reason, found.version) == (State.PENDING, None, 2)
-        assert (entries[0].event, entries[0].source, entries[0].target) == (Event.UNBLOCK, "waiting", "pending")
+        assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.UNBLOCK, "waiting", "pending")
         assert "waited for has ended" in (entries[0].detail or "")
     elif policy == "cancel":
         assert (found.state, found.reason, found.version) == (State.CANCELLED, PARENT_FAILED, 2)
         assert found.finished_at is not None
-        assert (entries[0].event, entries[0].source, entries[0].target) == (Event.CANCEL, "waiting", "cancelled")
+        assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.CANCEL, "waiting", "cancelled")
         assert "its parent parent (work)" in (entries[0].detail or "")
     else:
         assert (found.state, found.reason, found.version, entries) == (State.WAITING, HELD, 1, [])
@@ -198,7 +202,7 @@ def test_a_child_can_be_claimed_in_the_exchange_that_ends_its_parent(engine: Eng
 
 def test_a_child_waits_for_the_last_of_its_parents(engine: Engine) -> None:
     jobs = [new_job(name) for name in "abc"]
-    engine.plant([*jobs, child("d")], [Bond(name, "d") for name in "abc"], now=NOW)
+    engine.plant([*jobs, child("d")], [Dependency(name, "d") for name in "abc"], now=NOW)
     first, *others = [succeed(claimed) for claimed in claim(engine)]
     settle(engine, first)
     assert (row(engine, "d").state, blocks(engine, "d")) == (State.WAITING, {"a": False, "b": True, "c": True})
@@ -207,7 +211,7 @@ def test_a_child_waits_for_the_last_of_its_parents(engine: Engine) -> None:
 
 
 def test_one_of_several_parents_that_fails_is_enough(engine: Engine) -> None:
-    engine.plant([new_job("a"), new_job("b"), child("c")], [Bond("a", "c"), Bond("b", "c")], now=NOW)
+    engine.plant([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     one, other = claim(engine)
     settle(engine, fail(one), succeed(other))
     assert (row(engine, "c").state, row(engine, "c").version) == (State.CANCELLED, 2)
@@ -215,14 +219,20 @@ def test_one_of_several_parents_that_fails_is_enough(engine: Engine) -> None:
 
 
 def test_a_child_that_is_not_due_yet_is_scheduled(engine: Engine) -> None:
-    engine.plant([new_job("a"), child("b", run_at=LATER)], [Bond("a", "b")], now=NOW)
+    engine.plant([new_job("a"), child("b", run_at=LATER)], [Dependency("a", "b")], now=NOW)
     turn = engine.exchange([succeed(claim_one(engine))], want(), now=NOW)
     assert (turn.claims, turn.next_at, row(engine, "b").state) == ([], LATER, State.SCHEDULED)
     assert ids(claim(engine, now=LATER)) == ["b"]
 
 
 def test_what_ends_by_the_end_of_another_ends_others(engine: Engine) -> None:
-    bonds = [Bond("a", "b"), Bond("b", "c"), Bond("c", "d", "run"), Bond("c", "e", "hold"), Bond("a", "d")]
+    bonds = [
+        Dependency("a", "b"),
+        Dependency("b", "c"),
+        Dependency("c", "d", "run"),
+        Dependency("c", "e", "hold"),
+        Dependency("a", "d"),
+    ]
     engine.plant([new_job("a"), *map(child, "bcde")], bonds, now=NOW)
     settle(engine, fail(claim_one(engine)))
     found = {job.id: (job.state, job.reason) for job in engine.desk.get(["b", "c", "d", "e"])}
@@ -233,10 +243,10 @@ def test_what_ends_by_the_end_of_another_ends_others(engine: Engine) -> None:
 
 def test_children_that_are_not_waiting_are_left_alone(engine: Engine) -> None:
     submit_and_claim(engine, "running")
-    bonds = [Bond("a", "running"), Bond("a", "cancelled"), Bond("a", "hurried")]
+    bonds = [Dependency("a", "running"), Dependency("a", "cancelled"), Dependency("a", "hurried")]
     engine.plant([new_job("a", priority=9), child("cancelled"), child("hurried")], bonds, now=NOW)
-    engine.desk.move(the("cancelled"), Event.CANCEL, 1, now=NOW)
-    engine.desk.move(the("hurried"), Event.HURRY, 1, now=NOW)
+    engine.desk.move(the("cancelled"), Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(the("hurried"), Trigger.HURRY, 1, now=NOW)
     before = [row(engine, name) for name in ("running", "cancelled", "hurried")]
     settle(engine, succeed(claim_one(engine)))
     assert [row(engine, name) for name in ("running", "cancelled", "hurried")] == before
@@ -250,7 +260,7 @@ def test_a_parent_that_has_ended_before_is_decided_at_once(
 ) -> None:
     settle(engine, end(submit_and_claim(engine, "a")))
     jobs: list[NewJob] = [child("b"), child("c", run_at=LATER), child("d")]
-    engine.plant(jobs, [Bond("a", "b", policy), Bond("a", "c", policy), Bond("b", "d")], now=NOW)
+    engine.plant(jobs, [Dependency("a", "b", policy), Dependency("a", "c", policy), Dependency("b", "d")], now=NOW)
     freed, gone, held = [State.PENDING, State.SCHEDULED], [State.CANCELLED] * 2, [State.WAITING] * 2
     expected = freed if end is succeed or policy == "run" else gone if policy == "cancel" else held
     assert [row(engine, name).state for name in "bc"] == expected
@@ -262,7 +272,7 @@ def test_a_parent_that_has_ended_before_is_decided_at_once(
 
 def test_a_success_waits_for_what_was_added_under_the_job(engine: Engine) -> None:
     claimed = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("after")], [Bond("part", "main"), Bond("main", "after")], now=NOW)
+    engine.plant([new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW)
     assert row(engine, "main").state is State.RUNNING
     done = succeed(claimed, at=NOW + SECOND)
     assert settle(engine, done, now=NOW + SECOND) == []
@@ -284,7 +294,7 @@ def test_a_success_waits_for_what_was_added_under_the_job(engine: Engine) -> Non
 @pytest.mark.parametrize("first", ["the job", "the part"])
 def test_a_part_that_fails_takes_the_job_with_it_whoever_was_first(engine: Engine, first: str) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("after")], [Bond("part", "main"), Bond("main", "after")], now=NOW)
+    engine.plant([new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW)
     part = claim_one(engine)
     for outcome in [succeed(main), fail(part)] if first == "the job" else [fail(part), succeed(main)]:
         assert settle(engine, outcome) == []
@@ -296,7 +306,7 @@ def test_a_part_that_fails_takes_the_job_with_it_whoever_was_first(engine: Engin
 
 def test_a_part_that_ended_well_before_the_job_did_delays_nothing(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part")], [Bond("part", "main")], now=NOW)
+    engine.plant([new_job("part")], [Dependency("part", "main")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     settle(engine, succeed(main))
     assert states(engine) == dict.fromkeys(("main", "part"), State.COMPLETED)
@@ -304,7 +314,7 @@ def test_a_part_that_ended_well_before_the_job_did_delays_nothing(engine: Engine
 
 def test_a_retry_of_a_job_with_parts_runs_again_and_then_waits(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part", queue="other")], [Bond("part", "main")], now=NOW)
+    engine.plant([new_job("part", queue="other")], [Dependency("part", "main")], now=NOW)
     settle(engine, retry(main, NOW))
     (again,) = engine.exchange([], only("default"), now=NOW).claims
     settle(engine, succeed(again))
@@ -313,7 +323,11 @@ def test_a_retry_of_a_job_with_parts_runs_again_and_then_waits(engine: Engine) -
 
 def test_what_a_success_left_behind_is_stored_with_it(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    outcome = spawning(main, [new_job("x"), child("y")], [Bond("x", "y"), Bond("x", "main"), Bond("y", "main", "run")])
+    outcome = spawning(
+        main,
+        [new_job("x"), child("y")],
+        [Dependency("x", "y"), Dependency("x", "main"), Dependency("y", "main", "run")],
+    )
     taken = engine.exchange([outcome], want(), now=NOW).claims
     assert states(engine) == {"main": State.WAITING, "x": State.RUNNING, "y": State.WAITING}
     taken = engine.exchange([succeed(taken[0])], want(), now=NOW).claims
@@ -324,14 +338,14 @@ def test_what_a_success_left_behind_is_stored_with_it(engine: Engine) -> None:
 
 def test_what_nobody_waits_for_is_left_behind_by_a_job_that_completes(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    settle(engine, spawning(main, [new_job("x"), child("y")], [Bond("main", "y")]))
+    settle(engine, spawning(main, [new_job("x"), child("y")], [Dependency("main", "y")]))
     assert states(engine) == {"main": State.COMPLETED, "x": State.PENDING, "y": State.PENDING}
 
 
 def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.desk.move(the("main"), Event.CANCEL, 1, now=NOW)
-    outcome = spawning(main, [new_job("x")], [Bond("x", "main")])
+    engine.desk.move(the("main"), Trigger.CANCEL, 1, now=NOW)
+    outcome = spawning(main, [new_job("x")], [Dependency("x", "main")])
     assert settle(engine, outcome) == [outcome]
     assert (states(engine), engine.desk.bonds(["main"])) == ({"main": State.CANCELLED}, [])
 
@@ -342,7 +356,7 @@ def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
 @pytest.mark.slow
 def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
     names = [f"p{number}" for number in range(10_000)]
-    engine.plant([*map(new_job, names), child("last")], [Bond(name, "last") for name in names], now=NOW)
+    engine.plant([*map(new_job, names), child("last")], [Dependency(name, "last") for name in names], now=NOW)
     done: list[Outcome] = []
     for _ in range(4):
         assert row(engine, "last").state is State.WAITING
@@ -361,7 +375,7 @@ def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
 @pytest.mark.parametrize("end", [succeed, fail])
 def test_ten_thousand_children_of_one_parent(engine: Engine, end: Callable[[Any], Outcome]) -> None:
     names = [f"c{number}" for number in range(10_000)]
-    bonds = [*(Bond("first", name) for name in names), *(Bond(name, "last") for name in names)]
+    bonds = [*(Dependency("first", name) for name in names), *(Dependency(name, "last") for name in names)]
     engine.plant([new_job("first"), *map(child, names), child("last")], bonds, now=NOW)
     settle(engine, end(claim_one(engine)))
     target = State.PENDING if end is succeed else State.CANCELLED

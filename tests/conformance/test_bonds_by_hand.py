@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Bond, FlowRow, FlowTally, Policy
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Dependency, FlowRow, FlowSummary, Policy
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import Filter, Outcome
-from headrace.core.jobs.states import FINAL, Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import FINAL, State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueFull, StoreMoved
 from tests.conformance.kin import cancel, child, plant_chain, the
@@ -33,7 +33,7 @@ from tests.support.builders import (
 
 
 def revive(engine: Engine, *job_ids: str, now: int = NOW) -> list[str]:
-    return engine.desk.move(the(*job_ids), Event.REVIVE, 10, now=now)
+    return engine.desk.move(the(*job_ids), Trigger.REVIVE, 10, now=now)
 
 
 # -- revive
@@ -48,7 +48,7 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
     for name, parent in (("b", "a"), ("c", "b")):
         found, entry = row(engine, name), engine.desk.history(name)[-1]
         assert (found.finished_at, found.reason, found.version) == (None, None, versions[name] + 1)
-        assert (entry.event, entry.source, entry.target) == (Event.REVIVE, "cancelled", "waiting")
+        assert (entry.event, entry.source, entry.target) == (Trigger.REVIVE, "cancelled", "waiting")
         assert entry.detail == f"its parent {parent} is to run again"
     assert all(bond.blocks for bond in engine.desk.bonds(["b"]))
     done: list[Outcome] = []
@@ -59,7 +59,7 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
 
 
 def test_who_lost_another_parent_stays_cancelled(engine: Engine) -> None:
-    bonds = [Bond("a", "c"), Bond("b", "c"), Bond("c", "d")]
+    bonds = [Dependency("a", "c"), Dependency("b", "c"), Dependency("c", "d")]
     engine.plant([new_job("a"), new_job("b"), child("c"), child("d")], bonds, now=NOW)
     settle(engine, *map(fail, claim(engine)))
     revive(engine, "a")
@@ -82,7 +82,7 @@ def test_who_was_cancelled_by_hand_stays_cancelled(engine: Engine) -> None:
 
 
 def test_jobs_that_meet_again_all_come_back(engine: Engine) -> None:
-    bonds = [Bond("a", "b"), Bond("b", "c"), Bond("a", "c")]
+    bonds = [Dependency("a", "b"), Dependency("b", "c"), Dependency("a", "c")]
     engine.plant([new_job("a"), child("b"), child("c")], bonds, now=NOW)
     settle(engine, fail(claim_one(engine)))
     revive(engine, "a")
@@ -103,10 +103,10 @@ def test_a_held_child_is_held_no_more(engine: Engine) -> None:
 
 
 def test_a_child_that_waits_for_others_as_well_waits_for_the_revived_one_again(engine: Engine) -> None:
-    engine.plant([new_job("a"), new_job("b"), child("c")], [Bond("a", "c"), Bond("b", "c")], now=NOW)
+    engine.plant([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     revive(engine, "a")
-    assert engine.desk.bonds(["c"]) == [Bond("a", "c"), Bond("b", "c")]
+    assert engine.desk.bonds(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
     for claimed in claim(engine):
         assert row(engine, "c").state is State.WAITING
         settle(engine, succeed(claimed))
@@ -134,7 +134,7 @@ def test_a_revived_child_waits_for_parents_that_are_open(engine: Engine) -> None
 
 def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("after")], [Bond("part", "main"), Bond("main", "after")], now=NOW)
+    engine.plant([new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW)
     settle(engine, succeed(main))
     cancel(engine, "after")
     revive(engine, "after")
@@ -143,7 +143,7 @@ def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: 
 
 @pytest.mark.parametrize("policy", ["cancel", "hold"])
 def test_a_revived_child_does_not_wait_for_parents_that_have_ended(engine: Engine, policy: Policy) -> None:
-    engine.plant([new_job("a"), child("b"), child("c")], [Bond("a", "b", policy), Bond("b", "c")], now=NOW)
+    engine.plant([new_job("a"), child("b"), child("c")], [Dependency("a", "b", policy), Dependency("b", "c")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     if policy == "hold":
         cancel(engine, "b")
@@ -163,7 +163,7 @@ def test_all_of_a_flow_can_be_revived_at_once(engine: Engine, order: tuple[str, 
 
 def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part")], [Bond("part", "main")], now=NOW)
+    engine.plant([new_job("part")], [Dependency("part", "main")], now=NOW)
     settle(engine, succeed(main))
     settle(engine, fail(claim_one(engine)))
     assert row(engine, "main").state is State.CANCELLED
@@ -178,7 +178,7 @@ def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engi
 
 def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c")
-    assert engine.desk.move(the("b"), Event.HURRY, 1, now=NOW) == ["b"]
+    assert engine.desk.move(the("b"), Trigger.HURRY, 1, now=NOW) == ["b"]
     assert [(bond.parent, bond.child) for bond in engine.desk.bonds(["b"])] == [("a", "b"), ("b", "c")]
     by_name = {claimed.id: claimed for claimed in claim(engine)}
     assert sorted(by_name) == ["a", "b"]
@@ -189,20 +189,20 @@ def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
 
 
 def test_a_held_job_can_be_hurried_and_ends(engine: Engine) -> None:
-    engine.plant([new_job("a"), child("b"), child("c")], [Bond("a", "b", "hold"), Bond("b", "c")], now=NOW)
+    engine.plant([new_job("a"), child("b"), child("c")], [Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW)
     settle(engine, fail(claim_one(engine)))
-    engine.desk.move(the("b"), Event.HURRY, 1, now=NOW)
+    engine.desk.move(the("b"), Trigger.HURRY, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "b").state, row(engine, "c").state) == (State.COMPLETED, State.PENDING)
 
 
 def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("other")], [Bond("part", "main"), Bond("part", "other")], now=NOW)
+    engine.plant([new_job("part"), child("other")], [Dependency("part", "main"), Dependency("part", "other")], now=NOW)
     settle(engine, succeed(main))
     before = row(engine, "main")
-    assert engine.desk.move(the("main"), Event.HURRY, 1, now=NOW) == []
-    assert engine.desk.move(EVERYTHING, Event.HURRY, 1, now=NOW) == ["other"]
+    assert engine.desk.move(the("main"), Trigger.HURRY, 1, now=NOW) == []
+    assert engine.desk.move(EVERYTHING, Trigger.HURRY, 1, now=NOW) == ["other"]
     assert row(engine, "main") == before
 
 
@@ -211,20 +211,22 @@ def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> None:
-    bonds = [Bond("a", "b", "hold"), Bond("b", "c", "run"), Bond("b", "d")]
+    bonds = [Dependency("a", "b", "hold"), Dependency("b", "c", "run"), Dependency("b", "d")]
     engine.plant([new_job("a"), *map(child, "bcd")], bonds, now=NOW)
     if ended:
         settle(engine, fail(claim_one(engine)))
-    assert engine.desk.move(the("b"), Event.DELETE, 1, now=NOW) == ["b"]
+    assert engine.desk.move(the("b"), Trigger.DELETE, 1, now=NOW) == ["b"]
     assert engine.desk.bonds(["a", "b", "c", "d"]) == []
     assert (row(engine, "c").state, row(engine, "d").state) == (State.PENDING, State.CANCELLED)
     assert row(engine, "d").reason == PARENT_FAILED
 
 
 def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine) -> None:
-    engine.plant([new_job("a"), new_job("b"), child("c")], [Bond("a", "c", "hold"), Bond("b", "c")], now=NOW)
+    engine.plant(
+        [new_job("a"), new_job("b"), child("c")], [Dependency("a", "c", "hold"), Dependency("b", "c")], now=NOW
+    )
     settle(engine, fail(claim_one(engine)))
-    engine.desk.move(the("a"), Event.DELETE, 1, now=NOW)
+    engine.desk.move(the("a"), Trigger.DELETE, 1, now=NOW)
     assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
@@ -232,7 +234,7 @@ def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine
 
 def test_a_number_of_jobs_that_wait_for_each_other_is_deleted_at_once(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c", "d")
-    assert sorted(engine.desk.move(the("a", "b", "c"), Event.DELETE, 9, now=NOW)) == ["a", "b", "c"]
+    assert sorted(engine.desk.move(the("a", "b", "c"), Trigger.DELETE, 9, now=NOW)) == ["a", "b", "c"]
     assert (states(engine), engine.desk.bonds(["d"])) == ({"d": State.CANCELLED}, [])
 
 
@@ -243,7 +245,7 @@ def plant_flow(engine: Engine, flow: str, *names: str, at: int = NOW) -> FlowRow
     told = FlowRow(flow, f"the {flow}", at)
     first, *others = names
     jobs = [new_job(first, flow=flow), *(child(name, flow=flow) for name in others)]
-    engine.plant(jobs, [Bond(first, name) for name in others], told, now=at)
+    engine.plant(jobs, [Dependency(first, name) for name in others], told, now=at)
     return told
 
 
@@ -251,7 +253,11 @@ def test_flows_are_told_newest_first_with_their_jobs(engine: Engine) -> None:
     one, two, three = (plant_flow(engine, f"f{number}", f"a{number}", f"b{number}") for number in (1, 2, 3))
     settle(engine, succeed(claim_one(engine)))
     open_ones = {"pending": 1, "waiting": 1}
-    tallies = [FlowTally(three, open_ones), FlowTally(two, open_ones), FlowTally(one, {"completed": 1, "pending": 1})]
+    tallies = [
+        FlowSummary(three, open_ones),
+        FlowSummary(two, open_ones),
+        FlowSummary(one, {"completed": 1, "pending": 1}),
+    ]
     assert engine.desk.flows(9) == tallies
     assert engine.desk.flows(2) == tallies[:2]
     assert engine.desk.flows(9, before="f3") == tallies[1:]
@@ -268,15 +274,15 @@ def test_jobs_are_found_by_their_flow(engine: Engine) -> None:
     assert engine.desk.count(Filter(flow="f")) == 2
     assert engine.desk.count(Filter(flow="f", states=(State.WAITING,))) == 1
     assert engine.desk.count(Filter(flow="nowhere")) == 0
-    assert sorted(engine.desk.move(Filter(flow="f"), Event.CANCEL, 9, now=NOW)) == ["a", "b"]
+    assert sorted(engine.desk.move(Filter(flow="f"), Trigger.CANCEL, 9, now=NOW)) == ["a", "b"]
     assert row(engine, "other").state is State.PENDING
 
 
 def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
-    engine.desk.move(the("b"), Event.DELETE, 1, now=NOW)
+    engine.desk.move(the("b"), Trigger.DELETE, 1, now=NOW)
     assert [tally.jobs for tally in engine.desk.flows(9)] == [{"pending": 1}]
-    engine.desk.move(the("a"), Event.DELETE, 1, now=NOW)
+    engine.desk.move(the("a"), Trigger.DELETE, 1, now=NOW)
     assert (engine.desk.flows(9), engine.desk.find(Filter(flow="f"), 9).jobs) == ([], [])
 
 
@@ -286,12 +292,12 @@ def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
 def test_a_full_queue_takes_nothing_of_a_plant(engine: Engine) -> None:
     engine.desk.rule_queue("small", QueueRules(max_length=1))
     with pytest.raises(QueueFull):
-        engine.plant([new_job("a", queue="small"), child("b", queue="small")], [Bond("a", "b")], now=NOW)
+        engine.plant([new_job("a", queue="small"), child("b", queue="small")], [Dependency("a", "b")], now=NOW)
     assert (states(engine), engine.desk.bonds(["a"])) == ({}, [])
 
 
 def test_a_store_that_has_moved_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.porter.post(Notice("moved", "elsewhere", NOW))
+    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
     with pytest.raises(StoreMoved):
         plant_flow(engine, "f", "a", "b")
     assert (states(engine), engine.desk.flows(9)) == ({}, [])
@@ -307,18 +313,20 @@ def carried(engine: Engine) -> list[tuple[object, ...]]:
 
 def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
-    engine.plant([new_job("x"), child("y", flow="f")], [Bond("x", "b", "hold"), Bond("b", "y", "run")], now=NOW)
+    engine.plant(
+        [new_job("x"), child("y", flow="f")], [Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
+    )
     settle(engine, succeed(claim_one(engine)))
     parcels, bonds = engine.porter.pack(0, 100), engine.desk.bonds(["a", "b", "x", "y"])
     flows = engine.desk.flows(9)
     before = carried(engine)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 99, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 99, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
     assert (engine.desk.flows(9), engine.desk.bonds(["a", "b", "x", "y"])) == ([], [])
     assert engine.porter.unpack(parcels) == 4
     for _ in range(2):
         engine.porter.unpack_flows([tally.flow for tally in flows])
-        engine.porter.unpack_bonds([*bonds, Bond("a", "nowhere")])
+        engine.porter.unpack_bonds([*bonds, Dependency("a", "nowhere")])
     after = [(job.id, job.state, job.version, job.flow, bool(job.kin)) for job in engine.desk.get(["a", "b", "x", "y"])]
     assert sorted(after) == sorted(before)
     assert (engine.desk.flows(9), engine.desk.bonds(["a", "b", "x", "y"])) == (flows, bonds)
@@ -335,7 +343,7 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
     chance = random.Random(seed)
     names = [f"n{number:02}" for number in range(40)]
     bonds = {
-        (parent, name): Bond(parent, name, chance.choice(["cancel", "cancel", "run", "hold"]))
+        (parent, name): Dependency(parent, name, chance.choice(["cancel", "cancel", "run", "hold"]))
         for number, name in enumerate(names)
         for parent in chance.sample(names[:number], min(number, chance.randint(0, 3)))
     }
@@ -363,7 +371,7 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
     assert all(place[parent] < place[name] for parent, name in bonds if parent in place and name in place)
     while waiting := engine.desk.find(Filter(states=(State.WAITING,)), 99).jobs:  # a person lets go on what is held
         held_ones = [job.id for job in waiting if job.reason == HELD]
-        assert engine.desk.move(the(*held_ones), Event.HURRY, 99, now=NOW), "these wait for ever"
+        assert engine.desk.move(the(*held_ones), Trigger.HURRY, 99, now=NOW), "these wait for ever"
         while claims := claim(engine):
             settle(engine, *map(succeed, claims))
     assert set(states(engine).values()) <= FINAL

@@ -8,9 +8,9 @@ import time
 import psycopg
 import pytest
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child
 from tests.support import servers
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE
 def held_family(engine: Engine) -> dict[str, Claim]:
     """Four that `sum` waits for, all claimed; one of them is settled, so the engine expects more of the kind."""
     parents = ("a", "b", "c", "d")
-    engine.plant([*map(new_job, parents), child("sum")], [Bond(name, "sum") for name in parents], now=NOW)
+    engine.plant([*map(new_job, parents), child("sum")], [Dependency(name, "sum") for name in parents], now=NOW)
     held = {found.id: found for found in claim(engine)}
     assert settle(engine, succeed(held.pop("a"))) == []
     return held
@@ -34,12 +34,12 @@ def test_the_last_of_many_lets_the_child_run(engine: Engine) -> None:
     assert states(engine)["sum"] is State.WAITING
     assert settle(engine, succeed(held["d"]), succeed(held["c"])) == []
     assert claim_one(engine).id == "sum"
-    assert [entry.event for entry in engine.desk.history("sum")] == [Event.UNBLOCK]
+    assert [entry.event for entry in engine.desk.history("sum")] == [Trigger.UNBLOCK]
 
 
 def test_one_that_got_something_to_wait_for_waits_and_those_beside_it_do_not(engine: Engine) -> None:
     held = held_family(engine)
-    engine.plant([new_job("inner")], [Bond("inner", "b")], now=NOW)
+    engine.plant([new_job("inner")], [Dependency("inner", "b")], now=NOW)
     assert settle(engine, succeed(held["b"]), succeed(held["c"]), succeed(held["d"])) == []
     assert [states(engine)[name] for name in "bcd"] == [State.WAITING, State.COMPLETED, State.COMPLETED]
     assert [row(engine, name).version for name in "bcd"] == [held[name].version + 1 for name in "bcd"]
@@ -52,7 +52,7 @@ def test_one_that_got_something_to_wait_for_waits_and_those_beside_it_do_not(eng
 def test_turns_after_one_that_had_to_wait_are_right_as_well(engine: Engine) -> None:
     held = held_family(engine)
     for number, name in enumerate("bcd"):
-        engine.plant([new_job(f"inner{number}")], [Bond(f"inner{number}", name)], now=NOW)
+        engine.plant([new_job(f"inner{number}")], [Dependency(f"inner{number}", name)], now=NOW)
         assert settle(engine, succeed(held[name])) == []
         assert states(engine)[name] is State.WAITING
         assert settle(engine, succeed(claim_one(engine))) == []
@@ -92,7 +92,7 @@ def test_a_success_sees_what_was_added_while_it_waited_for_the_lock(store: Store
     engine = store.open()
     held = held_family(engine)
     with psycopg.connect(servers._without(store.address, "schema")) as guest:
-        engine.joined(guest).plant([new_job("inner")], [Bond("inner", "b")])
+        engine.joined(guest).plant([new_job("inner")], [Dependency("inner", "b")])
         settling = threading.Thread(target=settle, args=(engine, succeed(held["b"]), succeed(held["c"])))
         settling.start()
         wait_until_blocked(store.address, guest.info.backend_pid)

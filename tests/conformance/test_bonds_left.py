@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim, NewJob, Outcome
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
 from tests.support.engines import KINDS, StoreUnderTest
 
 
-def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Bond]) -> Outcome:
+def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Dependency]) -> Outcome:
     """A success that spawns these."""
     return Outcome(
         claimed.id,
         claimed.version,
-        Event.SUCCEED,
+        Trigger.SUCCEED,
         State.COMPLETED,
         NOW,
         finished_at=NOW,
@@ -34,7 +34,7 @@ def test_a_job_left_behind_that_waits_for_one_that_is_gone_runs(engine: Engine) 
     engine.insert([new_job("a")], now=NOW)
     held = claim_one(engine)
     left = new_job("left", state=State.WAITING)
-    assert settle(engine, leaving(held, [left], [Bond("left", "a"), Bond("gone", "left")])) == []
+    assert settle(engine, leaving(held, [left], [Dependency("left", "a"), Dependency("gone", "left")])) == []
     assert claim_one(engine).id == "left"
     assert states(engine)["a"] is State.WAITING
 
@@ -43,17 +43,17 @@ def test_others_of_the_turn_are_settled_though_one_of_them_gets_a_child_by_it(en
     engine.insert([new_job("a"), new_job("b"), new_job("c")], now=NOW)
     held = {found.id: found for found in claim(engine)}
     left = new_job("left", state=State.WAITING)
-    outcomes = [leaving(held["a"], [left], [Bond("left", "a"), Bond("b", "left")]), succeed(held["b"])]
+    outcomes = [leaving(held["a"], [left], [Dependency("left", "a"), Dependency("b", "left")]), succeed(held["b"])]
     assert settle(engine, *outcomes, succeed(held["c"])) == []
     assert claim_one(engine).id == "left"
     assert states(engine)["b"] is states(engine)["c"] is State.COMPLETED
 
 
 def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
-    engine.plant([new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Bond("a", "q")], now=NOW)
+    engine.plant([new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Dependency("a", "q")], now=NOW)
     held = {found.id: found for found in claim(engine)}
     jobs = [new_job(name, state=State.WAITING) for name in ("s", "t")]
-    bonds = [Bond("s", "a"), Bond("q", "s"), Bond("x", "t")]
+    bonds = [Dependency("s", "a"), Dependency("q", "s"), Dependency("x", "t")]
     assert settle(engine, leaving(held["a"], jobs, bonds)) == []
     assert claim_one(engine).id == "s"
     assert states(engine)["t"] is State.WAITING, "it waits for x still"
@@ -64,8 +64,8 @@ def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
 def test_at_a_store_that_has_moved_nothing_is_left_behind(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b")], now=NOW)
     held = {found.id: found for found in claim(engine)}
-    engine.porter.post(Notice("moved", "elsewhere", NOW))
-    outcome = leaving(held["a"], [new_job("left")], [Bond("left", "a")])
+    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
+    outcome = leaving(held["a"], [new_job("left")], [Dependency("left", "a")])
     assert settle(engine, outcome, succeed(held["b"])) == [outcome]
     assert states(engine) == {"a": State.RUNNING, "b": State.COMPLETED}
 
@@ -73,7 +73,7 @@ def test_at_a_store_that_has_moved_nothing_is_left_behind(engine: Engine) -> Non
 def test_a_run_that_is_over_does_not_expire(engine: Engine) -> None:
     engine.insert([new_job("a", expires_at=NOW + HOUR)], now=NOW)
     held = claim_one(engine)
-    settle(engine, leaving(held, [new_job("left")], [Bond("left", "a")]))
+    settle(engine, leaving(held, [new_job("left")], [Dependency("left", "a")]))
     [left] = claim(engine, now=NOW + 2 * HOUR)
     assert row(engine, "a").state is State.WAITING
     settle(engine, succeed(left), now=NOW + 2 * HOUR)
@@ -85,7 +85,7 @@ def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
     engine: Engine, elsewhere: str, folder: Path
 ) -> None:
     engine.insert([new_job("a", expires_at=NOW + HOUR)], now=NOW)
-    settle(engine, leaving(claim_one(engine), [new_job("left")], [Bond("left", "a")]))
+    settle(engine, leaving(claim_one(engine), [new_job("left")], [Dependency("left", "a")]))
     assert row(engine, "a").expires_at is None
     (folder / "target").mkdir()
     with ExitStack() as at_end:
@@ -101,9 +101,9 @@ def test_a_parent_that_was_lost_before_the_job_waits_counts_all_the_same(engine:
     """A child of a running job fails, the job retries, and then is given another child: nobody else would tell it."""
     engine.insert([new_job("a")], now=NOW)
     held = claim_one(engine)
-    engine.plant([new_job("first")], [Bond("first", "a")], now=NOW)
+    engine.plant([new_job("first")], [Dependency("first", "a")], now=NOW)
     settle(engine, fail(claim_one(engine)))
-    again = Outcome(held.id, held.version, Event.RETRY, State.RETRYING, NOW, run_at=NOW + HOUR, reason="error")
+    again = Outcome(held.id, held.version, Trigger.RETRY, State.RETRYING, NOW, run_at=NOW + HOUR, reason="error")
     settle(engine, again)
-    engine.plant([new_job("second")], [Bond("second", "a")], now=NOW)
+    engine.plant([new_job("second")], [Dependency("second", "a")], now=NOW)
     assert states(engine)["a"] is State.CANCELLED

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.core.dead_letters.records import Requeue
-from headrace.core.health.findings import GONE, LATE, Capped, Filed
-from headrace.core.jobs.dependencies import Bond, FlowRow
-from headrace.core.jobs.records import Changes, Filter, Note
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.dead_letters.records import RequeueRequest
+from headrace.core.health.findings import GONE, LATE, Filed, TrimResult
+from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.records import Filter, JobNote, JobUpdate
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.tampering import Tampering
 from tests.support.builders import (
@@ -48,7 +48,7 @@ def busy_store(engine: Engine) -> None:
     settle(engine, succeed(claim_one(engine)), retry(claim_one(engine), NOW + 9), fail(claim_one(engine)))
     claim_one(engine)
     family = [new_job("parent", flow="f1"), new_job("child", state=State.WAITING, flow="f1")]
-    engine.plant(family, [Bond("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
+    engine.plant(family, [Dependency("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
 
 
 # -- finding
@@ -101,7 +101,7 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
     busy_store(engine)
     engine.porter.unpack_flows([FlowRow("empty", "empty", NOW)])
-    engine.porter.post(Notice("arriving", "elsewhere", NOW))
+    engine.porter.post(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
     assert engine.care.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
     engine.porter.post(None)
@@ -144,7 +144,7 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert (letter.reason, letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
-    [verdict] = engine.letters.requeue([Requeue(letter.id)], now=NOW)
+    [verdict] = engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert verdict.verdict == "requeued"
     assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
 
@@ -175,7 +175,7 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
     assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
     assert engine.timetable.delete("b\ufffdd")
     assert engine.letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
-    assert engine.desk.move(Filter(ids=("b\ufffdd",)), Event.DELETE, 10, now=NOW) == ["b\ufffdd"]
+    assert engine.desk.move(Filter(ids=("b\ufffdd",)), Trigger.DELETE, 10, now=NOW) == ["b\ufffdd"]
 
 
 @pytest.mark.engines("redis")
@@ -229,7 +229,7 @@ def test_a_forgotten_worker_that_comes_back_goes_on(engine: Engine) -> None:
 def _log(engine: Engine, count: int, *, errors: frozenset[int] = frozenset()) -> None:
     claimed = submit_and_claim(engine)
     notes = [
-        Note(claimed.id, claimed.version, NOW, level="error" if n in errors else "info", message=str(n))
+        JobNote(claimed.id, claimed.version, NOW, level="error" if n in errors else "info", message=str(n))
         for n in range(count)
     ]
     engine.exchange([], None, notes, now=NOW)
@@ -264,7 +264,7 @@ def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Eng
     engine.insert([new_job("job", max_attempts=100), new_job("other", run_at=NOW + 1)], now=NOW)
     for n in range(25):
         settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"error {n}"))
-        engine.desk.amend("job", Changes(priority=n % 5), now=NOW)
+        engine.desk.amend("job", JobUpdate(priority=n % 5), now=NOW)
     before = len(engine.desk.history("job"))
     assert before == 50
     assert _cap(engine, "history", 40) == before - 40
@@ -284,12 +284,12 @@ def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine
     _log(engine, 50)
     after = 0
     while (done := engine.care.cap("logs", 30, after, 7)).more:
-        assert isinstance(done, Capped)
+        assert isinstance(done, TrimResult)
         after = done.reached
     after = done.reached
     assert len(engine.desk.logs("job")) == 30
     claimed = submit_and_claim(engine, "second")
-    engine.exchange([], None, [Note(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
+    engine.exchange([], None, [JobNote(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
     while engine.care.cap("logs", 30, after, 1000).more:
         pass
     assert len(engine.desk.logs("second")) == 30

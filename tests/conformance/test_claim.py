@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -143,7 +143,7 @@ def test_a_job_that_expired_before_it_started_is_cancelled_instead_of_run(engine
     assert claim(engine, now=NOW + SECOND) == []
     lapsed = row(engine)
     assert (lapsed.state, lapsed.reason, lapsed.finished_at) == (State.CANCELLED, "expired", NOW + SECOND)
-    assert [entry.event for entry in engine.desk.history("job")] == [Event.LAPSE]
+    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.LAPSE]
 
 
 def test_a_retry_that_expired_is_not_run_again(engine: Engine) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.jobs.records import Claim, Lease, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -71,7 +71,7 @@ def test_it_is_filed_with_the_worker_that_never_saw_it(engine: Engine) -> None:
     lost = submit_and_claim(engine, worker="w9")
     engine.disown("w9", [], now=LATER)
     (entry,) = engine.desk.history("job")
-    assert (entry.event, entry.source, entry.target) == (Event.RELEASE, State.RUNNING, State.PENDING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.RELEASE, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (LATER, lost.version + 1, 1, "w9")
     assert entry.detail == "its claim never reached the worker"
     assert entry.error_type is None
@@ -148,7 +148,7 @@ def test_a_late_settle_of_a_disowned_claim_is_refused(engine: Engine, outcome: C
     engine.disown("w1", [], now=LATER)
     assert settle(engine, late, now=LATER) == [late]
     assert (row(engine).state, row(engine).attempt) == (State.PENDING, 0)
-    assert [entry.event for entry in engine.desk.history("job")] == [Event.RELEASE, "lease lost"]
+    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.RELEASE, "lease lost"]
 
 
 def test_a_renewal_tells_that_a_disowned_claim_is_lost(engine: Engine) -> None:

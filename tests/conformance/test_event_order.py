@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.core.dead_letters.records import Requeue
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.dead_letters.records import RequeueRequest
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event
-from headrace.core.retention.staleness import Judgment
+from headrace.core.jobs.states import Trigger
+from headrace.core.retention.staleness import StaleAction
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.conformance.mail import dead
@@ -56,7 +56,7 @@ def _settle_all_kinds(engine: Engine) -> None:
 def _take_one_away(engine: Engine) -> None:
     engine.insert([new_job("late"), new_job("other")], now=NOW)
     claim(engine)
-    engine.desk.move(the("late"), Event.CANCEL, 1, now=NOW)
+    engine.desk.move(the("late"), Trigger.CANCEL, 1, now=NOW)
 
 
 def _settle_late(engine: Engine) -> None:
@@ -70,7 +70,7 @@ def _fail_a_parent(engine: Engine) -> None:
 
 def _spawn(engine: Engine) -> None:
     claimed = claim_one(engine)
-    settle(engine, spawning(claimed, [new_job("kid"), child("grandkid")], [Bond("kid", "grandkid", "cancel")]))
+    settle(engine, spawning(claimed, [new_job("kid"), child("grandkid")], [Dependency("kid", "grandkid", "cancel")]))
 
 
 def _lose(engine: Engine) -> None:
@@ -81,12 +81,12 @@ def _lose(engine: Engine) -> None:
 def _dead_ones(engine: Engine) -> None:
     for job_id in ("there", "gone"):
         dead(engine, job_id)
-    engine.desk.move(the("gone"), Event.DELETE, 1, now=NOW)
+    engine.desk.move(the("gone"), Trigger.DELETE, 1, now=NOW)
 
 
 def _requeue(engine: Engine, most: int = 3) -> None:
     letters = {letter.job_id: letter.id for letter in engine.letters.latest(["there", "gone"])}
-    engine.letters.requeue([Requeue(letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER)
+    engine.letters.requeue([RequeueRequest(letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER)
 
 
 def _dead_with_child(engine: Engine) -> None:
@@ -96,7 +96,7 @@ def _dead_with_child(engine: Engine) -> None:
 
 def _judge(engine: Engine) -> None:
     engine.upkeep.judge(
-        [Judgment(job_id, row(engine, job_id).version, "dead", "long", "aa") for job_id in ("a", "b")], now=LATER
+        [StaleAction(job_id, row(engine, job_id).version, "dead", "long", "aa") for job_id in ("a", "b")], now=LATER
     )
 
 
@@ -138,22 +138,22 @@ COMMITS = {
     "requeue too often": Commit(_dead_ones, lambda engine: _requeue(engine, most=0), "dead.resolved dead.resolved"),
     "retry by hand": Commit(
         _dead_with_child,
-        lambda engine: engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER),
+        lambda engine: engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER),
         "dead.resolved job.enqueued job.enqueued",
     ),
     "cancel a parent": Commit(
         lambda engine: plant_chain(engine, "job", "kid"),
-        lambda engine: engine.desk.move(the("job"), Event.CANCEL, 1, now=LATER),
+        lambda engine: engine.desk.move(the("job"), Trigger.CANCEL, 1, now=LATER),
         "job.cancelled job.cancelled",
     ),
     "delete a parent": Commit(
         lambda engine: plant_chain(engine, "job", "kid"),
-        lambda engine: engine.desk.move(the("job"), Event.DELETE, 1, now=LATER),
+        lambda engine: engine.desk.move(the("job"), Trigger.DELETE, 1, now=LATER),
         "job.removed job.cancelled",
     ),
     "cancel many": Commit(
         lambda engine: engine.insert(numbered(3), now=NOW),
-        lambda engine: engine.desk.move(Filter(queue="default"), Event.CANCEL, 9, now=LATER),
+        lambda engine: engine.desk.move(Filter(queue="default"), Trigger.CANCEL, 9, now=LATER),
         "job.cancelled job.cancelled job.cancelled",
     ),
     "stale": Commit(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.core.events.event import Happening
-from headrace.core.events.log import Group, events_of
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.events.event import Event
+from headrace.core.events.log import EventGroup, events_of
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim, Filter
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from tests.conformance.news import told
@@ -51,10 +51,10 @@ def story(engine: Engine, job_id: str = "job") -> list[str]:
     return stories(engine).get(job_id, [])
 
 
-def ran(*claims: Claim, at: int = NOW) -> list[Group]:
+def ran(*claims: Claim, at: int = NOW) -> list[EventGroup]:
     """What a worker tells of runs that began and succeeded since its last turn."""
     ids, attempts = [each.id for each in claims], [each.attempt for each in claims]
-    return [Group("ran", at, "default", "work", "w1", ids, attempts, [7] * len(ids), [5] * len(ids))]
+    return [EventGroup("ran", at, "default", "work", "w1", ids, attempts, [7] * len(ids), [5] * len(ids))]
 
 
 def test_a_store_where_nothing_has_happened_tells_nothing(engine: Engine) -> None:
@@ -90,7 +90,7 @@ def test_a_taken_id_is_told_once(engine: Engine) -> None:
 
 def test_the_start_comes_before_what_follows_from_it(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    begun = [Group("job.started", NOW, "default", "work", "w1", ["job"], [1], [0])]
+    begun = [EventGroup("job.started", NOW, "default", "work", "w1", ["job"], [1], [0])]
     engine.exchange([retry(claimed, NOW + 100)], None, now=NOW, groups=begun)
     assert story(engine) == ["job.enqueued", "job.started", "job.attempt_failed", "job.retry_scheduled"]
     failed, again = told(engine)[-2:]
@@ -100,7 +100,7 @@ def test_the_start_comes_before_what_follows_from_it(engine: Engine) -> None:
 
 def test_a_start_is_told_without_any_outcome(engine: Engine) -> None:
     submit_and_claim(engine)
-    begun = [Group("job.started", NOW, "default", "work", "w1", ["job"], [1], [0])]
+    begun = [EventGroup("job.started", NOW, "default", "work", "w1", ["job"], [1], [0])]
     engine.exchange([], None, now=NOW, groups=begun)
     assert story(engine) == ["job.enqueued", "job.started"]
 
@@ -121,7 +121,7 @@ def test_whatever_becomes_of_a_run_is_told(engine: Engine, outcome: Any, types: 
 
 def test_what_is_done_by_hand_is_told(engine: Engine) -> None:
     engine.insert([new_job("job", state=State.SCHEDULED, run_at=LATER)], now=NOW)
-    for event in (Event.HURRY, Event.CANCEL, Event.REVIVE, Event.DELETE):
+    for event in (Trigger.HURRY, Trigger.CANCEL, Trigger.REVIVE, Trigger.DELETE):
         engine.desk.move(Filter(ids=("job",)), event, 1, now=NOW)
     assert story(engine) == ["job.scheduled", "job.promoted", "job.cancelled", "job.enqueued", "job.removed"]
 
@@ -134,7 +134,7 @@ def test_a_job_that_is_due_is_told_to_be_promoted(engine: Engine) -> None:
 
 def test_a_child_is_told_that_all_it_waited_for_has_ended(engine: Engine) -> None:
     engine.plant(
-        [new_job("parent"), new_job("child", state=State.WAITING)], [Bond("parent", "child", "cancel")], now=NOW
+        [new_job("parent"), new_job("child", state=State.WAITING)], [Dependency("parent", "child", "cancel")], now=NOW
     )
     claimed = claim_one(engine)
     engine.exchange([succeed(claimed)], None, now=NOW, groups=ran(claimed))
@@ -177,7 +177,7 @@ def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engi
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
     parcels, letters = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
-    engine.desk.move(Filter(ids=("job",)), Event.DELETE, 1, now=NOW)
+    engine.desk.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
     engine.porter.unpack(parcels)
@@ -189,7 +189,7 @@ def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: E
 def test_anybody_can_go_on_behind_any_event(engine: Engine) -> None:
     engine.insert(numbered(3), now=NOW)
     settle(engine, *[retry(each, NOW) for each in claim(engine)])
-    engine.events.tell([Group("queue.paused", NOW, "a"), Group("queue.resumed", NOW, "a")])
+    engine.events.tell([EventGroup("queue.paused", NOW, "a"), EventGroup("queue.resumed", NOW, "a")])
     everything = told(engine)
     assert len(everything) == 3 + 6 + 2
     for place, event in enumerate(everything):
@@ -205,7 +205,7 @@ def test_what_is_no_cursor_is_refused(engine: Engine, cursor: Any) -> None:
 
 def test_old_pages_are_forgotten_a_few_at_a_time_but_never_the_newest(engine: Engine) -> None:
     for place in range(5):
-        engine.events.tell([Group("queue.paused", NOW + place, f"q{place}")])
+        engine.events.tell([EventGroup("queue.paused", NOW + place, f"q{place}")])
     assert engine.events.trim(NOW + 3, 1000, 2) == 2
     assert engine.events.trim(NOW + 3, 1000, 10) == 1
     assert [event.queue for event in told(engine)] == ["q3", "q4"]
@@ -228,9 +228,9 @@ def test_those_who_write_at_once_lose_nothing_and_keep_an_order(engine: Engine) 
         for number in range(10):
             job_id = f"{thread}-{number}"
             engine.insert([new_job(job_id, queue=f"q{thread}")], now=NOW)
-            engine.desk.move(Filter(ids=(job_id,)), Event.CANCEL, 1, now=NOW)
+            engine.desk.move(Filter(ids=(job_id,)), Trigger.CANCEL, 1, now=NOW)
 
-    seen: list[Happening] = []
+    seen: list[Event] = []
     deadline = time.monotonic() + PATIENCE
     workers = together(4, lambda thread: work(thread) if thread else _follow(engine, seen, 60, deadline))
     assert len(workers) == 4
@@ -241,7 +241,7 @@ def test_those_who_write_at_once_lose_nothing_and_keep_an_order(engine: Engine) 
         assert mine == expected
 
 
-def _follow(engine: Engine, seen: list[Happening], count: int, deadline: float) -> None:
+def _follow(engine: Engine, seen: list[Event], count: int, deadline: float) -> None:
     cursor = None
     while len(seen) < count and time.monotonic() < deadline:
         for page, groups in engine.events.read(cursor, 3):
@@ -261,7 +261,7 @@ def test_tables_that_were_restored_from_another_server_are_followed_from_then_on
         schema = options.partition("schema=")[2]
         db.execute(f"UPDATE {schema}.headrace_events SET xid = '1000000000000'")
     for place in range(4):
-        engine.events.tell([Group("queue.paused", NOW, f"q{place}")])
+        engine.events.tell([EventGroup("queue.paused", NOW, f"q{place}")])
     assert [event.queue for event in told(engine)] == ["q0", "q1", "q2", "q3"]
     for cursor in ("1000000000000-1", "1000000000000-1.2"):
         assert [event.queue for event in told(engine, cursor)] == ["q0", "q1", "q2", "q3"]

@@ -7,10 +7,10 @@ from itertools import product
 
 import pytest
 
-from headrace.core.jobs.records import Changes, Filter, Lease, Outcome
-from headrace.core.jobs.states import NOT_STARTED, TRANSITIONS, Event, State, is_legal
+from headrace.core.jobs.records import Filter, JobUpdate, Lease, Outcome
+from headrace.core.jobs.states import NOT_STARTED, TRANSITIONS, State, Trigger, is_legal
 from headrace.core.retention.lifecycle import OnStale
-from headrace.core.retention.staleness import Judgment
+from headrace.core.retention.staleness import StaleAction
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     LATER,
@@ -41,12 +41,12 @@ def outcome(make: Callable[[Lease], Outcome]) -> Act:
     return lambda engine, lease: settle(engine, make(lease))
 
 
-def move(event: Event) -> Act:
+def move(event: Trigger) -> Act:
     return lambda engine, _: engine.desk.move(THE_JOB, event, 1, now=NOW)
 
 
 def judged(action: OnStale) -> Act:
-    return lambda engine, _: engine.upkeep.judge([Judgment("job", row(engine).version, action, "too long")], now=NOW)
+    return lambda engine, _: engine.upkeep.judge([StaleAction("job", row(engine).version, action, "too long")], now=NOW)
 
 
 def at(now: int) -> Act:
@@ -54,31 +54,31 @@ def at(now: int) -> Act:
     return lambda engine, _: engine.exchange([], NOTHING, now=now)
 
 
-ACTS: dict[Event, list[Act]] = {
-    Event.SUBMIT: [lambda engine, _: engine.insert([new_job("job", payload='["again"]')], now=NOW)],
-    Event.PROMOTE: [at(LATER)],
-    Event.CLAIM: [lambda engine, _: engine.exchange([], only("default"), now=NOW)],
-    Event.SUCCEED: [outcome(succeed)],
-    Event.RETRY: [outcome(lambda lease: retry(lease, LATER))],
-    Event.SNOOZE: [outcome(lambda lease: snooze(lease, LATER))],
-    Event.RELEASE: [outcome(release), outcome(lambda lease: park(lease, LATER))],
-    Event.FAIL: [outcome(fail)],
-    Event.EXPIRE: [lambda engine, _: engine.reap(10, now=LATER)],
-    Event.CANCEL: [outcome(give_up), move(Event.CANCEL)],
-    Event.LAPSE: [at(EXPIRES)],
-    Event.REVIVE: [move(Event.REVIVE)],
-    Event.HURRY: [move(Event.HURRY)],
-    Event.AMEND: [
-        lambda engine, _: engine.desk.amend("job", Changes(priority=5), now=NOW),
-        lambda engine, _: engine.desk.amend("job", Changes(run_at=LATER + 1), now=NOW),
-        lambda engine, _: engine.desk.amend("job", Changes(run_at=NOW), now=NOW),
+ACTS: dict[Trigger, list[Act]] = {
+    Trigger.SUBMIT: [lambda engine, _: engine.insert([new_job("job", payload='["again"]')], now=NOW)],
+    Trigger.PROMOTE: [at(LATER)],
+    Trigger.CLAIM: [lambda engine, _: engine.exchange([], only("default"), now=NOW)],
+    Trigger.SUCCEED: [outcome(succeed)],
+    Trigger.RETRY: [outcome(lambda lease: retry(lease, LATER))],
+    Trigger.SNOOZE: [outcome(lambda lease: snooze(lease, LATER))],
+    Trigger.RELEASE: [outcome(release), outcome(lambda lease: park(lease, LATER))],
+    Trigger.FAIL: [outcome(fail)],
+    Trigger.EXPIRE: [lambda engine, _: engine.reap(10, now=LATER)],
+    Trigger.CANCEL: [outcome(give_up), move(Trigger.CANCEL)],
+    Trigger.LAPSE: [at(EXPIRES)],
+    Trigger.REVIVE: [move(Trigger.REVIVE)],
+    Trigger.HURRY: [move(Trigger.HURRY)],
+    Trigger.AMEND: [
+        lambda engine, _: engine.desk.amend("job", JobUpdate(priority=5), now=NOW),
+        lambda engine, _: engine.desk.amend("job", JobUpdate(run_at=LATER + 1), now=NOW),
+        lambda engine, _: engine.desk.amend("job", JobUpdate(run_at=NOW), now=NOW),
     ],
-    Event.STALE: [judged("dead"), judged("fail")],
-    Event.DELETE: [move(Event.DELETE)],
+    Trigger.STALE: [judged("dead"), judged("fail")],
+    Trigger.DELETE: [move(Trigger.DELETE)],
 }
-NO_OPERATION_YET = {Event.UNBLOCK}
-ONLY_A_WORKER_MAY = {(Event.CANCEL, 0)}  # this way of cancelling needs the lease, so only a running job has it
-NOT_BY_A_WORKER = {(Event.FAIL, state) for state in NOT_STARTED}  # a person does this: see test_letters_add
+NO_OPERATION_YET = {Trigger.UNBLOCK}
+ONLY_A_WORKER_MAY = {(Trigger.CANCEL, 0)}  # this way of cancelling needs the lease, so only a running job has it
+NOT_BY_A_WORKER = {(Trigger.FAIL, state) for state in NOT_STARTED}  # a person does this: see test_letters_add
 
 CASES = [
     pytest.param(event, way, state, id=f"{event}-{way}-{state}")
@@ -87,7 +87,7 @@ CASES = [
 ]
 
 
-def is_expected(event: Event, way: int, state: State) -> bool:
+def is_expected(event: Trigger, way: int, state: State) -> bool:
     if (event, way) in ONLY_A_WORKER_MAY:
         return state is State.RUNNING
     return state in TRANSITIONS[event].sources and (event, state) not in NOT_BY_A_WORKER
@@ -100,15 +100,15 @@ def test_every_event_of_the_table_is_acted_out_here() -> None:
 
 @pytest.mark.parametrize(("event", "way", "state"), CASES)
 def test_an_event_happens_where_the_table_allows_it_and_nowhere_else(
-    engine: Engine, event: Event, way: int, state: State
+    engine: Engine, event: Trigger, way: int, state: State
 ) -> None:
-    lease = bring(engine, state, expires_at=EXPIRES if event is Event.LAPSE else None)
+    lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.LAPSE else None)
     before = row(engine)
     ACTS[event][way](engine, lease)
     after = engine.desk.get(["job"])
     if not is_expected(event, way, state):
         assert after == [before]
-    elif event is Event.DELETE:
+    elif event is Trigger.DELETE:
         assert after == []
     else:
         assert is_legal(event, state, after[0].state)

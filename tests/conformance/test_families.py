@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Bond, FlowRow, Policy
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Dependency, FlowRow, Policy
 from headrace.core.jobs.records import Claim, Filter, Outcome
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.errors import InvalidJob
 from tests.conformance.families import Family, Member
 from tests.support.builders import NOW, fail, give_up, new_job, release, retry, rows, succeed, want
@@ -61,7 +61,7 @@ class FamilyMachine(RuleBasedStateMachine):
             known = list(self.family.members)
             parents = {known[pick % len(known)]: policy for pick, policy in picks if known}
             jobs.append(new_job(name, state=State.WAITING if parents else None, flow="f", max_attempts=2))
-            bonds += [Bond(parent, name, policy) for parent, policy in parents.items()]
+            bonds += [Dependency(parent, name, policy) for parent, policy in parents.items()]
             self.family.add(name, parents, 2)
         self.engine.plant(jobs, bonds, FlowRow("f", "family", NOW), now=self.now)
         self.family.settle_down()
@@ -74,7 +74,7 @@ class FamilyMachine(RuleBasedStateMachine):
             return
         elder, name = names[pick % len(names)], self._fresh_id()
         others: dict[str, Policy] = {} if after is None else {names[after % len(names)]: "run"}
-        bonds = [Bond(name, elder, policy), *(Bond(other, name, "run") for other in others)]
+        bonds = [Dependency(name, elder, policy), *(Dependency(other, name, "run") for other in others)]
         job = new_job(name, state=State.WAITING if others else None)
         ended = self.family.members[elder].state in FINAL
         if ended or others.keys() & {elder, *self.family.descendants(elder)}:
@@ -124,14 +124,14 @@ class FamilyMachine(RuleBasedStateMachine):
         outcome = Outcome(
             claim.id,
             claim.version,
-            Event.SUCCEED,
+            Trigger.SUCCEED,
             State.COMPLETED,
             self.now,
             result='"done"',
             result_checksum=9,
             finished_at=self.now,
             spawned=tuple(new_job(name, max_attempts=2) for name in names),
-            bonds=tuple(Bond(name, claim.id, policy) for name in names),
+            bonds=tuple(Dependency(name, claim.id, policy) for name in names),
         )
         refused = self.engine.exchange([outcome], None, now=self.now).refused
         del self.claims[claim.id]
@@ -156,8 +156,8 @@ class FamilyMachine(RuleBasedStateMachine):
 
     # -- operators
 
-    @rule(pick=PICK, event=st.sampled_from([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE]))
-    def move(self, pick: int, event: Event) -> None:
+    @rule(pick=PICK, event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]))
+    def move(self, pick: int, event: Trigger) -> None:
         names = list(self.family.members)
         if not names:
             return
@@ -166,11 +166,11 @@ class FamilyMachine(RuleBasedStateMachine):
         assert bool(moved) == _may(member, event)
         if not moved:
             return
-        if event is Event.CANCEL:
+        if event is Trigger.CANCEL:
             self.family.ends(member.id, State.CANCELLED)
-        elif event is Event.REVIVE:
+        elif event is Trigger.REVIVE:
             self.family.revive(member.id)
-        elif event is Event.HURRY:
+        elif event is Trigger.HURRY:
             self.family.hurry(member.id)
         else:
             self.family.delete(member.id)
@@ -208,9 +208,9 @@ class FamilyMachine(RuleBasedStateMachine):
         return makers.get(how, fail)(claim, at=self.now)
 
     def _settled(self, member: Member, outcome: Outcome) -> None:
-        if outcome.event is Event.SUCCEED:
+        if outcome.event is Trigger.SUCCEED:
             self.family.succeeds(member.id)
-        elif outcome.event is Event.RELEASE:
+        elif outcome.event is Trigger.RELEASE:
             member.attempt -= 1
             member.state = State.PENDING
         else:
@@ -221,12 +221,12 @@ class FamilyMachine(RuleBasedStateMachine):
         return f"j{self.count:03}"
 
 
-def _may(member: Member, event: Event) -> bool:
-    if event is Event.CANCEL:
+def _may(member: Member, event: Trigger) -> bool:
+    if event is Trigger.CANCEL:
         return member.state not in FINAL
-    if event is Event.REVIVE:
+    if event is Trigger.REVIVE:
         return member.state in FINAL
-    if event is Event.HURRY:
+    if event is Trigger.HURRY:
         waits = member.state is State.WAITING and not member.over
         return waits or member.state in (State.SCHEDULED, State.RETRYING)
     return member.state is not State.RUNNING

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.codec.result_refs import Ending
+from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.records import Filter, JobRow
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from tests.support.builders import EVERYTHING, NOW, bring, new_job, only, row, settle, submit_and_claim, succeed
@@ -84,7 +84,7 @@ FILTERS = [
 def test_find_and_count_and_move_mean_the_same_jobs(full: Engine, which: Filter, expected: list[str]) -> None:
     assert found(full, which) == expected
     assert full.desk.count(which) == len(expected)
-    cancelled = full.desk.move(which, Event.CANCEL, 100, now=NOW)  # all of these may be cancelled
+    cancelled = full.desk.move(which, Trigger.CANCEL, 100, now=NOW)  # all of these may be cancelled
     assert sorted(cancelled) == sorted(expected)
 
 
@@ -100,7 +100,7 @@ def test_a_sealed_call_says_nothing_whatever_it_looks_like(engine: Engine) -> No
     for which in (Filter(text="needle"), Filter(text="needle", queue="default")):
         assert sorted(found(engine, which)) == ["clear", "told"]
         assert engine.desk.count(which) == 2
-    assert sorted(engine.desk.move(Filter(text="needle"), Event.CANCEL, 100, now=NOW)) == ["clear", "told"]
+    assert sorted(engine.desk.move(Filter(text="needle"), Trigger.CANCEL, 100, now=NOW)) == ["clear", "told"]
 
 
 @pytest.mark.parametrize("state", State)
@@ -149,14 +149,14 @@ def test_jobs_that_come_and_go_between_pages_disturb_no_other(engine: Engine) ->
     engine.insert([new_job(f"j{number}") for number in range(6)], now=NOW)
     first = engine.desk.find(EVERYTHING, 2)
     engine.insert([new_job("newcomer")], now=NOW)
-    engine.desk.move(Filter(ids=("j4", "j3")), Event.DELETE, 9, now=NOW)  # j4 is the job the cursor points at
+    engine.desk.move(Filter(ids=("j4", "j3")), Trigger.DELETE, 9, now=NOW)  # j4 is the job the cursor points at
     second = engine.desk.find(EVERYTHING, 2, first.cursor)
     assert (names(first.jobs), names(second.jobs)) == (["j5", "j4"], ["j2", "j1"])
 
 
 def test_pages_of_a_tag_and_of_some_states_are_whole_too(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}", tags=("t",) if number % 3 else ()) for number in range(12)], now=NOW)
-    engine.desk.move(Filter(ids=("j1", "j5")), Event.CANCEL, 9, now=NOW)
+    engine.desk.move(Filter(ids=("j1", "j5")), Trigger.CANCEL, 9, now=NOW)
     which = Filter(tag="t", states=(State.PENDING, State.CANCELLED))
     assert [name for page in pages_of(engine, which, 3) for name in page] == [
         f"j{number}" for number in range(11, -1, -1) if number % 3
@@ -193,7 +193,7 @@ def test_endings_tell_of_a_job_what_its_row_does(engine: Engine, state: State) -
     bring(engine, state)
     engine.insert([new_job("other")], now=NOW)
     whole = row(engine)
-    told = Ending(*(getattr(whole, name) for name in Ending.__struct_fields__))
+    told = ParentResult(*(getattr(whole, name) for name in ParentResult.__struct_fields__))
     assert engine.desk.endings(["job", "ghost", "job"]) == [told]
     assert engine.desk.endings([]) == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.records import Claim, Filter, JobRow, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     LEASE,
@@ -163,6 +163,6 @@ def test_other_rules_hold_as_well(engine: Engine) -> None:
 
 def test_a_job_that_an_operator_revives_is_fresh_again(engine: Engine) -> None:
     three_classes(engine)
-    engine.desk.move(Filter(ids=("failed",)), Event.CANCEL, 1, now=CLAIM)
-    engine.desk.move(Filter(ids=("failed",)), Event.REVIVE, 1, now=CLAIM)
+    engine.desk.move(Filter(ids=("failed",)), Trigger.CANCEL, 1, now=CLAIM)
+    engine.desk.move(Filter(ids=("failed",)), Trigger.REVIVE, 1, now=CLAIM)
     assert all_started(engine, 1, strategy="fresh_first") == ["failed", "fresher", "fresh", "lost"]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.core.jobs.records import Filter, NewJob
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob
 from tests.support.builders import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
@@ -160,7 +160,7 @@ def test_a_batch_of_nothing_but_known_ids_is_all_false(engine: Engine) -> None:
 
 def test_a_finished_job_still_owns_its_id(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     assert engine.insert([new_job("job")], now=NOW) == [False]
     assert row(engine).state is State.CANCELLED
 

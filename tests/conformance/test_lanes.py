@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
-from headrace.core.jobs.records import Changes, Claim, Filter, NewJob
-from headrace.core.jobs.states import Event, State
-from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.core.jobs.records import Claim, Filter, JobUpdate, NewJob
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.queues.limits import Limit, gates_of, lane_of
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -72,7 +72,7 @@ def test_keys_do_not_wait_for_each_other(engine: Engine) -> None:
 def test_a_key_may_have_any_name(engine: Engine, name: str) -> None:
     engine.insert([keyed("one", name), keyed("two", name), keyed("other", f"{name}!")], now=NOW)
     assert sorted(started(engine)) == ["one", "other"]
-    assert gates_of(row(engine, "two").lane) == [Gate("key", name)]
+    assert gates_of(row(engine, "two").lane) == [Limit("key", name)]
 
 
 def test_a_queue_may_let_more_of_a_key_run(engine: Engine) -> None:
@@ -118,7 +118,7 @@ def test_a_key_is_free_when_its_lease_has_run_out(engine: Engine) -> None:
 def test_a_key_is_free_when_its_job_is_cancelled(engine: Engine) -> None:
     engine.insert([keyed("one", "k"), keyed("two", "k")], now=NOW)
     assert started(engine) == ["one"]
-    engine.desk.move(Filter(ids=("one",)), Event.CANCEL, 1, now=NOW)
+    engine.desk.move(Filter(ids=("one",)), Trigger.CANCEL, 1, now=NOW)
     assert started(engine) == ["two"]
 
 
@@ -316,9 +316,9 @@ def test_other_tasks_and_other_queues_go_on_as_ever(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "gate", [Gate("key", "k"), Gate("rate", "k"), Gate("needs", "gpu")], ids=lambda gate: gate.kind
+    "gate", [Limit("key", "k"), Limit("rate", "k"), Limit("needs", "gpu")], ids=lambda gate: gate.kind
 )
-def test_a_task_is_limited_whatever_else_its_jobs_wait_for(engine: Engine, gate: Gate) -> None:
+def test_a_task_is_limited_whatever_else_its_jobs_wait_for(engine: Engine, gate: Limit) -> None:
     engine.insert([gated(f"a{number}", gate, task="a") for number in range(2)], now=NOW)
     engine.desk.rule_task("a", TaskRules(paused=True))
     engine.insert([gated("a2", gate, task="a")], now=NOW)
@@ -351,7 +351,7 @@ def test_a_paused_task_leaves_the_key_to_other_tasks(engine: Engine) -> None:
 
 def test_a_job_starts_when_all_of_its_gates_are_open(engine: Engine) -> None:
     engine.desk.rule_queue("default", QueueRules(key_rate=per_second(1)))
-    gates = (Gate("key", "k"), Gate("rate", "t"), Gate("needs", "gpu"))
+    gates = (Limit("key", "k"), Limit("rate", "t"), Limit("needs", "gpu"))
     engine.insert([gated(f"j{number}", *gates) for number in range(3)], now=NOW)
     assert started(engine) == []
     claims = look(engine, has=("gpu",)).claims
@@ -367,7 +367,7 @@ def test_a_job_starts_when_all_of_its_gates_are_open(engine: Engine) -> None:
 
 def test_a_job_that_is_held_by_one_gate_spends_nothing_at_another(engine: Engine) -> None:
     engine.desk.rule_queue("default", QueueRules(key_rate=per_second(1, burst=2)))
-    engine.insert([gated("held", Gate("rate", "t"), Gate("needs", "gpu"))], now=NOW)
+    engine.insert([gated("held", Limit("rate", "t"), Limit("needs", "gpu"))], now=NOW)
     assert [started(engine) for _ in range(5)] == [[]] * 5
     engine.insert([tenant(f"t{number}", "t") for number in range(3)], now=NOW)
     assert started(engine) == ["t0", "t1"]
@@ -375,7 +375,7 @@ def test_a_job_that_is_held_by_one_gate_spends_nothing_at_another(engine: Engine
 
 def test_two_lanes_through_one_gate_share_it(engine: Engine) -> None:
     engine.insert(
-        [keyed("plain", "k"), gated("gpu", Gate("key", "k"), Gate("needs", "gpu")), keyed("other", "j")], now=NOW
+        [keyed("plain", "k"), gated("gpu", Limit("key", "k"), Limit("needs", "gpu")), keyed("other", "j")], now=NOW
     )
     assert sorted(started(engine, has=("gpu",))) == ["other", "plain"]
 
@@ -527,18 +527,18 @@ WAYS_BACK: dict[str, Callable[[Engine, Claim], object]] = {
     "reap": lambda engine, claimed: engine.reap(10, now=RAN_OUT),
     "disown": lambda engine, claimed: engine.disown("w1", [], now=NOW),
     "revive": lambda engine, claimed: (
-        engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW),
-        engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW),
+        engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW),
+        engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW),
     ),
 }
 
 
 @pytest.mark.parametrize("back", WAYS_BACK.values(), ids=WAYS_BACK)
 def test_a_job_that_comes_back_is_in_its_lane_again(engine: Engine, back: Callable[[Engine, Claim], object]) -> None:
-    engine.insert([gated("one", Gate("key", "k"), Gate("needs", "gpu"))], now=NOW)
+    engine.insert([gated("one", Limit("key", "k"), Limit("needs", "gpu"))], now=NOW)
     (claimed,) = look(engine, has=("gpu",)).claims
     back(engine, claimed)
-    assert row(engine, "one").lane == lane_of([Gate("key", "k"), Gate("needs", "gpu")])
+    assert row(engine, "one").lane == lane_of([Limit("key", "k"), Limit("needs", "gpu")])
     engine.insert([keyed("two", "k", priority=-1)], now=NOW)
     assert started(engine, now=RAN_OUT, has=("gpu",)) == ["one"]
     assert started(engine, now=RAN_OUT, has=("gpu",)) == []
@@ -547,17 +547,17 @@ def test_a_job_that_comes_back_is_in_its_lane_again(engine: Engine, back: Callab
 def test_a_job_whose_queue_is_changed_keeps_its_lane(engine: Engine) -> None:
     engine.insert([keyed("holds", "k"), keyed("moved", "k")], now=NOW)
     assert started(engine) == ["holds"]
-    assert engine.desk.amend("moved", Changes(queue="other", priority=9), now=NOW)
-    assert row(engine, "moved").lane == lane_of([Gate("key", "k")])
+    assert engine.desk.amend("moved", JobUpdate(queue="other", priority=9), now=NOW)
+    assert row(engine, "moved").lane == lane_of([Limit("key", "k")])
     assert started(engine) == []
 
 
 def test_a_waiting_job_is_in_its_lane_when_it_is_hurried(engine: Engine) -> None:
     engine.insert([keyed("holds", "k"), keyed("later", "k", run_at=NOW + HOUR)], now=NOW)
     assert started(engine) == ["holds"]
-    assert engine.desk.move(Filter(ids=("later",)), Event.HURRY, 1, now=NOW) == ["later"]
+    assert engine.desk.move(Filter(ids=("later",)), Trigger.HURRY, 1, now=NOW) == ["later"]
     assert started(engine) == []
-    engine.desk.move(Filter(ids=("holds",)), Event.CANCEL, 1, now=NOW)
+    engine.desk.move(Filter(ids=("holds",)), Trigger.CANCEL, 1, now=NOW)
     assert started(engine) == ["later"]
 
 
@@ -610,14 +610,14 @@ def test_a_job_is_carried_to_another_store_with_its_lane(engine: Engine, target:
 
 
 def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
-    gpu, both = Gate("needs", "gpu"), [Gate("needs", "gpu"), Gate("needs", "disk")]
+    gpu, both = Limit("needs", "gpu"), [Limit("needs", "gpu"), Limit("needs", "disk")]
     engine.insert(
         [
             needing("a", "gpu"),
             needing("b", "gpu"),
             needing("c", "gpu", "disk"),
             needing("d", "gpu", queue="other"),
-            gated("e", gpu, Gate("key", "k")),
+            gated("e", gpu, Limit("key", "k")),
             keyed("f", 'x"n:y'),
             new_job("g"),
             needing("later", "gpu", state=State.SCHEDULED, run_at=NOW + HOUR),
@@ -628,7 +628,7 @@ def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
         [
             ("default", lane_of([gpu]), 2, "a"),
             ("default", lane_of(both), 1, "c"),
-            ("default", lane_of([gpu, Gate("key", "k")]), 1, "e"),
+            ("default", lane_of([gpu, Limit("key", "k")]), 1, "e"),
             ("other", lane_of([gpu]), 1, "d"),
         ]
     )
@@ -637,7 +637,7 @@ def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
 @pytest.mark.parametrize("name", ODD_NAMES)
 def test_whatever_is_needed_is_told(engine: Engine, name: str) -> None:
     engine.insert([needing("a", name)], now=NOW)
-    assert engine.desk.needing() == [("default", lane_of([Gate("needs", name)]), 1, "a")]
+    assert engine.desk.needing() == [("default", lane_of([Limit("needs", name)]), 1, "a")]
 
 
 def test_nothing_is_needed_once_it_runs(engine: Engine) -> None:
@@ -647,5 +647,5 @@ def test_nothing_is_needed_once_it_runs(engine: Engine) -> None:
 
 
 def test_needs_in_many_lanes_are_all_told(engine: Engine) -> None:
-    engine.insert([gated(f"j{n}", Gate("needs", "gpu"), Gate("key", f"k{n}")) for n in range(2500)], now=NOW)
+    engine.insert([gated(f"j{n}", Limit("needs", "gpu"), Limit("key", f"k{n}")) for n in range(2500)], now=NOW)
     assert len(engine.desk.needing()) == 2500

@@ -7,16 +7,16 @@ from msgspec.structs import replace
 
 from headrace.core.dead_letters.records import (
     RESOLUTIONS,
-    LetterFilter,
-    LetterGroup,
-    LetterTally,
-    Requeue,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterStats,
+    RequeueRequest,
     Status,
     remarks_of,
     snapshot_of,
 )
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain, the
@@ -118,7 +118,7 @@ def test_a_lost_worker_opens_no_letter_where_none_is_wanted(engine: Engine, lett
     submit_and_claim(engine, max_attempts=1)
     engine.reap(10, now=NOW + LEASE + 1, letters=letters)
     assert (row(engine).state, row(engine).reason) == (State.FAILED, "worker_lost")
-    assert engine.letters.count(LetterFilter()) == 0
+    assert engine.letters.count(DeadLetterFilter()) == 0
 
 
 def test_the_oldest_records_of_a_status_are_told_first(engine: Engine) -> None:
@@ -150,26 +150,26 @@ def test_records_are_found_newest_first_a_page_at_a_time(engine: Engine) -> None
 @pytest.mark.parametrize(
     ("which", "expected"),
     [
-        (LetterFilter(), {"a", "b", "c", "d"}),
-        (LetterFilter(task="send"), {"b", "d"}),
-        (LetterFilter(queue="mail"), {"c"}),
-        (LetterFilter(reason="permanent"), {"a", "c"}),
-        (LetterFilter(fingerprint="bb"), {"c", "d"}),
-        (LetterFilter(fingerprint="bb", task="send"), {"d"}),
-        (LetterFilter(fingerprint="bb", task="send", statuses=("pending",)), set()),
-        (LetterFilter(statuses=("pending",)), {"a", "b", "c"}),
-        (LetterFilter(statuses=("pending", "cancelled")), {"a", "b", "c", "d"}),
-        (LetterFilter(statuses=("cancelled",)), {"d"}),
-        (LetterFilter(requeues=0), {"a", "b", "c", "d"}),
-        (LetterFilter(requeues=1), set()),
-        (LetterFilter(since=NOW + 1), {"b", "c", "d"}),
-        (LetterFilter(until=NOW + 2), {"a", "b"}),
-        (LetterFilter(since=NOW + 1, until=NOW + 2), {"b"}),
-        (LetterFilter(task="none"), set()),
-        (LetterFilter(task="'; DROP"), set()),
+        (DeadLetterFilter(), {"a", "b", "c", "d"}),
+        (DeadLetterFilter(task="send"), {"b", "d"}),
+        (DeadLetterFilter(queue="mail"), {"c"}),
+        (DeadLetterFilter(reason="permanent"), {"a", "c"}),
+        (DeadLetterFilter(fingerprint="bb"), {"c", "d"}),
+        (DeadLetterFilter(fingerprint="bb", task="send"), {"d"}),
+        (DeadLetterFilter(fingerprint="bb", task="send", statuses=("pending",)), set()),
+        (DeadLetterFilter(statuses=("pending",)), {"a", "b", "c"}),
+        (DeadLetterFilter(statuses=("pending", "cancelled")), {"a", "b", "c", "d"}),
+        (DeadLetterFilter(statuses=("cancelled",)), {"d"}),
+        (DeadLetterFilter(requeues=0), {"a", "b", "c", "d"}),
+        (DeadLetterFilter(requeues=1), set()),
+        (DeadLetterFilter(since=NOW + 1), {"b", "c", "d"}),
+        (DeadLetterFilter(until=NOW + 2), {"a", "b"}),
+        (DeadLetterFilter(since=NOW + 1, until=NOW + 2), {"b"}),
+        (DeadLetterFilter(task="none"), set()),
+        (DeadLetterFilter(task="'; DROP"), set()),
     ],
 )
-def test_every_filter_counts_and_finds_the_same(engine: Engine, which: LetterFilter, expected: set[str]) -> None:
+def test_every_filter_counts_and_finds_the_same(engine: Engine, which: DeadLetterFilter, expected: set[str]) -> None:
     dead(engine, "a", at=NOW)
     dead(engine, "b", at=NOW + 1, task="send", reason="worker_lost")
     dead(engine, "c", at=NOW + 2, queue="mail", print_="bb")
@@ -185,8 +185,8 @@ def test_groups_are_by_fingerprint_the_biggest_first(engine: Engine) -> None:
     engine.letters.resolve([pending(engine, "j3").id], "cancelled", now=LATER)
     error = ("permanent", "KeyError", "no such thing")
     assert engine.letters.groups(["pending"], 10) == [
-        LetterGroup("bb", "tbb", *error, 2, NOW + 1, NOW + 2),
-        LetterGroup("aa", "taa", *error, 1, NOW, NOW),
+        DeadLetterGroup("bb", "tbb", *error, 2, NOW + 1, NOW + 2),
+        DeadLetterGroup("aa", "taa", *error, 1, NOW, NOW),
     ]
     assert [group.fingerprint for group in engine.letters.groups((), 10)] == ["bb", "cc", "aa"]
     assert [group.fingerprint for group in engine.letters.groups(["pending"], 1)] == ["bb"]
@@ -198,11 +198,11 @@ def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
     for number in range(3):
         dead(engine, f"j{number}", at=NOW + number)
     dead(engine, "odd", at=NOW, reason="odd")
-    engine.letters.requeue([Requeue(pending(engine, "j1").id)], now=LATER)
+    engine.letters.requeue([RequeueRequest(pending(engine, "j1").id)], now=LATER)
     assert sorted(engine.letters.tallies(), key=lambda tally: (tally.reason, tally.status)) == [
-        LetterTally("odd", "pending", 1, 0, NOW, NOW),
-        LetterTally("permanent", "pending", 2, 0, NOW, NOW + 2),
-        LetterTally("permanent", "requeued", 1, 1, NOW + 1, NOW + 1),
+        DeadLetterStats("odd", "pending", 1, 0, NOW, NOW),
+        DeadLetterStats("permanent", "pending", 2, 0, NOW, NOW + 2),
+        DeadLetterStats("permanent", "requeued", 1, 1, NOW + 1, NOW + 1),
     ]
 
 
@@ -224,10 +224,10 @@ def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
 def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
     first = dead(engine)
     engine.letters.resolve([first.id], "manually_resolved", now=NOW)
-    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     second = fail_again(engine, at=LATER)
     assert second.id > first.id
-    assert {letter.id for letter in engine.letters.find(LetterFilter(), 10)} == {first.id, second.id}
+    assert {letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)} == {first.id, second.id}
 
 
 def test_notes_add_up(engine: Engine) -> None:
@@ -250,12 +250,12 @@ def test_notes_add_up(engine: Engine) -> None:
 def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: Engine) -> None:
     letter = dead(engine)
     engine.letters.note(letter.id, "look at this", now=NOW)
-    engine.desk.move(the("job"), Event.DELETE, 1, now=NOW)
+    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
     later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
     assert [remark.text for remark in remarks_of(later.notes)] == ["look at this"]
     assert (later.task, later.reason, later.fingerprint, later.entered_at) == ("other", "other", "bb", LATER)
-    assert engine.letters.find(LetterFilter(), 10) == [later]
-    assert engine.letters.count(LetterFilter(fingerprint="aa")) == 0
+    assert engine.letters.find(DeadLetterFilter(), 10) == [later]
+    assert engine.letters.count(DeadLetterFilter(fingerprint="aa")) == 0
 
 
 def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None:
@@ -266,7 +266,7 @@ def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None
     assert engine.letters.purge(["cancelled", "requeued"], LATER, 10) == 1
     assert engine.letters.get([old.id]) == []
     assert engine.letters.latest(["old"]) == []
-    assert {letter.id for letter in engine.letters.find(LetterFilter(), 10)} == {young.id, still.id}
+    assert {letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)} == {young.id, still.id}
     assert engine.letters.purge(["pending"], NOW + 1, 10) == 1
     assert engine.letters.count(PENDING) == 0
     assert [group.count for group in engine.letters.groups((), 10)] == [1]
@@ -283,7 +283,7 @@ def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
 def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
     dead(engine)
     engine.letters.purge(["pending"], LATER, 10)
-    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0
 
 
@@ -294,12 +294,12 @@ def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) 
     assert sorted(engine.letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
     assert engine.letters.remove([one.id]) == []
     assert engine.letters.latest(["one", "two"]) == []
-    assert [letter.id for letter in engine.letters.find(LetterFilter(), 10)] == [stays.id]
+    assert [letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)] == [stays.id]
     assert engine.letters.count(PENDING) == 1
     assert [tally.count for tally in engine.letters.tallies()] == [1]
 
 
 def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:
     engine.letters.remove([dead(engine).id])
-    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.dead_letters.records import ADDABLE, Addition, Requeue, remarks_of, snapshot_of
-from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State
+from headrace.core.dead_letters.records import ADDABLE, NewDeadLetter, RequeueRequest, remarks_of, snapshot_of
+from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain, the
 from tests.conformance.mail import LATER, dead, pending
 from tests.conformance.news import types_after
 from tests.support.builders import NOW, bring, claim_one, fail, row, settle, states, succeed
 
-ORDER = Addition("job", "wrong", "OSError", "away", "aa")
+ORDER = NewDeadLetter("job", "wrong", "OSError", "away", "aa")
 
 
 @pytest.mark.parametrize("state", sorted(NOT_STARTED))
@@ -28,7 +28,7 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     assert (was.state, was.error_type, was.error_message, was.version) == (state, "OSError", "away", version)
     assert [(note.at, note.text, note.by) for note in remarks_of(letter.notes)] == [(LATER, "look at this", "ann")]
     filed = engine.desk.history("job")[-1]
-    assert (filed.event, filed.source, filed.detail) == (Event.FAIL, state, "wrong (by ann)")
+    assert (filed.event, filed.source, filed.detail) == (Trigger.FAIL, state, "wrong (by ann)")
     assert types_after(engine, told) == ["job.failed", "dead.entered"]
 
 
@@ -42,7 +42,7 @@ def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None
     assert (row(engine), engine.desk.history("job")) == (before, history)
     letter = pending(engine)
     assert (snapshot_of(letter).state, letter.notes) == (state, None)
-    (done,) = engine.letters.requeue([Requeue(letter.id)], now=LATER)
+    (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert (done.verdict, row(engine).state) == ("requeued", State.PENDING)
 
 
@@ -58,22 +58,22 @@ def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:
     letter = dead(engine)
     assert engine.letters.add(ORDER, now=LATER) == "pending"
     assert pending(engine) == letter
-    assert engine.letters.add(Addition("nowhere", "wrong"), now=LATER) == "missing"
+    assert engine.letters.add(NewDeadLetter("nowhere", "wrong"), now=LATER) == "missing"
 
 
 def test_what_waits_for_it_is_cancelled_and_comes_back_with_it(engine: Engine) -> None:
     plant_chain(engine, "job", "kid")
     assert engine.letters.add(ORDER, now=LATER) == "added"
     assert states(engine) == {"job": State.FAILED, "kid": State.CANCELLED}
-    engine.letters.requeue([Requeue(pending(engine).id)], now=LATER)
+    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     assert states(engine) == {"job": State.PENDING, "kid": State.WAITING}
 
 
 def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> None:
     bring(engine, State.CANCELLED)
     assert engine.letters.add(ORDER, now=LATER) == "added"
-    engine.desk.move(the("job"), Event.DELETE, 1, now=LATER)
-    engine.letters.requeue([Requeue(pending(engine).id)], now=LATER)
+    engine.desk.move(the("job"), Trigger.DELETE, 1, now=LATER)
+    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     told = [(filing.event, filing.source, filing.target) for filing in engine.desk.history("job")]
     assert told[-2:] == [("cancel", told[-2][1], "cancelled"), ("revive", "cancelled", "pending")]
     assert row(engine).state not in FINAL
@@ -82,9 +82,9 @@ def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> 
 def test_a_record_that_was_added_makes_room_for_the_next(engine: Engine) -> None:
     bring(engine, State.PENDING)
     engine.letters.add(ORDER, now=LATER)
-    engine.letters.requeue([Requeue(pending(engine).id)], now=LATER)
+    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     settle(engine, fail(claim_one(engine, now=LATER), at=LATER + 1), now=LATER + 1)
     assert pending(engine).requeues == 1
-    engine.letters.requeue([Requeue(pending(engine).id)], now=LATER)
+    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
     assert row(engine).state is State.COMPLETED

@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
-from headrace.core.jobs.records import Claim, Filter, Outcome, Share, Want
-from headrace.core.jobs.states import Event, State
-from headrace.core.queues.limits import Gate, allows
+from headrace.core.jobs.records import Claim, ClaimRequest, Filter, Outcome, QueueShare
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.queues.limits import Limit, allows
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -196,7 +196,7 @@ def test_a_share_and_what_is_left_after_it_are_one_rate(engine: Engine) -> None:
     """A claim takes from a queue up to its share, and once more if room is left."""
     engine.insert([*numbered(20, "a", queue="a"), *numbered(1, "b", queue="b")], now=NOW)
     rated(engine, TEN_A_SECOND, "a")
-    wanted = Want("w1", 50, LEASE, (Share("a", 2), Share("b", 2)))
+    wanted = ClaimRequest("w1", 50, LEASE, (QueueShare("a", 2), QueueShare("b", 2)))
     assert len(engine.exchange([], wanted, now=NOW).claims) == 6
     assert engine.exchange([], wanted, now=NOW).claims == []
 
@@ -204,7 +204,7 @@ def test_a_share_and_what_is_left_after_it_are_one_rate(engine: Engine) -> None:
 def test_a_share_and_what_is_left_after_it_are_one_concurrency(engine: Engine) -> None:
     engine.insert([*numbered(20, "a", queue="a"), *numbered(1, "b", queue="b")], now=NOW)
     at_once(engine, 3, "a")
-    wanted = Want("w1", 50, LEASE, (Share("a", 2), Share("b", 2)))
+    wanted = ClaimRequest("w1", 50, LEASE, (QueueShare("a", 2), QueueShare("b", 2)))
     assert len(engine.exchange([], wanted, now=NOW).claims) == 4
     assert running_jobs(engine) == 4
 
@@ -335,7 +335,7 @@ def test_a_slot_returns_when_an_operator_cancels_its_job(engine: Engine) -> None
     engine.insert(numbered(9), now=NOW)
     at_once(engine, 2)
     first, _ = look(engine).claims
-    assert engine.desk.move(Filter(ids=(first.id,)), Event.CANCEL, 1, now=NOW) == [first.id]
+    assert engine.desk.move(Filter(ids=(first.id,)), Trigger.CANCEL, 1, now=NOW) == [first.id]
     assert len(started(engine)) == 1
     assert started(engine) == []
 
@@ -420,7 +420,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
     (claimed,) = look(working).claims
     if end == "wait":  # its success is not its end, and yet it holds its place no longer
         later = new_job("later", state=State.SCHEDULED, run_at=NOW + HOUR)
-        working.plant([later], [Bond("later", claimed.id)], now=NOW)
+        working.plant([later], [Dependency("later", claimed.id)], now=NOW)
     bell = waiting.listen("work")
     try:
         while bell.wait(0.1):  # what is still on its way from before
@@ -431,7 +431,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
         elif end == "fail":
             settle(working, fail(claimed))
         elif end == "cancel":
-            working.desk.move(Filter(ids=(claimed.id,)), Event.CANCEL, 1, now=NOW)
+            working.desk.move(Filter(ids=(claimed.id,)), Trigger.CANCEL, 1, now=NOW)
         else:
             working.reap(10, now=RAN_OUT)
         assert bell.wait(PATIENCE)
@@ -615,7 +615,7 @@ def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
     crew[0].desk.rule_queue("default", rules)
     crew[0].desk.rule_task("work", TaskRules(concurrency=5))
     jobs = [
-        gated(f"k{number % 8}-{number}", Gate("key", f"k{number % 8}"), Gate("rate", f"k{number % 8}"))
+        gated(f"k{number % 8}-{number}", Limit("key", f"k{number % 8}"), Limit("rate", f"k{number % 8}"))
         for number in range(160)
     ]
     crew[0].insert([*jobs, *[tenant(f"t-{number}", "t") for number in range(40)]], now=NOW)
@@ -653,22 +653,22 @@ def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engi
     engine.desk.rule_queue("ruled", QueueRules(concurrency=1000))
     engine.insert([new_job(f"p{n}", queue="plain") for n in range(100)], now=NOW)
     engine.insert([new_job(f"r{n}", queue="ruled") for n in range(20)], now=NOW)
-    shares = (Share("plain", 5), Share("ruled", 5))
-    turns = [engine.exchange([], Want("w1", 10, HOUR, shares), now=NOW).claims for _ in range(4)]
+    shares = (QueueShare("plain", 5), QueueShare("ruled", 5))
+    turns = [engine.exchange([], ClaimRequest("w1", 10, HOUR, shares), now=NOW).claims for _ in range(4)]
     assert [Counter(claim.queue for claim in claims) for claims in turns] == [{"plain": 5, "ruled": 5}] * 4
-    claims = engine.exchange([], Want("w1", 10, HOUR, shares), now=NOW).claims
+    claims = engine.exchange([], ClaimRequest("w1", 10, HOUR, shares), now=NOW).claims
     assert Counter(claim.queue for claim in claims) == {"plain": 10}, "what it can't use goes to the others"
 
 
 def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engine) -> None:
     engine.desk.rule_queue("default", QueueRules(rate=Rate(100_000, 2)))
     engine.insert([new_job(f"j{n}") for n in range(10)], now=NOW)
-    assert len(engine.exchange([], Want("w1", 10, HOUR), now=NOW).claims) == 2
+    assert len(engine.exchange([], ClaimRequest("w1", 10, HOUR), now=NOW).claims) == 2
     before = NOW - HOUR
-    answer = engine.exchange([], Want("w1", 10, HOUR), now=before)
+    answer = engine.exchange([], ClaimRequest("w1", 10, HOUR), now=before)
     assert answer.next_at is not None
     assert answer.next_at <= before + 1000
-    assert len(engine.exchange([], Want("w1", 10, HOUR), now=answer.next_at).claims) >= 1
+    assert len(engine.exchange([], ClaimRequest("w1", 10, HOUR), now=answer.next_at).claims) >= 1
 
 
 # -- what operators ask

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.jobs.records import Note
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.records import JobNote
+from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -26,7 +26,7 @@ from tests.support.builders import (
 )
 
 
-def note(engine: Engine, *notes: Note) -> None:
+def note(engine: Engine, *notes: JobNote) -> None:
     engine.exchange([], None, notes, now=NOW)
 
 
@@ -44,7 +44,7 @@ def test_lines_are_kept_in_the_order_they_were_written(engine: Engine) -> None:
 def test_a_line_tells_its_time_level_attempt_and_fields(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
     claimed = claim_one(engine)
-    note(engine, Note("job", claimed.version, NOW + 3, level="warning", message="ü 🚰", fields='{"a":1}'))
+    note(engine, JobNote("job", claimed.version, NOW + 3, level="warning", message="ü 🚰", fields='{"a":1}'))
     (line,) = engine.desk.logs("job")
     assert (line.at, line.level, line.attempt, line.message, line.fields) == (NOW + 3, "warning", 2, "ü 🚰", '{"a":1}')
 
@@ -79,7 +79,7 @@ def test_progress_is_no_transition(engine: Engine) -> None:
 
 def test_one_note_may_carry_both(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    note(engine, Note("job", claimed.version, NOW, progress="half", level="info", message="half way"))
+    note(engine, JobNote("job", claimed.version, NOW, progress="half", level="info", message="half way"))
     assert (row(engine).progress, lines(engine)) == ("half", ["half way"])
 
 
@@ -87,7 +87,7 @@ def test_one_note_may_carry_both(engine: Engine) -> None:
 def test_notes_of_another_version_are_dropped(engine: Engine, behind: int) -> None:
     claimed = submit_and_claim(engine)
     note(engine, progress(claimed, "mine"))
-    stale = Note("job", claimed.version + behind, NOW, progress="not mine", level="info", message="not mine")
+    stale = JobNote("job", claimed.version + behind, NOW, progress="not mine", level="info", message="not mine")
     note(engine, stale)
     assert (row(engine).progress, lines(engine)) == ("mine", [])
 
@@ -118,13 +118,13 @@ def test_notes_are_stored_before_the_same_exchange_settles_the_job(engine: Engin
 
 def test_a_cancelled_attempt_is_silenced(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW + SECOND)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW + SECOND)
     note(engine, log(claimed, "too late"), progress(claimed, "too late"))
     assert (row(engine).progress, lines(engine)) == (None, [])
 
 
 def test_notes_about_a_job_nobody_knows_are_dropped(engine: Engine) -> None:
-    note(engine, Note("ghost", 1, NOW, progress="x", level="info", message="boo"))
+    note(engine, JobNote("ghost", 1, NOW, progress="x", level="info", message="boo"))
     assert lines(engine, "ghost") == []
 
 

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.core.jobs.records import Changes, Claim, Filter, JobRow, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.records import Claim, Filter, JobRow, JobUpdate, Outcome
+from headrace.core.jobs.states import State, Trigger
 from tests.conformance.model import Model, ModelJob
 from tests.support.builders import (
     NOW,
@@ -180,18 +180,18 @@ class StoreMachine(RuleBasedStateMachine):
     # -- operators
 
     @precondition(lambda self: self.model.jobs)
-    @rule(event=st.sampled_from([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE]), pick=PICKS)
-    def move_one(self, event: Event, pick: int) -> None:
+    @rule(event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]), pick=PICKS)
+    def move_one(self, event: Trigger, pick: int) -> None:
         chosen = self._any_job(pick).id
         moved = self.engines[0].desk.move(Filter(ids=(chosen,)), event, 5, "ann", now=self.now)
         assert moved == self.model.move(lambda job: job.id == chosen, event, 5, self.now)
 
     @rule(
-        event=st.sampled_from([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE]),
+        event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]),
         queue=st.sampled_from(QUEUES),
         limit=st.integers(1, 3),
     )
-    def move_some(self, event: Event, queue: str, limit: int) -> None:
+    def move_some(self, event: Trigger, queue: str, limit: int) -> None:
         moved = self.engines[1].desk.move(Filter(queue=queue), event, limit, now=self.now)
         assert sorted(moved) == sorted(self.model.move(lambda job: job.queue == queue, event, limit, self.now))
 
@@ -204,7 +204,7 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def amend(self, pick: int, priority: int | None, delay: int | None, queue: str | None) -> None:
         chosen = self._any_job(pick).id
-        changes = Changes(priority, None if delay is None else self.now + delay, queue)
+        changes = JobUpdate(priority, None if delay is None else self.now + delay, queue)
         amended = self.engines[0].desk.amend(chosen, changes, now=self.now)
         assert amended == self.model.amend(chosen, changes, self.now)
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from headrace.core.documents import Paper
-from headrace.core.events.log import Group
+from headrace.core.documents import Document
+from headrace.core.events.log import EventGroup
 from headrace.core.jobs.states import State
-from headrace.core.metrics.buckets import ALL, DAY, EVER, HOUR, MINUTE, TEN_SECONDS, Width
+from headrace.core.metrics.buckets import ALL, DAY, EVER, HOUR, MINUTE, TEN_SECONDS, Resolution
 from headrace.core.metrics.cells import total
 from headrace.core.metrics.gauges import STORE
 from headrace.core.metrics.values import gauged
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.metrics.collector import Gathering
-from headrace.runtime.metrics.gauges import Mark, Sampler
+from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.metrics.gauges import GaugeSampler, SampleMark
 from headrace.runtime.metrics.queries import gauges_in, jobs_in, sums_in, workers_in
-from headrace.runtime.metrics.rollup import Folder
+from headrace.runtime.metrics.rollup import Rollup
 from tests.support.builders import NOW as THEN
 from tests.support.builders import bring, schedule, worker_row
 from tests.support.engines import StoreUnderTest
@@ -33,16 +33,16 @@ SETTINGS = Settings()
 
 def tell(engine: Engine, count: int, at: int = NOW, queue: str = "mail", task: str = "send") -> None:
     jobs = [f"{queue}-{number}" for number in range(count)]
-    engine.events.tell([Group("job.completed", at, queue, task, "w1", jobs, [1] * count, runs=[30] * count)])
+    engine.events.tell([EventGroup("job.completed", at, queue, task, "w1", jobs, [1] * count, runs=[30] * count)])
 
 
-def completed(engine: Engine, width: Width = EVER, queue: str | None = None, since: int = NOW - DAY) -> int:
+def completed(engine: Engine, width: Resolution = EVER, queue: str | None = None, since: int = NOW - DAY) -> int:
     found = jobs_in(engine.shelf, width, since, NOW + DAY, queue)
     return total(cell for _, cells in found for cell in cells.values()).completed
 
 
 def fold_all(engine: Engine, now: int = NOW) -> None:
-    folder = Folder(engine, SETTINGS)
+    folder = Rollup(engine, SETTINGS)
     while folder.fold(now=now):
         pass
 
@@ -59,7 +59,7 @@ def test_what_is_told_is_counted_in_every_width(engine: Engine) -> None:
 
 
 def test_what_was_counted_is_not_counted_again(engine: Engine) -> None:
-    folders = [Folder(engine, SETTINGS), Folder(engine, SETTINGS)]
+    folders = [Rollup(engine, SETTINGS), Rollup(engine, SETTINGS)]
     for number in range(1, 6):
         tell(engine, 10)
         for folder in folders:
@@ -72,7 +72,7 @@ def test_what_was_counted_is_not_counted_again(engine: Engine) -> None:
 def test_more_pages_than_one_piece_are_counted_piece_by_piece(engine: Engine) -> None:
     for _ in range(70):
         tell(engine, 1)
-    folder = Folder(engine, SETTINGS)
+    folder = Rollup(engine, SETTINGS)
     assert folder.fold(now=NOW)
     assert 0 < completed(engine) < 70
     fold_all(engine)
@@ -103,7 +103,7 @@ class Beside:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._shelf, name)
 
-    def put(self, papers: Sequence[Paper]) -> bool:
+    def put(self, papers: Sequence[Document]) -> bool:
         for act, is_next in ((self._before, False), (self._after, True)):
             if is_next:
                 done = self._shelf.put(papers)
@@ -115,9 +115,9 @@ class Beside:
 
 def test_who_comes_second_begins_anew(engine: Engine, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(engine, 5)
-    quick = Folder(store.open(), SETTINGS)
+    quick = Rollup(store.open(), SETTINGS)
     monkeypatch.setattr(engine, "shelf", Beside(engine, before=lambda: quick.fold(now=NOW)))
-    slow = Folder(engine, SETTINGS)
+    slow = Rollup(engine, SETTINGS)
     assert slow.fold(now=NOW)  # in vain, so there may be more
     tell(engine, 2)
     while slow.fold(now=NOW):
@@ -134,7 +134,7 @@ def test_an_answer_that_is_lost_neither_doubles_nor_drops_a_page(
 
     tell(engine, 5)
     monkeypatch.setattr(engine, "shelf", Beside(engine, **{when: cut}))
-    folder = Folder(engine, SETTINGS)
+    folder = Rollup(engine, SETTINGS)
     with pytest.raises(EngineUnavailable):
         folder.fold(now=NOW)
     while folder.fold(now=NOW):
@@ -146,7 +146,7 @@ def test_two_at_once_count_each_page_once(engine: Engine, store: StoreUnderTest)
     is_told = threading.Event()
 
     def keep_folding(own: Engine) -> None:
-        folder = Folder(own, SETTINGS)
+        folder = Rollup(own, SETTINGS)
         while folder.fold(now=NOW) or not is_told.is_set():
             pass
 
@@ -164,7 +164,7 @@ def test_two_at_once_count_each_page_once(engine: Engine, store: StoreUnderTest)
 
 
 def test_a_chore_leaves_it_to_who_folded_a_moment_ago(engine: Engine) -> None:
-    one, other = Folder(engine, SETTINGS), Folder(engine, SETTINGS)
+    one, other = Rollup(engine, SETTINGS), Rollup(engine, SETTINGS)
     tell(engine, 1)
     one.fold(politely=True, now=NOW)
     tell(engine, 1)
@@ -197,7 +197,7 @@ def test_what_is_told_late_goes_where_it_belongs_unless_that_is_no_longer_kept(e
 def test_what_is_too_old_goes_and_the_sum_of_all_stays(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tell(engine, 4)
     fold_all(engine)
-    gathering = Gathering(engine, SETTINGS)
+    gathering = MetricsCollector(engine, SETTINGS)
     for days, left in ((6, (4, 4, 4)), (8, (0, 4, 4)), (31, (0, 0, 4)), (91, (0, 0, 0))):
         gathering.drop(now=NOW + days * DAY)
         assert tuple(completed(engine, width) for width in (TEN_SECONDS, MINUTE, HOUR)) == left
@@ -206,7 +206,7 @@ def test_what_is_too_old_goes_and_the_sum_of_all_stays(engine: Engine, monkeypat
 
 def test_many_buckets_are_read_to_the_last(engine: Engine) -> None:
     papers = [
-        Paper(TEN_SECONDS.kind, f"{(NOW - NOW % 10_000) // 1000 - 10 * number:010d}/q/mail", 0, '{"send":[1,0,1]}')
+        Document(TEN_SECONDS.kind, f"{(NOW - NOW % 10_000) // 1000 - 10 * number:010d}/q/mail", 0, '{"send":[1,0,1]}')
         for number in range(2100)
     ]
     engine.shelf.put(papers)
@@ -223,7 +223,7 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
     engine.renew(worker_row("w1", seen_at=NOW, queues='["mail"]'), [], 0, now=NOW)
     for name in ("hourly", "nightly"):
         engine.timetable.put(schedule(name), new=True)
-    samplers = [Sampler(engine), Sampler(engine)]
+    samplers = [GaugeSampler(engine), GaugeSampler(engine)]
     assert [sampler.sample(NOW) for sampler in samplers] == [True, False]
     [(start, found)] = gauges_in(engine.shelf, TEN_SECONDS, NOW, NOW + 1)
     assert start == TEN_SECONDS.start(NOW)
@@ -244,25 +244,25 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
 def test_of_two_who_read_at_the_same_time_one_is_counted(
     engine: Engine, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Sampler(store.open())
+    other = GaugeSampler(store.open())
     monkeypatch.setattr(engine, "shelf", Beside(engine, before=lambda: other.sample(NOW)))
-    Sampler(engine).sample(NOW)
+    GaugeSampler(engine).sample(NOW)
     [(_, found)] = gauges_in(engine.shelf, MINUTE, NOW, NOW + 1)
     assert found[STORE]["workers"].count == 1
 
 
 @pytest.mark.engines("sqlite")
 def test_a_store_that_is_slow_to_count_is_counted_less_often() -> None:
-    assert not Mark(NOW, took=4000).is_due(NOW + 190_000)
-    assert Mark(NOW, took=4000).is_due(NOW + 200_000)
-    assert Mark(NOW, took=5).is_due(NOW + 5000)  # in the next bucket
-    assert not Mark(NOW, took=5).is_due(NOW + 4000)
-    assert Mark(NOW + DAY, took=5).is_due(NOW), "a clock that was wrong"
+    assert not SampleMark(NOW, took=4000).is_due(NOW + 190_000)
+    assert SampleMark(NOW, took=4000).is_due(NOW + 200_000)
+    assert SampleMark(NOW, took=5).is_due(NOW + 5000)  # in the next bucket
+    assert not SampleMark(NOW, took=5).is_due(NOW + 4000)
+    assert SampleMark(NOW + DAY, took=5).is_due(NOW), "a clock that was wrong"
 
 
 @pytest.mark.engines("sqlite")
 def test_who_only_wants_to_read_does_not_wait_for_a_count_that_takes_long() -> None:
-    assert not Mark(NOW, took=200).is_due(NOW + 90_000, to_read=True)
-    assert Mark(NOW, took=200).is_due(NOW + 100_000, to_read=True)
-    assert Mark(NOW, took=9000).is_due(NOW + 120_000, to_read=True), "it would never come, if nobody works"
-    assert Mark(NOW, took=5).is_due(NOW + 5000, to_read=True)
+    assert not SampleMark(NOW, took=200).is_due(NOW + 90_000, to_read=True)
+    assert SampleMark(NOW, took=200).is_due(NOW + 100_000, to_read=True)
+    assert SampleMark(NOW, took=9000).is_due(NOW + 120_000, to_read=True), "it would never come, if nobody works"
+    assert SampleMark(NOW, took=5).is_due(NOW + 5000, to_read=True)

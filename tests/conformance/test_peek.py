@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import EVERYTHING, HOUR, NOW, SECOND, bring, claim, ids, new_job, only
 
@@ -61,9 +61,9 @@ def test_peek_shows_a_paused_queue_too(engine: Engine) -> None:
 
 def test_peek_follows_hand_made_changes(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b"), new_job("late", run_at=NOW + HOUR)], now=NOW)
-    engine.desk.move(Filter(ids=("a",)), Event.CANCEL, 1, now=NOW)
-    engine.desk.move(Filter(ids=("a",)), Event.REVIVE, 1, now=NOW + SECOND)
-    engine.desk.move(Filter(ids=("late",)), Event.HURRY, 1, now=NOW + 2 * SECOND)
+    engine.desk.move(Filter(ids=("a",)), Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(Filter(ids=("a",)), Trigger.REVIVE, 1, now=NOW + SECOND)
+    engine.desk.move(Filter(ids=("late",)), Trigger.HURRY, 1, now=NOW + 2 * SECOND)
     assert [job.id for job in engine.desk.peek("default", 10)] == ["b", "a", "late"]
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.dead_letters.records import Requeue
-from headrace.core.jobs.records import Changes, DeadRow, Filter, JobRow, Lease, QueueRow
-from headrace.core.jobs.states import FINAL, Event, State
-from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.dead_letters.records import RequeueRequest
+from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, JobUpdate, Lease, QueueRow
+from headrace.core.jobs.states import FINAL, State, Trigger
+from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.lifecycle import OnStale
-from headrace.core.retention.staleness import Judgment
+from headrace.core.retention.staleness import StaleAction
 from headrace.engines.postgres import settle_and_claim
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.shared.decisions import Opened
+from headrace.engines.shared.decisions import CopyFinished
 from headrace.errors import DuplicateJob, EngineUnavailable, StoreMoved
 from tests.conformance.mail import dead, one
 from tests.support.builders import (
@@ -52,8 +52,8 @@ from tests.support.builders import (
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
-MOVED = Notice("moved", "redis://elsewhere/0", NOW)
-ARRIVING = Notice("arriving", "sqlite:////from/here.db", NOW)
+MOVED = StoreStatus("moved", "redis://elsewhere/0", NOW)
+ARRIVING = StoreStatus("arriving", "sqlite:////from/here.db", NOW)
 CLOSED: dict[str, type[Exception]] = {"moved": StoreMoved, "arriving": EngineUnavailable}
 NOBODY = Filter(queue="a queue that nobody knows")
 every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda notice: notice.kind)
@@ -67,7 +67,7 @@ def without_seq(job: JobRow) -> JobRow:
     return msgspec.structs.replace(job, seq=0)
 
 
-def contents(engine: Engine) -> list[Parcel]:
+def contents(engine: Engine) -> list[JobExport]:
     """Everything of every job, but for the numbers that each store gives by itself."""
     return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.porter.pack(0, 100_000)]
 
@@ -80,7 +80,7 @@ def test_no_notice_hangs_at_a_new_store(engine: Engine) -> None:
 
 
 @every_notice
-def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, notice: Notice) -> None:
+def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, notice: StoreStatus) -> None:
     first, second = store.open(), store.open()
     first.porter.post(notice)
     assert second.porter.notice() == notice
@@ -99,12 +99,18 @@ def test_a_notice_takes_the_place_of_the_one_before(engine: Engine) -> None:
 
 @pytest.mark.parametrize("notice", [MOVED, ARRIVING, None])
 def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
-    store: StoreUnderTest, notice: Notice | None
+    store: StoreUnderTest, notice: StoreStatus | None
 ) -> None:
     engine, other = store.open(), store.open()
-    for before in (None, Notice("arriving", "elsewhere", -5), MOVED, ARRIVING):
+    for before in (None, StoreStatus("arriving", "elsewhere", -5), MOVED, ARRIVING):
         engine.porter.post(before)
-        for wrong in (None, MOVED, ARRIVING, Notice("arriving", "elsewhere", 5), Notice("arriving", "there", -5)):
+        for wrong in (
+            None,
+            MOVED,
+            ARRIVING,
+            StoreStatus("arriving", "elsewhere", 5),
+            StoreStatus("arriving", "there", -5),
+        ):
             if wrong != before:
                 assert not other.porter.swap(wrong, notice)
                 assert engine.porter.notice() == before
@@ -120,11 +126,11 @@ def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest
         engines[0].porter.post(before)
         with ThreadPoolExecutor(len(engines)) as crew:
             tries = [
-                crew.submit(engine.porter.swap, before, Notice("arriving", "elsewhere", place))
+                crew.submit(engine.porter.swap, before, StoreStatus("arriving", "elsewhere", place))
                 for place, engine in enumerate(engines, 1)
             ]
         [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
-        assert engines[0].porter.notice() == Notice("arriving", "elsewhere", winner)
+        assert engines[0].porter.notice() == StoreStatus("arriving", "elsewhere", winner)
 
 
 def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: Engine) -> None:
@@ -135,9 +141,9 @@ def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: 
     assert states(target) == {}
 
 
-@pytest.mark.parametrize("notice", [None, MOVED, Notice("arriving", "somewhere else", 1)])
+@pytest.mark.parametrize("notice", [None, MOVED, StoreStatus("arriving", "somewhere else", 1)])
 def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
-    engine: Engine, target: Engine, notice: Notice | None
+    engine: Engine, target: Engine, notice: StoreStatus | None
 ) -> None:
     engine.exchange([fail(submit_and_claim(engine, "failed"))], None, now=NOW)
     parcels, records = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
@@ -145,11 +151,11 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     assert records
     target.porter.post(notice)
     for unpack in (lambda: target.porter.unpack(parcels, "here"), lambda: target.porter.unpack_dead(records, "here")):
-        with pytest.raises(Opened):
+        with pytest.raises(CopyFinished):
             unpack()
     assert target.porter.pack(0, 10) == []
     assert target.porter.pack_dead("", 10) == []
-    target.porter.post(Notice("arriving", "here", 1))
+    target.porter.post(StoreStatus("arriving", "here", 1))
     assert target.porter.unpack(parcels, "here") == target.porter.unpack_dead(records, "here") == 1
 
 
@@ -169,27 +175,27 @@ def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: 
 
 @every_notice
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_nobody_requeues_while_a_notice_hangs(engine: Engine, notice: Notice, is_gone: bool) -> None:
+def test_nobody_requeues_while_a_notice_hangs(engine: Engine, notice: StoreStatus, is_gone: bool) -> None:
     letter = dead(engine, "moved")
     if is_gone:
-        engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+        engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     before = states(engine)
     engine.porter.post(notice)
     with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
-        engine.letters.requeue([Requeue(letter.id)], now=NOW)
+        engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert (states(engine), one(engine, letter.id).status) == (before, "pending")
     engine.porter.post(None)
-    assert [each.job_id for each in engine.letters.requeue([Requeue(letter.id)], now=NOW)] == ["moved"]
+    assert [each.job_id for each in engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)] == ["moved"]
 
 
 @every_notice
-@pytest.mark.parametrize("event", [Event.REVIVE, Event.CANCEL, Event.HURRY])
+@pytest.mark.parametrize("event", [Trigger.REVIVE, Trigger.CANCEL, Trigger.HURRY])
 @pytest.mark.parametrize("which", [Filter(ids=("moved", "later")), EVERYTHING, NOBODY], ids=["ids", "all", "none"])
 def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
-    engine: Engine, notice: Notice, event: Event, which: Filter
+    engine: Engine, notice: StoreStatus, event: Trigger, which: Filter
 ) -> None:
     engine.insert([new_job("moved"), new_job("later", run_at=LATER)], now=NOW)
-    engine.desk.move(Filter(ids=("moved",)), Event.CANCEL, 1, now=NOW)
+    engine.desk.move(Filter(ids=("moved",)), Trigger.CANCEL, 1, now=NOW)
     before = contents(engine)
     engine.porter.post(notice)
     with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
@@ -200,12 +206,12 @@ def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
 
 
 @every_notice
-def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
     engine.insert([new_job("j1")], now=NOW)
     before = contents(engine)
     engine.porter.post(notice)
     with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
-        engine.desk.amend("j1", Changes(priority=9), now=NOW)
+        engine.desk.amend("j1", JobUpdate(priority=9), now=NOW)
     with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
         engine.desk.signal("j1", "paid", None, None, now=NOW)
     assert contents(engine) == before
@@ -215,13 +221,13 @@ def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine:
     engine.insert([new_job("j1")], now=NOW)
     engine.porter.post(ARRIVING)
     with pytest.raises(EngineUnavailable, match="filled from"):
-        engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+        engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     engine.porter.post(MOVED)
-    assert engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW) == ["j1"]
+    assert engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW) == ["j1"]
 
 
 @pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])
-def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: Notice | None) -> None:
+def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: StoreStatus | None) -> None:
     engine.porter.post(MOVED)
     engine.porter.post(after)
     assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
@@ -264,7 +270,7 @@ def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnder
 
 
 @every_notice
-def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, notice: Notice) -> None:
+def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, notice: StoreStatus) -> None:
     engine, worker = store.open(), store.open()
     worker.insert([new_job("a"), new_job("b")], now=NOW)
     assert ids(claim(worker, 1)) == ["a"]
@@ -278,7 +284,7 @@ def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, notice: Notic
 
 
 @every_notice
-def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest, notice: Notice) -> None:
+def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest, notice: StoreStatus) -> None:
     """What is packed as waiting once `post` has returned is not started afterwards."""
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(3000)], now=NOW)
@@ -306,7 +312,7 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
 
 
 @every_notice
-def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
     presence = engine.attend(worker_row())
     engine.insert([new_job(name) for name in ("done", "again", "lost")], now=NOW)
     done, again, lost = claim(engine, lease=LEASE)
@@ -329,7 +335,7 @@ def test_what_nobody_ends_any_more_is_reaped_at_a_store_that_has_moved(engine: E
 
 @pytest.mark.parametrize("paused", [False, True])
 @every_notice
-def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, notice: Notice, paused: bool) -> None:
+def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, notice: StoreStatus, paused: bool) -> None:
     """What a job's end means to others can't be decided before everything has arrived; and nobody comes at once for
     what is not done."""
     engine, worker = store.open(), store.open()
@@ -355,7 +361,7 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
     engine.insert([new_job("lapsed", expires_at=LATER)], now=NOW)
     see = settle_and_claim.claim
 
-    def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.Taken:
+    def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.ClaimResult:
         seen = see(*args, **more)
         if engine.porter.notice() is None:
             assert seen.lapses == LATER
@@ -404,7 +410,7 @@ def test_a_worker_that_died_while_jobs_arrive_is_remembered_until_its_own_are_re
 
 
 @every_notice
-def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
     """What was carried must still be there when it is compared, however old it is."""
     bring(engine, State.COMPLETED, "old", queue="mail")
     bring(engine, State.FAILED, "older", queue="mail")
@@ -415,10 +421,12 @@ def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: No
 
 @every_notice
 @pytest.mark.parametrize("action", ["dead", "fail", "review"])
-def test_nothing_is_judged_by_its_age_while_a_notice_hangs(engine: Engine, notice: Notice, action: OnStale) -> None:
+def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
+    engine: Engine, notice: StoreStatus, action: OnStale
+) -> None:
     """Where it came from it would fail beside the one that lives elsewhere, and where it arrives without its kin."""
     engine.insert([new_job("old"), new_job("older")], now=NOW)
-    judged = [Judgment(name, 1, action, "pending for long", "print") for name in ("old", "older")]
+    judged = [StaleAction(name, 1, action, "pending for long", "print") for name in ("old", "older")]
     before = contents(engine)
     engine.porter.post(notice)
     assert engine.upkeep.judge(judged, now=NOW) == [False, False]
@@ -429,7 +437,7 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(engine: Engine, notic
 
 
 @every_notice
-def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, notice: Notice) -> None:
+def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, notice: StoreStatus) -> None:
     engine, worker = store.open(), store.open()
     engine.porter.post(notice)
     bell = worker.listen("work")
@@ -509,7 +517,7 @@ def bring_every_state(engine: Engine) -> None:
     assert engine.reap(10, now=NOW + HOUR)
     revived = submit_and_claim(engine, "revived", queue="revived")
     settle(engine, fail(revived))
-    engine.desk.move(Filter(ids=("revived",)), Event.REVIVE, 1, by="me", now=NOW)
+    engine.desk.move(Filter(ids=("revived",)), Trigger.REVIVE, 1, by="me", now=NOW)
     more = {"tags": ("red", "ö'\"x"), "metadata": '{"k":"v"}', "options": '{"timeout":5000}'}
     for place, state in enumerate(State):
         bring(engine, state, f"{state}-job", queue=f"of {state}", priority=place - 4, lifo=bool(place % 2), **more)
@@ -578,10 +586,10 @@ def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
     carry(engine, target)
     target.porter.unpack_dead(engine.porter.pack_dead("", 100))
     over = sum(job.state in FINAL for job in rows(target).values())
-    assert len(target.desk.move(EVERYTHING, Event.REVIVE, 100, now=NOW)) == over
+    assert len(target.desk.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
     assert {letter.status for letter in target.porter.pack_dead("", 100)} == {"requeued"}
     left = sum(job.state is not State.RUNNING for job in rows(target).values())
-    assert len(target.desk.move(EVERYTHING, Event.DELETE, 100, now=NOW)) == left
+    assert len(target.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)) == left
     assert set(states(target).values()) == {State.RUNNING}
 
 
@@ -677,16 +685,16 @@ def test_a_queue_of_an_unpacked_job_is_known(engine: Engine, target: Engine) -> 
 # -- dead letters
 
 
-def letter(name: str, job_id: str, status: str = "pending") -> DeadRow:
+def letter(name: str, job_id: str, status: str = "pending") -> DeadLetterRow:
     resolved = None if status == "pending" else NOW + 1
     by = None if status == "pending" else "me"
-    return DeadRow(name, job_id, "work", "mail", "boom ☃", NOW, status, resolved, by, '{"payload":"[1]"}')
+    return DeadLetterRow(name, job_id, "work", "mail", "boom ☃", NOW, status, resolved, by, '{"payload":"[1]"}')
 
 
 def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
     for number in range(5):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
-    packed: list[DeadRow] = []
+    packed: list[DeadLetterRow] = []
     while page := engine.porter.pack_dead(packed[-1].id if packed else "", 2):
         assert len(page) <= 2
         packed += page
@@ -698,7 +706,7 @@ def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
 def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> None:
     for number in range(3):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
-    engine.desk.move(Filter(ids=("j1",)), Event.REVIVE, 1, by="me", now=NOW)
+    engine.desk.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
     packed = engine.porter.pack_dead("", 10)
     assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
     assert target.porter.unpack_dead(packed) == 3
@@ -725,7 +733,7 @@ def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine,
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     carry(engine, target)
     target.porter.unpack_dead(engine.porter.pack_dead("", 10))
-    target.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    target.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(target, fail(claim_one(target), reason="second"))
     found = {found.status: found.reason for found in target.porter.pack_dead("", 10)}
     assert found == {"requeued": "first", "pending": "second"}

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchiveRow, partition_of, row_of
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
@@ -46,7 +46,7 @@ def db(url: str) -> psycopg.Connection[Any]:
 
 def old(at: int) -> ArchiveRow:
     row = as_row(new_job("job"))
-    return row_of(Parcel(replace(row, state=State.COMPLETED, finished_at=at), [], []))
+    return row_of(JobExport(replace(row, state=State.COMPLETED, finished_at=at), [], []))
 
 
 def about_the_archive(engine: PostgresEngine) -> list[str]:

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
-from headrace.core.retention.staleness import Judgment
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.retention.staleness import StaleAction
 from headrace.engines.postgres import settle_and_claim
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
@@ -42,7 +42,7 @@ from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("postgres")
 
-MOVED = Notice("moved", "redis://elsewhere/0", NOW)
+MOVED = StoreStatus("moved", "redis://elsewhere/0", NOW)
 T = TypeVar("T")
 
 # By the schema of the table: other tests are at work on the same server.
@@ -97,7 +97,7 @@ def door(store: StoreUnderTest) -> Iterator[Door]:
 def test_a_success_that_leaves_jobs_behind_is_refused_with_them(door: Door) -> None:
     """It is the same as a lost lease: where the job is now it runs again, and leaves them there."""
     held = submit_and_claim(door.engine, "parent")
-    outcome = spawning(held, [child("one"), new_job("two")], [Bond("parent", "one")])
+    outcome = spawning(held, [child("one"), new_job("two")], [Dependency("parent", "one")])
     assert door.close_behind(lambda engine: settle(engine, outcome)) == [outcome]
     assert (row(door.engine, "parent").state, row(door.engine, "parent").version) == (State.RUNNING, held.version)
     assert states(door.engine).keys() == {"known", "a caller's", "parent"}
@@ -112,7 +112,7 @@ def test_a_schedule_does_not_fire(door: Door) -> None:
 
 
 def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
-    jobs, bonds = [new_job("parent"), child("one")], [Bond("parent", "one")]
+    jobs, bonds = [new_job("parent"), child("one")], [Dependency("parent", "one")]
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
         door.close_behind(lambda engine: engine.plant(jobs, bonds, now=NOW))
     assert states(door.engine).keys() == {"known", "a caller's"}
@@ -120,9 +120,9 @@ def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
 
 def test_a_job_is_not_revived_by_hand(door: Door) -> None:
     door.engine.insert([new_job("cold")], now=NOW)
-    door.engine.desk.move(Filter(ids=("cold",)), Event.CANCEL, 1, now=NOW)
+    door.engine.desk.move(Filter(ids=("cold",)), Trigger.CANCEL, 1, now=NOW)
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-        door.close_behind(lambda engine: engine.desk.move(Filter(ids=("cold",)), Event.REVIVE, 1, now=NOW))
+        door.close_behind(lambda engine: engine.desk.move(Filter(ids=("cold",)), Trigger.REVIVE, 1, now=NOW))
     assert states(door.engine)["cold"] is State.CANCELLED
 
 
@@ -136,7 +136,7 @@ def test_nothing_is_swept_up(door: Door) -> None:
 
 def test_nothing_is_judged_by_its_age(door: Door) -> None:
     door.engine.insert([new_job("old")], now=NOW)
-    judged = [Judgment("old", 1, "dead", "pending for long", "print")]
+    judged = [StaleAction("old", 1, "dead", "pending for long", "print")]
     assert door.close_behind(lambda engine: engine.upkeep.judge(judged, now=NOW)) == [False]
     assert states(door.engine)["old"] is State.PENDING
 
@@ -149,7 +149,7 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     worker.insert([new_job("job")], now=NOW)
     take = settle_and_claim.claim_carefully
 
-    def take_late(*given: Any) -> settle_and_claim.Taken:
+    def take_late(*given: Any) -> settle_and_claim.ClaimResult:
         operator.porter.post(MOVED)
         return take(*given)
 

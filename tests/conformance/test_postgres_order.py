@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import Lease
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.engines.postgres import connections
 from headrace.engines.postgres.engine import PostgresEngine
 from tests.support import servers
@@ -86,7 +86,7 @@ def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
     monkeypatch.setattr(connections, "_step_aside", lambda: undone.append("once"))
     held = sorted(map(lease_of, claim(engine)), key=attrgetter("id"), reverse=True)
     with ThreadPoolExecutor(2) as crew, holding(store, engine, "middle") as other:
-        moved = crew.submit(engine.desk.move, EVERYTHING, Event.CANCEL, 10, now=NOW)
+        moved = crew.submit(engine.desk.move, EVERYTHING, Trigger.CANCEL, 10, now=NOW)
         wait_until_held_up(store.address, engine, 1)
         handed_in = crew.submit(act, engine, held)
         wait_until_held_up(store.address, engine, 2)

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from headrace import Headrace
-from headrace.core.jobs.states import Event, State
-from headrace.engines.postgres.connections import Connection, Server
+from headrace.core.jobs.states import State, Trigger
+from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.postgres.maintenance import PostgresCare
+from headrace.engines.postgres.maintenance import PostgresMaintenance
 from tests.support import servers
 from tests.support.builders import (
     EVERYTHING,
@@ -49,15 +49,15 @@ def engine(store: StoreUnderTest, open_engine: Open) -> PostgresEngine:
 def forgetful(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
     """As a pooler would: after each use the session is somebody else's, and everything in it is gone."""
     cleared: list[Connection] = []
-    give_back = Server._return
+    give_back = ConnectionPool._return
 
-    def clear(server: Server, connection: Connection, home: Any) -> None:
+    def clear(server: ConnectionPool, connection: Connection, home: Any) -> None:
         if server.address.pooler:
             connection.execute("DISCARD ALL")
             cleared.append(connection)
         give_back(server, connection, home)
 
-    monkeypatch.setattr(Server, "_return", clear)
+    monkeypatch.setattr(ConnectionPool, "_return", clear)
     return cleared
 
 
@@ -79,7 +79,7 @@ def live(engine: PostgresEngine) -> None:
         engine.exchange([succeed(done), fail(failed), retry(again, NOW + 5)], None, [log(done, "hello")], now=NOW)
         engine.disown("w1", [], now=NOW)
         assert states(engine)[left.id] is State.PENDING
-    engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 2, now=NOW)
     engine.desk.pause_queue("default", False)
     engine.reap(10, now=NOW + LEASE + 1)
     engine.sign_off("w1")
@@ -109,13 +109,13 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
     def look(db: Connection) -> None:
         told.extend(db.execute("SHOW idle_in_transaction_session_timeout").fetchone() or ())
 
-    hang_up = Server.hang_up
+    hang_up = ConnectionPool.hang_up
 
-    def look_and_hang_up(server: Server, db: Connection) -> None:
+    def look_and_hang_up(server: ConnectionPool, db: Connection) -> None:
         look(db)
         hang_up(server, db)
 
-    monkeypatch.setattr(Server, "hang_up", look_and_hang_up)
+    monkeypatch.setattr(ConnectionPool, "hang_up", look_and_hang_up)
     engine.care.backup(Path("nowhere"), lambda view: look(cast(Any, view)._ledger._db))
     assert told == ["0", "77s"], "it may take its time, and only it"
 
@@ -132,13 +132,13 @@ def test_without_a_pooler_a_vacuum_has_all_the_time_it_needs(
 ) -> None:
     direct = open_engine(f"{store.address}&statement_timeout=77")
     told: list[object] = []
-    tables = PostgresCare._tables
+    tables = PostgresMaintenance._tables
 
-    def look(care: PostgresCare, db: Connection) -> list[str]:
+    def look(care: PostgresMaintenance, db: Connection) -> list[str]:
         told.extend(db.execute("SHOW statement_timeout").fetchone() or ())
         return tables(care, db)
 
-    monkeypatch.setattr(PostgresCare, "_tables", look)
+    monkeypatch.setattr(PostgresMaintenance, "_tables", look)
     direct.care.optimize()
     assert told == ["0"]
     assert asked(direct, "SHOW statement_timeout") == "77s"

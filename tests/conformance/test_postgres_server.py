@@ -16,7 +16,7 @@ from psycopg.pq import TransactionStatus
 
 from headrace.engines.postgres import connections as module
 from headrace.engines.postgres import health
-from headrace.engines.postgres.connections import Connection, ConnectionLost, Server
+from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from tests.support import servers
@@ -41,7 +41,7 @@ def engine(store: StoreUnderTest, open_engine: Open) -> PostgresEngine:
 
 
 @pytest.fixture
-def server(engine: PostgresEngine) -> Server:
+def server(engine: PostgresEngine) -> ConnectionPool:
     return engine.server
 
 
@@ -68,7 +68,7 @@ def terminate(other: psycopg.Connection[Any], pid: int) -> None:
     eventually(lambda: other.execute(gone, [pid]).fetchone() is None, "the backend ends")
 
 
-def idle(server: Server) -> list[Connection]:
+def idle(server: ConnectionPool) -> list[Connection]:
     return [connection for connection, _ in server._idle]
 
 
@@ -81,11 +81,13 @@ def count_jobs(db: Connection, engine: PostgresEngine) -> int:
 # -- the pool
 
 
-def test_a_connection_is_used_again(server: Server) -> None:
+def test_a_connection_is_used_again(server: ConnectionPool) -> None:
     assert server.run(backend) == server.run(backend) == server.transact(backend)
 
 
-def test_all_connections_busy_is_an_error_that_says_what_to_do(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_connections_busy_is_an_error_that_says_what_to_do(
+    server: ConnectionPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 0.05)
     inside, leave = threading.Barrier(4), threading.Event()
 
@@ -106,7 +108,7 @@ def test_all_connections_busy_is_an_error_that_says_what_to_do(server: Server, m
 
 
 def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used(
-    server: Server, other: psycopg.Connection[Any]
+    server: ConnectionPool, other: psycopg.Connection[Any]
 ) -> None:
     (kept,) = idle(server)
     terminate(other, backend(kept))
@@ -117,7 +119,7 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used(
     assert idle(server) != [kept]
 
 
-def test_connections_that_nobody_used_for_long_are_closed_by_whoever_comes_by(server: Server) -> None:
+def test_connections_that_nobody_used_for_long_are_closed_by_whoever_comes_by(server: ConnectionPool) -> None:
     server.run(lambda _: server.run(lambda _: server.run(backend)))
     first, second, third = idle(server)
     server._idle[:] = [(first, time.monotonic() - 61), (second, time.monotonic() - 61), (third, time.monotonic())]
@@ -127,14 +129,14 @@ def test_connections_that_nobody_used_for_long_are_closed_by_whoever_comes_by(se
     assert second.closed
 
 
-def test_a_connection_that_was_idle_for_long_is_not_used(server: Server) -> None:
+def test_a_connection_that_was_idle_for_long_is_not_used(server: ConnectionPool) -> None:
     (old,) = idle(server)
     server._idle[:] = [(old, time.monotonic() - 61)]
     assert server.run(lambda db: db) is not old
     assert old.closed
 
 
-def test_a_connection_in_use_when_the_engine_is_closed_is_closed_when_it_is_returned(server: Server) -> None:
+def test_a_connection_in_use_when_the_engine_is_closed_is_closed_when_it_is_returned(server: ConnectionPool) -> None:
     taken: list[Connection] = []
 
     def act(db: Connection) -> None:
@@ -159,7 +161,9 @@ def test_a_closed_engine_leaves_no_connection_at_the_server(
     eventually(lambda: other.execute(ours, name).fetchone() == (0,), "all are gone")
 
 
-def test_the_name_of_a_connection_is_forgotten_when_it_breaks(server: Server, other: psycopg.Connection[Any]) -> None:
+def test_the_name_of_a_connection_is_forgotten_when_it_breaks(
+    server: ConnectionPool, other: psycopg.Connection[Any]
+) -> None:
     """Or whoever is given the same name later, as after a restart of the server, would not be heard."""
     names: list[int] = []
 
@@ -175,7 +179,7 @@ def test_the_name_of_a_connection_is_forgotten_when_it_breaks(server: Server, ot
 
 
 def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is_called_anew(
-    engine: PostgresEngine, server: Server, other: psycopg.Connection[Any]
+    engine: PostgresEngine, server: ConnectionPool, other: psycopg.Connection[Any]
 ) -> None:
     server.run(lambda _: server.run(backend))
     broken = idle(server)
@@ -191,7 +195,7 @@ def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is
 
 
 def test_a_transaction_that_breaks_off_before_its_commit_is_done_anew(
-    engine: PostgresEngine, server: Server, other: psycopg.Connection[Any]
+    engine: PostgresEngine, server: ConnectionPool, other: psycopg.Connection[Any]
 ) -> None:
     rounds: list[int] = []
 
@@ -209,7 +213,7 @@ def test_a_transaction_that_breaks_off_before_its_commit_is_done_anew(
 
 
 def test_a_server_that_breaks_off_every_time_is_an_error_in_the_end(
-    server: Server, other: psycopg.Connection[Any]
+    server: ConnectionPool, other: psycopg.Connection[Any]
 ) -> None:
     rounds: list[int] = []
 
@@ -224,7 +228,7 @@ def test_a_server_that_breaks_off_every_time_is_an_error_in_the_end(
     assert 2 <= len(rounds) <= 5
 
 
-def test_a_connection_that_is_given_up_while_its_answer_is_awaited_has_broken_off(server: Server) -> None:
+def test_a_connection_that_is_given_up_while_its_answer_is_awaited_has_broken_off(server: ConnectionPool) -> None:
     """The library may say that the socket closed before the connection itself knows that it is lost."""
     rounds: list[int] = []
 
@@ -238,7 +242,9 @@ def test_a_connection_that_is_given_up_while_its_answer_is_awaited_has_broken_of
     assert len(set(rounds)) == 2
 
 
-def test_a_transaction_that_breaks_off_at_its_commit_is_not_done_anew(engine: PostgresEngine, server: Server) -> None:
+def test_a_transaction_that_breaks_off_at_its_commit_is_not_done_anew(
+    engine: PostgresEngine, server: ConnectionPool
+) -> None:
     """Nobody knows whether it happened."""
     schema = engine.address.schema
     rounds: list[int] = []
@@ -258,7 +264,7 @@ def test_a_transaction_that_breaks_off_at_its_commit_is_not_done_anew(engine: Po
 
 
 def test_a_single_statement_that_breaks_off_is_repeated_only_where_that_is_said(
-    server: Server, other: psycopg.Connection[Any]
+    server: ConnectionPool, other: psycopg.Connection[Any]
 ) -> None:
     rounds: list[int] = []
 
@@ -277,7 +283,7 @@ def test_a_single_statement_that_breaks_off_is_repeated_only_where_that_is_said(
 
 
 @pytest.mark.parametrize("undone", ["deadlock_detected", "serialization_failure"])
-def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: Server, undone: str) -> None:
+def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: ConnectionPool, undone: str) -> None:
     rounds: list[int] = []
 
     def act(db: Connection) -> str:
@@ -343,7 +349,7 @@ def test_a_database_with_a_stricter_default_is_no_hindrance(
     assert sorted(taken) == sorted(f"j{number}" for number in range(60))
 
 
-def test_what_the_database_undoes_every_time_is_an_error_of_ours_in_the_end(server: Server) -> None:
+def test_what_the_database_undoes_every_time_is_an_error_of_ours_in_the_end(server: ConnectionPool) -> None:
     rounds: list[int] = []
 
     def act(db: Connection) -> None:
@@ -361,7 +367,9 @@ def test_what_the_database_undoes_every_time_is_an_error_of_ours_in_the_end(serv
 # -- interruptions
 
 
-def test_a_statement_over_its_time_limit_is_an_error_with_advice_and_the_connection_stays(server: Server) -> None:
+def test_a_statement_over_its_time_limit_is_an_error_with_advice_and_the_connection_stays(
+    server: ConnectionPool,
+) -> None:
     before = server.run(backend)
 
     def act(db: Connection) -> None:
@@ -393,7 +401,7 @@ def break_a_rule(db: Connection) -> None:
 
 @pytest.mark.parametrize("end", [interrupt, raise_half_way, fail_half_way, break_a_rule])
 def test_a_transaction_that_is_cut_short_leaves_nothing_behind_in_the_pool_or_the_tables(
-    engine: PostgresEngine, server: Server, end: Callable[[Connection], None]
+    engine: PostgresEngine, server: ConnectionPool, end: Callable[[Connection], None]
 ) -> None:
     def act(db: Connection) -> None:
         db.execute(f"DELETE FROM {engine.address.schema}.headrace_jobs")
@@ -407,7 +415,7 @@ def test_a_transaction_that_is_cut_short_leaves_nothing_behind_in_the_pool_or_th
 
 
 def test_a_second_interruption_during_the_rollback_leaves_no_half_transaction(
-    server: Server, monkeypatch: pytest.MonkeyPatch
+    server: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute = psycopg.Connection.execute
 
@@ -469,7 +477,7 @@ def test_an_insert_whose_answer_is_lost_recognizes_its_own_jobs(
 
 
 def test_an_insert_that_is_repeated_does_not_take_anothers_job_for_its_own(
-    engine: PostgresEngine, server: Server, monkeypatch: pytest.MonkeyPatch
+    engine: PostgresEngine, server: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine.insert([new_job("taken", payload='["another"]', checksum=1)], now=NOW)
     run, lost = server.run, [True]
@@ -608,7 +616,11 @@ def test_a_server_that_is_away_is_soon_not_asked_any_more_and_found_when_it_is_b
 
 
 def test_a_line_that_the_server_cuts_is_called_anew_and_everybody_is_rung(
-    engine: PostgresEngine, server: Server, other: psycopg.Connection[Any], store: StoreUnderTest, open_engine: Open
+    engine: PostgresEngine,
+    server: ConnectionPool,
+    other: psycopg.Connection[Any],
+    store: StoreUnderTest,
+    open_engine: Open,
 ) -> None:
     bell = engine.listen("work")
     (line,) = set(server._backends) - set(idle(server))
@@ -622,7 +634,7 @@ def test_a_line_that_the_server_cuts_is_called_anew_and_everybody_is_rung(
     bell.close()
 
 
-def line_is(line: Connection, server: Server) -> bool:
+def line_is(line: Connection, server: ConnectionPool) -> bool:
     listening = set(server._backends) - set(idle(server))
     return not listening or line in listening
 
@@ -714,7 +726,7 @@ def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_
 
 
 def test_twins_in_an_insert_whose_answer_was_lost_are_told_apart(
-    engine: PostgresEngine, server: Server, monkeypatch: pytest.MonkeyPatch
+    engine: PostgresEngine, server: ConnectionPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, lost = server.run, [True]
 

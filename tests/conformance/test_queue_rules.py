@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules
-from headrace.core.jobs.records import Changes, Filter, NewJob, QueueRow
-from headrace.core.jobs.states import NOT_STARTED, Event, State
-from headrace.core.schedules.records import Firing
+from headrace.core.jobs.records import Filter, JobUpdate, NewJob, QueueRow
+from headrace.core.jobs.states import NOT_STARTED, State, Trigger
+from headrace.core.schedules.records import ScheduleFire
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.support.builders import (
@@ -257,15 +257,15 @@ def take(engine: Engine) -> None:
 
 
 def cancel(engine: Engine) -> None:
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
 
 
 def delete(engine: Engine) -> None:
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
 
 
 def move_elsewhere(engine: Engine) -> None:
-    engine.desk.amend("there", Changes(queue="elsewhere"), now=NOW)
+    engine.desk.amend("there", JobUpdate(queue="elsewhere"), now=NOW)
 
 
 def let_lapse(engine: Engine) -> None:
@@ -438,6 +438,6 @@ def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:
     row = engine.timetable.get("nightly")
     assert row is not None
     with pytest.raises(QueueFull):
-        engine.timetable.fire([Firing(row, (new_job("b", queue="full"),))], now=NOW)
+        engine.timetable.fire([ScheduleFire(row, (new_job("b", queue="full"),))], now=NOW)
     assert engine.timetable.get("nightly") == row
     assert sorted(rows(engine)) == ["a"]

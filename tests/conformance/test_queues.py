@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import EVERYTHING, NOW, SECOND, claim, ids, new_job
 from tests.support.engines import StoreUnderTest
@@ -39,7 +39,7 @@ def test_a_later_job_does_not_make_the_queue_younger(engine: Engine) -> None:
 
 def test_an_emptied_queue_is_still_known(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert known(engine) == {"default": False}
 
 

@@ -8,8 +8,8 @@ from itertools import permutations
 
 import pytest
 
-from headrace.core.jobs.records import Changes, Claim, Filter, Outcome
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.records import Claim, Filter, JobUpdate, Outcome
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -115,7 +115,7 @@ def acts_on(engine: Engine, other: Engine, claimed: Claim) -> dict[str, Callable
         "fail": lambda: not settle(engine, fail(claimed), now=RAN_OUT),
         "reap": lambda: bool(other.reap(10, now=RAN_OUT)),
         "reap again": lambda: bool(engine.reap(10, now=RAN_OUT)),
-        "cancel": lambda: bool(other.desk.move(Filter(ids=("job",)), Event.CANCEL, 1, now=RAN_OUT)),
+        "cancel": lambda: bool(other.desk.move(Filter(ids=("job",)), Trigger.CANCEL, 1, now=RAN_OUT)),
     }
 
 
@@ -162,24 +162,24 @@ def test_a_renewal_just_after_the_reaper_does_not_bring_it_back(engine: Engine, 
 
 def test_a_cancelled_and_revived_job_refuses_the_worker_it_was_taken_from(engine: Engine, other: Engine) -> None:
     claimed = submit_and_claim(engine)
-    other.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    other.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    other.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    other.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert settle(engine, succeed(claimed)) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
 
 
 def test_an_operators_change_and_a_claim_do_not_both_win(engine: Engine, other: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    assert other.desk.amend("job", Changes(queue="slow"), now=NOW)
+    assert other.desk.amend("job", JobUpdate(queue="slow"), now=NOW)
     claimed = claim_one(engine)
     assert claimed.queue == "slow"
-    assert not other.desk.amend("job", Changes(queue="fast"), now=NOW)
+    assert not other.desk.amend("job", JobUpdate(queue="fast"), now=NOW)
 
 
 def test_a_worker_of_a_deleted_job_cannot_settle_a_new_job_of_the_same_id(engine: Engine, other: Engine) -> None:
     old = submit_and_claim(engine, worker="old")
-    other.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    other.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    other.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    other.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     new = submit_and_claim(other, worker="new", version=NOW)
     refused = settle(engine, succeed(old, result='"of the old job"'))
     assert [outcome.id for outcome in refused] == ["job"]
@@ -277,7 +277,7 @@ def test_reapers_settlers_and_an_operator_at_once_end_every_attempt_once(engine:
 
     def cancel_some() -> None:
         for number in range(399, 0, -4):
-            cancelled.extend(other.desk.move(Filter(ids=(f"j{number:03}",)), Event.CANCEL, 1, now=RAN_OUT))
+            cancelled.extend(other.desk.move(Filter(ids=(f"j{number:03}",)), Trigger.CANCEL, 1, now=RAN_OUT))
 
     run_together([settle_all, reap_all, cancel_some])
     assert sorted(settled + reaped + cancelled) == [f"j{number:03}" for number in range(400)]

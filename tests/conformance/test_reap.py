@@ -9,7 +9,7 @@ import pytest
 from headrace.core.dead_letters.records import snapshot_of
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
 from headrace.core.jobs.records import Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain
 from tests.support.builders import (
@@ -61,7 +61,7 @@ def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> No
     claimed = submit_and_claim(engine, worker="w9")
     engine.reap(10, now=RAN_OUT)
     (entry,) = engine.desk.history("job")
-    assert (entry.event, entry.source, entry.target) == (Event.EXPIRE, State.RUNNING, State.PENDING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.EXPIRE, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (RAN_OUT, claimed.version + 1, 1, "w9")
     assert entry.started_at == NOW
     assert entry.error_type == "WorkerLost"
@@ -148,7 +148,7 @@ def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
 def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
     (letter,) = engine.letters.latest(["job"])
     assert [worker for _, worker in snapshot_of(letter).crashes] == ["w3", "w4"]
@@ -209,7 +209,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.desk.history("job")] == [Event.EXPIRE, "lease lost"]
+    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.EXPIRE, "lease lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:
@@ -245,7 +245,7 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     assert [(job.attempt, job.crashes, job.releases) for job in found] == [(1, 1, 0)] * 2 + [(0, 0, 1)] * 3
     assert [job.version for job in found] == [3] * 5
     events = [[entry.event for entry in engine.desk.history(job.id)] for job in found]
-    assert events == [[Event.EXPIRE]] * 2 + [[Event.RELEASE]] * 3
+    assert events == [[Trigger.EXPIRE]] * 2 + [[Trigger.RELEASE]] * 3
 
 
 def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: StoreUnderTest) -> None:

@@ -13,8 +13,8 @@ from headrace.app.transfer.dependencies import flow_pages
 from headrace.core.jobs.dependencies import FlowRow
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.core.jobs.queue_rules import QueueRules
-from headrace.core.jobs.records import Claim, Filter, Want
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.records import Claim, ClaimRequest, Filter
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside
 from tests.support.builders import (
@@ -86,7 +86,7 @@ def knowing(engine: RedisEngine, *names: str) -> list[Claim]:
     claims: list[Claim] = []
     for _ in range(5):
         known = KnownTasks(lambda task: task in names, names)
-        answer = engine.exchange([], Want("w1", 100, LEASE, known=known), now=NOW)
+        answer = engine.exchange([], ClaimRequest("w1", 100, LEASE, known=known), now=NOW)
         claims += answer.claims
         if answer.next_at != NOW:
             break
@@ -126,7 +126,7 @@ def test_a_job_with_a_name_that_is_no_text_is_damaged(
     repair(engine)
     assert codes(engine) == set()
     assert (row(engine, "bad").state, row(engine, "bad").queue) == (State.FAILED, "default")
-    assert engine.desk.move(Filter(ids=("bad",)), Event.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.desk.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert list(states(engine)) == ["good"]
 
 
@@ -146,7 +146,7 @@ def test_a_finished_job_whose_id_is_none_can_be_deleted(redis_engine: RedisEngin
     settle(engine, fail(*claim(engine)))
     change(inside, "bad", id=held)
     repair(engine)
-    assert engine.desk.move(Filter(ids=tuple(states(engine))), Event.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.desk.move(Filter(ids=tuple(states(engine))), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert states(engine) == {}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.core.health.findings import Finding
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside
 from tests.support.builders import NOW, claim, fail, ids, log, new_job, row, schedule, settle, states, succeed, want
@@ -52,7 +52,7 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     letters = engine.letters.latest(names)
     assert {(letter.job_id, letter.reason) for letter in letters} == {(name, "corrupt_record") for name in names}
     assert engine.desk.count(Filter(states=(State.FAILED,))) == len(names)
-    assert sorted(engine.desk.move(Filter(ids=tuple(names)), Event.DELETE, 1000, now=NOW)) == sorted(names)
+    assert sorted(engine.desk.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
 
 
@@ -69,7 +69,7 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {letter.job_id for letter in engine.letters.latest(names)} == set(names)
-    assert len(engine.desk.move(Filter(ids=tuple(names)), Event.DELETE, 1000, now=NOW)) == len(names)
+    assert len(engine.desk.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
 def test_a_job_whose_record_is_damaged_while_it_runs_fails_when_it_is_handed_in(
@@ -99,7 +99,7 @@ def test_a_damaged_job_can_be_deleted_before_anybody_met_it(redis_engine: RedisE
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     spoil(inside, "jobs", "bad", 3)
     assert row(engine, "bad").reason == "corrupt_record"
-    assert engine.desk.move(Filter(ids=("bad",)), Event.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.desk.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert list(states(engine)) == ["good"]
 
 
@@ -174,5 +174,5 @@ def test_an_id_that_leads_to_another_job_leads_to_its_own_again(redis_engine: Re
     inside.client.hset(inside.key("ids"), "one", number)
     assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
     assert {job.id for job in engine.desk.get(["one", "other"])} == {"one", "other"}
-    assert engine.desk.move(Filter(ids=("one",)), Event.DELETE, 10, now=NOW) == ["one"]
+    assert engine.desk.move(Filter(ids=("one",)), Trigger.DELETE, 10, now=NOW) == ["one"]
     assert list(states(engine)) == ["other"]

@@ -11,13 +11,13 @@ import pytest
 import redis
 
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.retention.retention import Swept
+from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
-from headrace.runtime.retention.sweep_task import Sweeping
+from headrace.runtime.retention.sweep_task import RetentionTask
 from tests.conformance.redis_servers import OwnRedis
 from tests.support.builders import (
     EVERYTHING,
@@ -277,7 +277,7 @@ def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, 
     before = rows(full), full.desk.workers(), full.desk.depths(), server.client.dbsize()
     acts: list[Callable[[], Any]] = [
         lambda: full.insert([new_job("new", queue="new", tags=("new",))], now=NOW),
-        lambda: full.desk.move(EVERYTHING, Event.CANCEL, 9, now=NOW),
+        lambda: full.desk.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
         lambda: full.desk.pause_queue("default", True),
         lambda: full.desk.wish("w1", "stop"),
     ]
@@ -311,10 +311,10 @@ def lease_of_running(engine: RedisEngine) -> Any:
 
 
 def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
-    assert len(full.desk.move(Filter(states=(State.PENDING,)), Event.DELETE, 9, now=NOW)) == 1
+    assert len(full.desk.move(Filter(states=(State.PENDING,)), Trigger.DELETE, 9, now=NOW)) == 1
     with pytest.raises(EngineUnavailable):
-        full.sweeper.record(Swept(at=NOW, duration=1))
-    chore = Sweeping(full, Settings(), 60.0, lambda: None)
+        full.sweeper.record(RetentionRun(at=NOW, duration=1))
+    chore = RetentionTask(full, Settings(), 60.0, lambda: None)
     while chore.do() == 0.0:  # they ended long ago, by the server's clock
         pass
     assert full.desk.count(Filter(states=(State.COMPLETED, State.CANCELLED))) == 0

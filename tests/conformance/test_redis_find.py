@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from headrace.core.jobs.records import Filter, JobRow
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 def stored(engine: Engine, seed: int) -> list[JobRow]:
     jobs = population(Random(seed))
-    engine.porter.unpack([Parcel(job, [], []) for job in jobs])
+    engine.porter.unpack([JobExport(job, [], []) for job in jobs])
     return jobs
 
 
@@ -55,7 +55,7 @@ def test_a_search_passes_over_the_numbers_of_jobs_that_are_gone(engine: Engine) 
     jobs = stored(engine, 3)
     jobs += stored(engine, 4)
     going = {job.id for job in jobs[5:180] if job.state is not State.RUNNING and not job.id.endswith("7")}
-    engine.desk.move(Filter(ids=tuple(going)), Event.DELETE, 1000, now=NOW)
+    engine.desk.move(Filter(ids=tuple(going)), Trigger.DELETE, 1000, now=NOW)
     left = [job for job in jobs if job.id not in going]
     assert 0 < len(left) < len(jobs) / 2
     for which in (EVERYTHING, Filter(text="needle"), *questions(left, Random(5))):
@@ -68,7 +68,7 @@ def test_strides_and_conditions_of_many_jobs_are_put_together_in_order(engine: E
 
     names = [f"j{number:04}" for number in range(2600)]
     engine.insert([new_job(name, queue="ab"[n % 3 == 0], tags=tags(n)) for n, name in enumerate(names)], now=NOW)
-    engine.desk.move(Filter(tag="old"), Event.CANCEL, 100, now=NOW)
+    engine.desk.move(Filter(tag="old"), Trigger.CANCEL, 100, now=NOW)
     newest_first = names[::-1]
 
     def all_of(which: Filter) -> list[str]:
@@ -128,7 +128,7 @@ def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monke
     monkeypatch.setattr(queries, "_FEW_LOOKS", 20)
     monkeypatch.setattr(queries, "_LOOKS", 20)
     which = hours(engine)
-    engine.desk.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Event.DELETE, 10, now=NOW)
+    engine.desk.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Trigger.DELETE, 10, now=NOW)
     assert engine.desk.count(which) == 81
     assert engine.desk.count(Filter(since=which.since)) == 135
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step
 from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
@@ -54,12 +54,17 @@ def fill(engine: RedisEngine) -> None:
     """A flow with a job in every place that kin can lead to."""
     flow = FlowRow("f", "all of it", NOW)
     jobs = [new_job("main", flow="f"), child("lost", flow="f"), child("held", flow="f"), child("free", flow="f")]
-    bonds = [Bond("main", "lost"), Bond("main", "held", "hold"), Bond("main", "free", "run"), Bond("lost", "held")]
+    bonds = [
+        Dependency("main", "lost"),
+        Dependency("main", "held", "hold"),
+        Dependency("main", "free", "run"),
+        Dependency("lost", "held"),
+    ]
     engine.plant(jobs, bonds, flow, now=NOW)
     claimed = claim_one(engine)
     engine.remember(lease_of(claimed), Step("step", "one", 1, NOW, "1"), now=NOW)
     engine.desk.signal("held", "go", None, None, now=NOW)
-    settle(engine, spawning(claimed, [new_job("part", flow="f")], [Bond("part", "main", "run")]))
+    settle(engine, spawning(claimed, [new_job("part", flow="f")], [Dependency("part", "main", "run")]))
     assert row(engine, "main").state is State.WAITING
 
 
@@ -70,7 +75,7 @@ def test_nothing_is_left_of_kin_that_is_deleted(store: StoreUnderTest, inside: I
     empty = inside.names()
     fill(engine)
     for name in ("held", "main", "lost", "free", "part"):
-        assert engine.desk.move(the(name), Event.DELETE, 1, now=NOW) == [name]
+        assert engine.desk.move(the(name), Trigger.DELETE, 1, now=NOW) == [name]
     assert inside.names() - empty <= KEPT
 
 
@@ -78,7 +83,7 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
     redis_engine.desk.count(EVERYTHING)
     empty = inside.names()
     fill(redis_engine)
-    redis_engine.desk.move(EVERYTHING, Event.CANCEL, 99, now=NOW)
+    redis_engine.desk.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     found = redis_engine.sweeper.finished("default", State.CANCELLED, NOW + 1, 99)
     redis_engine.sweeper.clear([Lease(job.id, job.version) for job in found])
     assert states(redis_engine) == {}
@@ -103,7 +108,7 @@ def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, in
 
 def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redis_engine: RedisEngine) -> None:
     main = submit_and_claim(redis_engine, "main", expires_at=NOW + SECOND)
-    redis_engine.plant([new_job("part")], [Bond("part", "main")], now=NOW)
+    redis_engine.plant([new_job("part")], [Dependency("part", "main")], now=NOW)
     settle(redis_engine, succeed(main))
     assert [job.id for job in redis_engine.desk.find(Filter(worker="w1"), 9).jobs] == ["main"]
     redis_engine.exchange([], NOTHING, now=NOW + 2 * SECOND)
@@ -116,10 +121,16 @@ def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redi
 def test_what_a_success_leaves_behind_can_not_keep_it_from_being_stored(redis_engine: RedisEngine) -> None:
     """Its job has run: bonds that can't be are left out, jobs that are there are not stored again."""
     main = submit_and_claim(redis_engine, "main")
-    redis_engine.plant([child("after")], [Bond("main", "after")], now=NOW)
+    redis_engine.plant([child("after")], [Dependency("main", "after")], now=NOW)
     redis_engine.insert([new_job("there", payload='["first"]', queue="other")], now=NOW)
     jobs = [child("x"), new_job("there", payload='["second"]', queue="other"), new_job("y")]
-    bonds = [Bond("after", "x"), Bond("x", "main"), Bond("nowhere", "y"), Bond("there", "main"), Bond("y", "y")]
+    bonds = [
+        Dependency("after", "x"),
+        Dependency("x", "main"),
+        Dependency("nowhere", "y"),
+        Dependency("there", "main"),
+        Dependency("y", "y"),
+    ]
     assert settle(redis_engine, spawning(main, jobs, bonds)) == []
     assert row(redis_engine, "there").payload == '["first"]'
     for _ in range(9):
@@ -129,7 +140,8 @@ def test_what_a_success_leaves_behind_can_not_keep_it_from_being_stored(redis_en
 
 def test_a_damaged_child_keeps_no_other_from_going_on(redis_engine: RedisEngine, inside: Inside) -> None:
     redis_engine.plant(
-        [new_job("a"), child("bad"), child("good")], [Bond("a", "bad"), Bond("a", "good"), Bond("bad", "good", "run")]
+        [new_job("a"), child("bad"), child("good")],
+        [Dependency("a", "bad"), Dependency("a", "good"), Dependency("bad", "good", "run")],
     )
     plant_chain(redis_engine, "b", "c")
     inside.client.hset(inside.key("jobs"), inside.client.hget(inside.key("ids"), "bad"), "\xff\xffgarbage")

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
-from headrace.core.jobs.records import Changes, Filter, Want
-from headrace.core.jobs.states import Event, State
-from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.core.jobs.records import ClaimRequest, Filter, JobUpdate
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.queues.limits import Limit, gates_of, lane_of
 from headrace.engines.redis import script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside, any_outcome
@@ -27,11 +27,11 @@ pytestmark = [
 ]
 
 GATES = [
-    Gate("key", "k"),
-    Gate("key", 'o"d\\d:\x01/'),
-    Gate("rate", "r"),
-    Gate("needs", "gpu"),
-    Gate("needs", "nobody"),
+    Limit("key", "k"),
+    Limit("key", 'o"d\\d:\x01/'),
+    Limit("rate", "r"),
+    Limit("needs", "gpu"),
+    Limit("needs", "nobody"),
 ]
 
 
@@ -120,9 +120,11 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
         claims = engine.exchange(outcomes, wanted, now=now).claims
         assert len({claimed.id for claimed in claims}) == len(claims)
         held += claims
-        event = chance.choice([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
         engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
-        engine.desk.amend(f"j{turn}-0", Changes(queue=chance.choice("abc"), priority=chance.choice([None, 7])), now=now)
+        engine.desk.amend(
+            f"j{turn}-0", JobUpdate(queue=chance.choice("abc"), priority=chance.choice([None, 7])), now=now
+        )
         engine.reap(2, now=now)
         engine.disown("w1", [], now=now) if chance.random() < 0.1 else None
         assert kept(inside) == expected(engine)
@@ -138,8 +140,8 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
         assert [(found.jobs, found.oldest) for found in depth] == [
             (len(waiting), min(abs(job.rank) for job in waiting))
         ]
-    engine.desk.move(EVERYTHING, Event.CANCEL, 10_000, now=now)
-    engine.desk.move(EVERYTHING, Event.DELETE, 10_000, now=now)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 10_000, now=now)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 10_000, now=now)
     assert kept(inside) == {}
 
 
@@ -174,7 +176,7 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
 def test_buckets_that_have_rested_are_forgotten(store: StoreUnderTest) -> None:
     engine, inside = store.open(), Inside(store.address)
     engine.desk.rule_queue("default", QueueRules(key_rate=per_second(1, 5)))
-    engine.insert([new_job(f"j{number}", lane=lane_of([Gate("rate", f"k{number}")])) for number in range(20)], now=NOW)
+    engine.insert([new_job(f"j{number}", lane=lane_of([Limit("rate", f"k{number}")])) for number in range(20)], now=NOW)
     assert len(engine.exchange([], want(), now=NOW).claims) == 20
     engine.reap(0, now=NOW + SECOND)
     assert inside.client.zcard(inside.key("buckets")) == 20
@@ -194,7 +196,7 @@ def test_rules_of_queues_that_a_worker_does_not_serve_are_not_even_read(
     def reads_of_sets() -> int:
         return int(client.info("commandstats").get("cmdstat_smembers", {"calls": 0})["calls"])
 
-    def looks(wanted: Want) -> tuple[list[str], int]:
+    def looks(wanted: ClaimRequest) -> tuple[list[str], int]:
         before = reads_of_sets()
         claims = engine.exchange([], wanted, now=NOW).claims
         return [claimed.id for claimed in claims], reads_of_sets() - before

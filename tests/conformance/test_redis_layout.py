@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.dead_letters.records import LetterFilter
-from headrace.core.jobs.records import Changes, Filter, Lease, Outcome
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.jobs.records import Filter, JobUpdate, Lease, Outcome
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.retention.staleness import aged_of, everything
 from headrace.engines.redis import queries, script_loader
 from headrace.engines.redis.engine import RedisEngine
@@ -125,7 +125,7 @@ def expected_sets(engine: RedisEngine) -> dict[str, dict[str, float]]:
 
 def sets_of_letters(engine: RedisEngine) -> dict[str, dict[str, float]]:
     sets: dict[str, dict[str, float]] = {}
-    for letter in engine.letters.find(LetterFilter(), 100_000):
+    for letter in engine.letters.find(DeadLetterFilter(), 100_000):
         kinds = ("task", "queue", "reason", "fingerprint", "requeues")
         shelves = [f"desk:{letter.status}:{kind}:{getattr(letter, kind)}" for kind in kinds]
         for name in ("dead", f"desk:{letter.status}", *shelves):
@@ -140,18 +140,20 @@ def check_sets(engine: RedisEngine, inside: Inside) -> None:
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", [None, Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE, "amend", "time"])
+@pytest.mark.parametrize(
+    "event", [None, Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE, "amend", "time"]
+)
 def test_every_index_is_right_after_every_move(
-    redis_engine: RedisEngine, inside: Inside, state: State, event: Event | str | None
+    redis_engine: RedisEngine, inside: Inside, state: State, event: Trigger | str | None
 ) -> None:
     engine = redis_engine
     for number in range(3):
         bring(engine, state, f"j{number}", tags=("t", f"t{number}"), expires_at=NOW + 2 * HOUR, priority=number)
-    if isinstance(event, Event):
+    if isinstance(event, Trigger):
         engine.desk.move(Filter(ids=("j0", "j1")), event, 9, now=NOW + 1)
     elif event == "amend":
-        engine.desk.amend("j0", Changes(priority=-5, queue="other"), now=NOW)
-        engine.desk.amend("j1", Changes(run_at=NOW + HOUR), now=NOW)
+        engine.desk.amend("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
+        engine.desk.amend("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
     elif event == "time":
         engine.reap(2, now=NOW + LEASE)
         engine.exchange([], want(1), now=NOW + HOUR)
@@ -184,9 +186,9 @@ def test_every_index_is_right_after_a_long_mixed_life(redis_engine: RedisEngine,
         chance.shuffle(held)
         outcomes = [any_outcome(chance, held.pop(), now) for _ in held[:3]]
         held += engine.exchange(outcomes, want(3, worker=f"w{turn % 3}"), now=now).claims
-        event = chance.choice([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
         engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
-        engine.desk.amend(f"j{turn}-0", Changes(queue=chance.choice("abc")), now=now)
+        engine.desk.amend(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
         engine.reap(2, now=now)
         engine.renew(worker_row(), [lease_of(claimed) for claimed in held], LEASE, now=now)
     check_sets(engine, inside)
@@ -234,8 +236,8 @@ def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside:
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",), expires_at=NOW + HOUR)
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 100, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 100, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
     of_letters = {"dead", "letters", "unresolved", "latest", "reasons", "fingerprints"}
     assert {name for name in inside.names() - empty if not name.startswith("desk:")} == {"seq", "spans", *of_letters}
 
@@ -321,7 +323,7 @@ def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Ins
     assert settle(redis_engine, *outcomes) == []
     assert len(redis_engine.desk.finished([job.id for job in jobs])) == 10_000
     assert len(redis_engine.desk.get([job.id for job in jobs])) == 10_000
-    assert len(redis_engine.desk.move(Filter(tag="t"), Event.DELETE, 9_999, now=NOW)) == 9_999
+    assert len(redis_engine.desk.move(Filter(tag="t"), Trigger.DELETE, 9_999, now=NOW)) == 9_999
     check_sets(redis_engine, inside)
 
 
@@ -369,7 +371,7 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     page = redis_engine.desk.find(Filter(text="needle"), 2)
     assert [job.id for job in page.jobs] == ["j1800", "j71"]
     assert [job.id for job in redis_engine.desk.find(Filter(text="needle"), 2, page.cursor).jobs] == ["j70"]
-    assert redis_engine.desk.move(Filter(text="needle"), Event.CANCEL, 2, now=NOW) == ["j70", "j71"]
+    assert redis_engine.desk.move(Filter(text="needle"), Trigger.CANCEL, 2, now=NOW) == ["j70", "j71"]
 
 
 @pytest.mark.parametrize(
@@ -425,7 +427,7 @@ def test_jobs_are_found_by_their_time_in_whatever_order_they_came(redis_engine: 
             created[jobs[-1].id] = at
         redis_engine.insert(jobs, now=NOW)
     gone = chance.sample(sorted(created), 20)
-    redis_engine.desk.move(Filter(ids=tuple(gone)), Event.DELETE, 20, now=NOW)
+    redis_engine.desk.move(Filter(ids=tuple(gone)), Trigger.DELETE, 20, now=NOW)
     left = {job_id: at for job_id, at in created.items() if job_id not in gone}
     for _ in range(40):
         since, until = sorted(NOW + chance.randint(-7 * HOUR, 7 * HOUR) for _ in "ab")
@@ -574,11 +576,11 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
     for which in (Filter(ids=(lone,)), Filter(queue=lone), Filter(task=lone), Filter(tag=lone), Filter(text=lone)):
         assert engine.desk.find(which, 5).jobs == []
         assert engine.desk.count(which) == 0
-        assert engine.desk.move(which, Event.DELETE, 5, now=NOW) == []
+        assert engine.desk.move(which, Trigger.DELETE, 5, now=NOW) == []
     assert (engine.timetable.get(lone), engine.timetable.occurrences(lone)) == (None, [])
     assert not engine.timetable.delete(lone)
     assert not engine.desk.wish(lone, "stop")
-    assert not engine.desk.amend(lone, Changes(priority=1), now=NOW)
+    assert not engine.desk.amend(lone, JobUpdate(priority=1), now=NOW)
     for unstorable in (new_job(lone), new_job("new", payload=lone), new_job("new", queue=lone)):
         with pytest.raises(UnicodeEncodeError):
             engine.insert([new_job("beside"), unstorable], now=NOW)

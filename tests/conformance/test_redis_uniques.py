@@ -13,9 +13,9 @@ import redis
 
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import Filter, JobRow, Lease
-from headrace.core.jobs.states import FINAL, OPEN, Event, State
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Candidate, Condition
+from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueCondition, UniqueInsert
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.conformance.test_redis_layout import Inside, expected_sets
@@ -46,7 +46,7 @@ from tests.support.engines import StoreUnderTest
 pytestmark = pytest.mark.engines("redis")
 
 DAY = 24 * HOUR
-ANY_STATE = (Condition(tuple(sorted(State))),)
+ANY_STATE = (UniqueCondition(tuple(sorted(State))),)
 _ELSEWHERE = ("dead", "desk", "unique", "past")  # sets that other checks look after
 
 
@@ -90,21 +90,21 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
     engine = redis_engine
     bring(engine, state, unique_key="key", tags=("t",))
     check_keys(engine, client)
-    for event in (None, Event.CANCEL, Event.REVIVE, Event.CANCEL, Event.REVIVE):
+    for event in (None, Trigger.CANCEL, Trigger.REVIVE, Trigger.CANCEL, Trigger.REVIVE):
         if event is not None:
             engine.desk.move(EVERYTHING, event, 1, now=NOW)
         (verdict,) = engine.admit([candidate("new", where=ANY_STATE)], now=NOW)
         assert (verdict.kind, verdict.id) == ("existing", "job")
         check_keys(engine, client)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert key_sets(engine, client) == {}
 
 
 def test_jobs_without_a_key_leave_no_trace_of_one(redis_engine: RedisEngine, client: Any) -> None:
     for number, state in enumerate(State):
         bring(redis_engine, state, state.value, priority=number)
-    redis_engine.admit([candidate("ruled", key=None), Candidate(new_job("free"))], now=NOW)
+    redis_engine.admit([candidate("ruled", key=None), UniqueInsert(new_job("free"))], now=NOW)
     assert key_sets(redis_engine, client) == {}
 
 
@@ -125,7 +125,7 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
             for claimed in [held.pop() for _ in held[:3]]
         ]
         held += engine.exchange(outcomes, want(3), now=now).claims
-        event = chance.choice([Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE])
+        event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
         engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, now=now)
         engine.reap(2, now=now)
         check_keys(engine, client)
@@ -134,11 +134,11 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
     assert others == expected_sets(engine)
 
 
-def any_candidate(chance: random.Random, job_id: str, now: int) -> Candidate:
+def any_candidate(chance: random.Random, job_id: str, now: int) -> UniqueInsert:
     since = chance.choice([None, now - HOUR, now])
     conditions = (
-        Condition(tuple(chance.sample(sorted(State), 3)), created_since=since),
-        Condition(tuple(sorted(FINAL)), finished_since=now - chance.choice([0, SECOND, DAY])),
+        UniqueCondition(tuple(chance.sample(sorted(State), 3)), created_since=since),
+        UniqueCondition(tuple(sorted(FINAL)), finished_since=now - chance.choice([0, SECOND, DAY])),
     )
     return candidate(
         job_id,
@@ -154,7 +154,7 @@ def any_candidate(chance: random.Random, job_id: str, now: int) -> Candidate:
     )
 
 
-def expected_places(engine: RedisEngine, batch: list[Candidate]) -> list[tuple[str, str]]:
+def expected_places(engine: RedisEngine, batch: list[UniqueInsert]) -> list[tuple[str, str]]:
     """The first verdict as it follows from all rows: those behind it see what it did."""
     job, rule = batch[0].job, batch[0].rule
     assert rule is not None
@@ -172,7 +172,7 @@ def expected_places(engine: RedisEngine, batch: list[Candidate]) -> list[tuple[s
     return [("existing" if started and rule.act != "refuse" else kinds[rule.act], newest.id)]
 
 
-def fits(job: JobRow, condition: Condition) -> bool:
+def fits(job: JobRow, condition: UniqueCondition) -> bool:
     return (
         job.state in condition.states
         and job.created_at >= (condition.created_since or 0)
@@ -191,7 +191,7 @@ def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: Redis
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
     assert (len(sets["unique:key"]), len(sets["past:completed:key"])) == (1, 19)
-    recent = Condition((State.COMPLETED,), finished_since=NOW + 5)
+    recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
     (verdict,) = engine.admit([candidate("new", where=(recent,))], now=NOW + HOUR)
     assert (verdict.kind, verdict.id) == ("existing", "j19")
     assert sorted(key_sets(engine, client)) == ["past:completed:key"]
@@ -233,8 +233,8 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     for number, state in enumerate(State):
         bring(engine, state, state.value, unique_key="key", priority=number)
     parcels = engine.porter.pack(0, 100)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 100, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 100, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
     assert engine.porter.unpack(parcels) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
@@ -363,7 +363,7 @@ def test_what_is_fired_while_a_notice_hangs_is_left_alone(redis_engine: RedisEng
     times = redis_engine.timetable
     times.put(schedule(), new=True)
     for kind in ("moved", "arriving"):
-        redis_engine.porter.post(Notice(kind, "redis://other", NOW))
+        redis_engine.porter.post(StoreStatus(kind, "redis://other", NOW))
         assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [False]
     redis_engine.porter.post(None)
     assert (rows(redis_engine), times.get("tick")) == ({}, schedule())

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.jobs.records import Claim, Filter, Lease, Outcome
-from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State
+from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.core.jobs.steps import Step, awaiting
-from headrace.core.jobs.unique_rules import Act, Condition, Verdict
+from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueResult
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -102,7 +102,7 @@ def test_steps_go_with_their_job(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.remember(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed))
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert engine.desk.steps("job") == []
     submit_and_claim(engine, version=NOW)
     assert engine.desk.steps("job") == []
@@ -113,7 +113,7 @@ def test_a_revived_job_forgets_only_if_it_had_completed(engine: Engine, end: obj
     claimed = submit_and_claim(engine)
     engine.remember(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed) if end is succeed else fail(claimed))
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert engine.desk.steps("job") == ([] if end is succeed else [CHARGE])
 
 
@@ -125,8 +125,8 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     engine.desk.signal("job", "go", "1", 5, now=NOW)
     (parcel,) = engine.porter.pack(0, 10)
     assert parcel.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert engine.porter.unpack([parcel]) == 1
     assert engine.desk.steps("job") == parcel.steps
     assert engine.desk.signal("job", "go", "2", 6, now=NOW)
@@ -165,7 +165,7 @@ def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None
     after, entry = row(engine), engine.desk.history("job")[-1]
     assert (after.state, after.run_at, after.reason) == (State.PENDING, NOW + SECOND, None)
     assert after.version == before.version + 1
-    assert (entry.event, entry.source, entry.target) == (Event.HURRY, "scheduled", "pending")
+    assert (entry.event, entry.source, entry.target) == (Trigger.HURRY, "scheduled", "pending")
     assert entry.detail == "event 'go' came"
     assert ids(claim(engine, now=NOW + SECOND)) == ["job"]
 
@@ -245,7 +245,7 @@ def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine
     """What it remembers is of its own arguments: another call's would be run with the results of these."""
     between_runs(engine, how)
     before = row(engine)
-    assert engine.admit([candidate("new", act, payload='["new"]')], now=NOW) == [Verdict("existing", "job")]
+    assert engine.admit([candidate("new", act, payload='["new"]')], now=NOW) == [UniqueResult("existing", "job")]
     assert row(engine) == before
 
 
@@ -253,15 +253,15 @@ def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine
 def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that_has_not(
     engine: Engine, how: str
 ) -> None:
-    waiting = (Condition(tuple(sorted(NOT_STARTED))),)
+    waiting = (UniqueCondition(tuple(sorted(NOT_STARTED))),)
     between_runs(engine, how)
-    assert engine.admit([candidate("same", where=waiting)], now=NOW) == [Verdict("existing", "job")]
-    assert engine.admit([candidate("refused", "refuse", where=waiting)], now=NOW) == [Verdict("refused", "job")]
+    assert engine.admit([candidate("same", where=waiting)], now=NOW) == [UniqueResult("existing", "job")]
+    assert engine.admit([candidate("refused", "refuse", where=waiting)], now=NOW) == [UniqueResult("refused", "job")]
     batch = [candidate(name, "replace", where=waiting, payload=f'["{name}"]') for name in ("new", "newer")]
-    assert engine.admit(batch, now=NOW) == [Verdict("new", "new"), Verdict("replaced", "new")]
+    assert engine.admit(batch, now=NOW) == [UniqueResult("new", "new"), UniqueResult("replaced", "new")]
     assert (row(engine, "job").payload, row(engine, "new").payload) == ('["old"]', '["newer"]')
 
 
 def test_a_job_that_was_put_off_and_remembers_nothing_is_replaced(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine, unique_key="key"), LATER))
-    assert engine.admit([candidate("new", "replace")], now=NOW) == [Verdict("replaced", "job")]
+    assert engine.admit([candidate("new", "replace")], now=NOW) == [UniqueResult("replaced", "job")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.jobs.records import Lease
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -75,7 +75,7 @@ def test_a_lease_of_a_job_that_never_was_is_lost(engine: Engine) -> None:
 
 def test_a_cancelled_job_is_reported_lost_so_that_its_worker_stops(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {lease_of(claimed)}
     assert (row(engine).state, row(engine).lease_until) == (State.CANCELLED, None)
 

@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.events.log import Group
-from headrace.core.jobs.states import TRANSITIONS, Event, State
+from headrace.core.events.log import EventGroup
+from headrace.core.jobs.states import TRANSITIONS, State, Trigger
 from headrace.engines.protocol.engine import Bell, Engine
 from tests.conformance.test_every_event import ACTS, EXPIRES, is_expected
 from tests.support.builders import NOW, bring, fail, new_job, settle, submit_and_claim, succeed, worker_row
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE, eventually
 
-TOLD_BY_THE_WORKER = {Event.CLAIM, Event.SUCCEED}  # as the news of a turn
+TOLD_BY_THE_WORKER = {Trigger.CLAIM, Trigger.SUCCEED}  # as the news of a turn
 
 MOVES = [
     pytest.param(event, way, state, id=f"{event}-{way}-{state}")
     for event, acts in ACTS.items()
     for way in range(len(acts))
     for state in State
-    if event not in (*TOLD_BY_THE_WORKER, Event.SUBMIT)
+    if event not in (*TOLD_BY_THE_WORKER, Trigger.SUBMIT)
     and state in TRANSITIONS[event].sources
     and is_expected(event, way, state)
 ]
@@ -51,18 +51,18 @@ def a_resolved_letter(engine: Engine) -> Callable[[], object]:
 
 def news_of_a_turn(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
-    started = Group("job.started", NOW, "default", "task", "w1", [claimed.id])
+    started = EventGroup("job.started", NOW, "default", "task", "w1", [claimed.id])
     return lambda: engine.exchange([], None, now=NOW, groups=[started])
 
 
 def a_success(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
-    ended = Group("job.completed", NOW, "default", "task", "w1", [claimed.id])
+    ended = EventGroup("job.completed", NOW, "default", "task", "w1", [claimed.id])
     return lambda: engine.exchange([succeed(claimed)], None, now=NOW, groups=[ended])
 
 
 OTHERS: dict[str, Callable[[Engine], Callable[[], object]]] = {
-    "an event by itself": lambda engine: lambda: engine.events.tell([Group("worker.started", NOW, worker="w1")]),
+    "an event by itself": lambda engine: lambda: engine.events.tell([EventGroup("worker.started", NOW, worker="w1")]),
     "a new job": lambda engine: lambda: engine.insert([new_job()], now=NOW),
     "a success": a_success,
     "a queue that is paused": lambda engine: lambda: engine.desk.pause_queue("default", True),
@@ -86,9 +86,9 @@ def heard(store: StoreUnderTest, prepare: Callable[[Engine], Callable[[], object
 
 @pytest.mark.slow_on("postgres", "redis")
 @pytest.mark.parametrize(("event", "way", "state"), MOVES)
-def test_a_move_rings(store: StoreUnderTest, event: Event, way: int, state: State) -> None:
+def test_a_move_rings(store: StoreUnderTest, event: Trigger, way: int, state: State) -> None:
     def prepare(engine: Engine) -> Callable[[], object]:
-        lease = bring(engine, state, expires_at=EXPIRES if event is Event.LAPSE else None)
+        lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.LAPSE else None)
         return lambda: ACTS[event][way](engine, lease)
 
     heard(store, prepare)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
-from headrace.core.jobs.records import Changes, Filter, Lease
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.records import Filter, JobUpdate, Lease
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
@@ -45,7 +45,7 @@ def settled(end: Callable[[Lease], object]) -> Callable[[Engine], Act]:
     return prepare
 
 
-def moved(state: State, event: Event) -> Callable[[Engine], Act]:
+def moved(state: State, event: Trigger) -> Callable[[Engine], Act]:
     def prepare(engine: Engine) -> Act:
         bring(engine, state)
         return lambda: engine.desk.move(Filter(ids=("job",)), event, 10, now=NOW)
@@ -86,15 +86,15 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
     "a snooze": settled(lambda lease: snooze(lease, LATER)),
     "a release": settled(release),
     "an end where a rule counts": ended_under_a_limit,
-    "a retry by hand": moved(State.FAILED, Event.REVIVE),
-    "a promotion by hand": moved(State.SCHEDULED, Event.HURRY),
+    "a retry by hand": moved(State.FAILED, Trigger.REVIVE),
+    "a promotion by hand": moved(State.SCHEDULED, Trigger.HURRY),
     "another time": after(
         lambda engine: bring(engine, State.SCHEDULED),
-        lambda engine: engine.desk.amend("job", Changes(run_at=NOW + 1), now=NOW),
+        lambda engine: engine.desk.amend("job", JobUpdate(run_at=NOW + 1), now=NOW),
     ),
     "another queue": after(
         paused,
-        lambda engine: engine.desk.amend("job", Changes(queue="open"), now=NOW),
+        lambda engine: engine.desk.amend("job", JobUpdate(queue="open"), now=NOW),
     ),
     "a queue that goes on": after(paused, lambda engine: engine.desk.pause_queue("default", False)),
     "a queue without its limit": after(limited, lambda engine: engine.desk.rule_queue("default", QueueRules())),
@@ -122,11 +122,11 @@ def test_it_rings(store: StoreUnderTest, act: str) -> None:
 
 
 def test_the_end_of_a_parent_rings_for_its_child(store: StoreUnderTest) -> None:
-    from headrace.core.jobs.dependencies import Bond
+    from headrace.core.jobs.dependencies import Dependency
 
     actor, idle = store.open(), store.open()
     parent = submit_and_claim(actor, "parent")
-    actor.plant([new_job("child", state=State.WAITING, kin=1)], [Bond("parent", "child")], now=NOW)
+    actor.plant([new_job("child", state=State.WAITING, kin=1)], [Dependency("parent", "child")], now=NOW)
     work, marker = idle.listen("work"), idle.listen("orders")
     actor.ring("orders")
     assert marker.wait(PATIENCE)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.core.jobs.records import Claim, JobRow, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
@@ -94,7 +94,7 @@ def test_a_retry_spends_the_attempt_and_keeps_the_error(engine: Engine) -> None:
     stored = row(engine)
     assert told(stored, "attempt", "releases", "run_at", "rank", "worker") == (1, 0, LATER, LATER, None)
     (entry,) = engine.desk.history("job")
-    assert (entry.event, entry.source, entry.target) == (Event.RETRY, State.RUNNING, State.RETRYING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.RETRY, State.RUNNING, State.RETRYING)
     assert (entry.at, entry.attempt, entry.version, entry.worker) == (DONE_AT, 1, claimed.version + 1, "w3")
     assert (entry.started_at, entry.detail) == (NOW, "error")
     assert (entry.error_type, entry.error_message, entry.error_traceback) == ("ValueError", "nö", "Traceback: nö")
@@ -109,7 +109,7 @@ def test_a_release_gives_the_attempt_back_and_the_place_in_the_queue(engine: Eng
     engine.insert([new_job("job", run_at=NOW - HOUR)], now=NOW)
     settle(engine, release(claim_one(engine)))
     assert told(row(engine), "attempt", "releases", "run_at", "rank") == (0, 1, NOW - HOUR, NOW - HOUR)
-    assert [entry.event for entry in engine.desk.history("job")] == [Event.RELEASE]
+    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.RELEASE]
 
 
 def test_a_parked_job_comes_back_at_its_time(engine: Engine) -> None:
@@ -131,7 +131,7 @@ def test_failure_leaves_an_entry_and_a_dead_letter(store: StoreUnderTest) -> Non
     settle(engine, fail(claimed, at=DONE_AT, reason="attempts used up"))
     assert told(row(engine), "state", "reason", "finished_at") == (State.FAILED, "attempts used up", DONE_AT)
     (entry,) = engine.desk.history("job")
-    assert (entry.event, entry.target, entry.error_type) == (Event.FAIL, State.FAILED, "KeyError")
+    assert (entry.event, entry.target, entry.error_type) == (Trigger.FAIL, State.FAILED, "KeyError")
     (letter,) = store.dead_letters()
     assert (letter.job_id, letter.reason, letter.status) == ("job", "attempts used up", "pending")
     expected = {"payload": '["p"]', "attempt": 1, "error_type": "KeyError", "error_message": "no such thing"}
@@ -148,7 +148,7 @@ def test_no_other_outcome_opens_a_dead_letter(store: StoreUnderTest, name: str) 
 def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(store: StoreUnderTest) -> None:
     engine = store.open()
     settle(engine, fail(submit_and_claim(engine), reason="first"))
-    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(engine, fail(claim_one(engine), reason="second", at=DONE_AT))
     assert [(letter.reason, letter.status) for letter in store.dead_letters()] == [
         ("first", "requeued"),
@@ -159,7 +159,7 @@ def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(stor
 def test_a_task_that_cancels_its_own_job(engine: Engine) -> None:
     settle(engine, give_up(submit_and_claim(engine), at=DONE_AT))
     assert told(row(engine), "state", "reason", "finished_at") == (State.CANCELLED, "cancelled by its task", DONE_AT)
-    assert [entry.event for entry in engine.desk.history("job")] == [Event.CANCEL]
+    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.CANCEL]
 
 
 def test_an_outcome_may_correct_the_number_of_attempts(engine: Engine) -> None:
@@ -231,8 +231,8 @@ def test_a_late_failure_opens_no_dead_letter(store: StoreUnderTest) -> None:
 
 def test_an_outcome_of_a_job_that_is_gone_is_refused(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert settle(engine, succeed(claimed)) == [succeed(claimed)]
     assert engine.desk.count(EVERYTHING) == 0
 

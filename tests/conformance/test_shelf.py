@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import threading
 
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.engines.protocol.engine import Engine
 from tests.support.engines import StoreUnderTest
 
 
 def test_a_paper_is_kept_by_kind_and_key(engine: Engine) -> None:
     assert engine.shelf.put(
-        [Paper("rule", "a ☃", 0, '{"x": "\\u00e9 ☃"}'), Paper("rule", "b", 0, ""), Paper("x", "a", 0, "1")]
+        [Document("rule", "a ☃", 0, '{"x": "\\u00e9 ☃"}'), Document("rule", "b", 0, ""), Document("x", "a", 0, "1")]
     )
     assert engine.shelf.get("rule", ["b", "a ☃", "none", "b"]) == [
-        Paper("rule", "a ☃", 1, '{"x": "\\u00e9 ☃"}'),
-        Paper("rule", "b", 1, ""),
+        Document("rule", "a ☃", 1, '{"x": "\\u00e9 ☃"}'),
+        Document("rule", "b", 1, ""),
     ]
     assert engine.shelf.get("none", ["a"]) == []
     assert engine.shelf.get("rule", []) == []
 
 
 def test_who_has_not_seen_the_newest_version_changes_nothing(engine: Engine) -> None:
-    assert engine.shelf.put([Paper("rule", "a", 0, "first")])
-    assert not engine.shelf.put([Paper("rule", "a", 0, "late")])
-    assert engine.shelf.put([Paper("rule", "a", 1, "second")])
-    assert not engine.shelf.put([Paper("rule", "a", 1, "late")])
-    assert not engine.shelf.put([Paper("rule", "gone", 3, "late")])
-    assert engine.shelf.browse("rule") == [Paper("rule", "a", 2, "second")]
+    assert engine.shelf.put([Document("rule", "a", 0, "first")])
+    assert not engine.shelf.put([Document("rule", "a", 0, "late")])
+    assert engine.shelf.put([Document("rule", "a", 1, "second")])
+    assert not engine.shelf.put([Document("rule", "a", 1, "late")])
+    assert not engine.shelf.put([Document("rule", "gone", 3, "late")])
+    assert engine.shelf.browse("rule") == [Document("rule", "a", 2, "second")]
 
 
 def test_papers_are_put_all_or_none(engine: Engine) -> None:
-    engine.shelf.put([Paper("rule", "b", 0, "old"), Paper("rule", "c", 0, "old")])
-    for outdated in (Paper("rule", "b", 7, "x"), Paper("rule", "d", 1, "x"), Paper("rule", "b", 0, "x")):
-        assert not engine.shelf.put([Paper("rule", "a", 0, "x"), outdated, Paper("rule", "c", 1, "x")])
+    engine.shelf.put([Document("rule", "b", 0, "old"), Document("rule", "c", 0, "old")])
+    for outdated in (Document("rule", "b", 7, "x"), Document("rule", "d", 1, "x"), Document("rule", "b", 0, "x")):
+        assert not engine.shelf.put([Document("rule", "a", 0, "x"), outdated, Document("rule", "c", 1, "x")])
         assert [(paper.key, paper.version, paper.value) for paper in engine.shelf.browse("rule")] == [
             ("b", 1, "old"),
             ("c", 1, "old"),
         ]
-    assert engine.shelf.put([Paper("rule", "c", 1, "new"), Paper("rule", "a", 0, "new"), Paper("other", "b", 0, "new")])
+    assert engine.shelf.put(
+        [Document("rule", "c", 1, "new"), Document("rule", "a", 0, "new"), Document("other", "b", 0, "new")]
+    )
     assert [paper.value for paper in engine.shelf.browse("rule")] == ["new", "old", "new"]
 
 
@@ -48,19 +50,19 @@ def test_to_put_nothing_is_no_mistake(engine: Engine) -> None:
 
 
 def test_papers_are_removed_all_or_none(engine: Engine) -> None:
-    engine.shelf.put([Paper("rule", key, 0, "x") for key in "abc"])
-    assert not engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "b", 2, "")])
-    assert not engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "none", 0, "")])
+    engine.shelf.put([Document("rule", key, 0, "x") for key in "abc"])
+    assert not engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "b", 2, "")])
+    assert not engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "none", 0, "")])
     assert len(engine.shelf.browse("rule")) == 3
-    assert engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "b", 1, "")])
+    assert engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "b", 1, "")])
     assert [paper.key for paper in engine.shelf.browse("rule")] == ["c"]
-    assert engine.shelf.put([Paper("rule", "a", 0, "anew")])
+    assert engine.shelf.put([Document("rule", "a", 0, "anew")])
 
 
 def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
     keys = ["", "0001", "0002", "0010", "A", "a", "aa", "é", "☃"]
-    engine.shelf.put([Paper("time", key, 0, key) for key in reversed(keys)])
-    engine.shelf.put([Paper("timf", "0000", 0, ""), Paper("tim", "zzz", 0, "")])
+    engine.shelf.put([Document("time", key, 0, key) for key in reversed(keys)])
+    engine.shelf.put([Document("timf", "0000", 0, ""), Document("tim", "zzz", 0, "")])
     shelf = engine.shelf
 
     def found(*args: object, **how: object) -> list[str]:
@@ -78,8 +80,8 @@ def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
 
 
 def test_the_first_papers_are_dropped_and_no_others(engine: Engine) -> None:
-    engine.shelf.put([Paper("time", f"{number:04}", 0, "x") for number in range(10)])
-    engine.shelf.put([Paper("timd", "0000", 0, ""), Paper("timf", "0000", 0, "")])
+    engine.shelf.put([Document("time", f"{number:04}", 0, "x") for number in range(10)])
+    engine.shelf.put([Document("timd", "0000", 0, ""), Document("timf", "0000", 0, "")])
     assert engine.shelf.drop("time", "0005", 3) == 3
     assert engine.shelf.drop("time", "0005", 3) == 2
     assert engine.shelf.drop("time", "0005", 3) == 0
@@ -90,11 +92,11 @@ def test_the_first_papers_are_dropped_and_no_others(engine: Engine) -> None:
 
 def test_kinds_are_those_that_have_papers(engine: Engine) -> None:
     assert engine.shelf.kinds() == []
-    engine.shelf.put([Paper(kind, "x", 0, "") for kind in ("b", "a:1", "a:0", "~own")])
+    engine.shelf.put([Document(kind, "x", 0, "") for kind in ("b", "a:1", "a:0", "~own")])
     assert engine.shelf.kinds() == ["a:0", "a:1", "b", "~own"]
     assert engine.shelf.kinds("a:") == ["a:0", "a:1"]
     engine.shelf.drop("a:1", "z", 10)
-    engine.shelf.remove([Paper("b", "x", 1, "")])
+    engine.shelf.remove([Document("b", "x", 1, "")])
     assert engine.shelf.kinds() == ["a:0", "~own"]
 
 
@@ -106,9 +108,9 @@ def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None
             done = False
             while not done:
                 found = {paper.key: paper for paper in engine.shelf.get("sum", keys)}
-                none = Paper("sum", "", 0, "0")
+                none = Document("sum", "", 0, "0")
                 seen = [(key, found.get(key, none)) for key in keys]
-                done = engine.shelf.put([Paper("sum", k, p.version, str(int(p.value) + 1)) for k, p in seen])
+                done = engine.shelf.put([Document("sum", k, p.version, str(int(p.value) + 1)) for k, p in seen])
 
     engines = [store.open() for _ in range(4)]
     orders = [("a", "b"), ("b", "a")] * 2
@@ -117,11 +119,11 @@ def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    assert engines[0].shelf.browse("sum") == [Paper("sum", "a", 40, "40"), Paper("sum", "b", 40, "40")]
+    assert engines[0].shelf.browse("sum") == [Document("sum", "a", 40, "40"), Document("sum", "b", 40, "40")]
 
 
 def test_a_store_that_is_cleared_has_no_papers(engine: Engine) -> None:
-    engine.shelf.put([Paper("rule", "a", 0, "x")])
+    engine.shelf.put([Document("rule", "a", 0, "x")])
     engine.care.clear()
     assert engine.shelf.kinds() == []
     assert engine.shelf.browse("rule") == []

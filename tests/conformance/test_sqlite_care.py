@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.health.findings import Pressure
+from headrace.core.health.findings import WriteContention
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.sql import retention as sweeper_module
-from headrace.engines.sql.retention import SqlSweeper
+from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sqlite import health
 from headrace.engines.sqlite import maintenance as care_module
 from headrace.engines.sqlite.database import scalar
@@ -66,7 +66,7 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     """Left to a commit, it would be done behind the turnstile."""
     monkeypatch.setattr(sweeper_module, "EASED_AFTER", 300)
     fill(engine, 500)
-    engine.desk.move(Filter(queue="default"), Event.CANCEL, 500, now=NOW)
+    engine.desk.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
     leases = [Lease(job.id, job.version) for job in engine.desk.find(Filter(), 500).jobs]
     engine.care.checkpoint()
     file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
@@ -76,7 +76,7 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
         written_beside.extend(other.insert([new_job("beside")], now=NOW))
         write_back()
 
-    engine.sweeper = SqlSweeper(engine, beside_others)
+    engine.sweeper = SqlRetentionStore(engine, beside_others)
     assert len(engine.sweeper.clear(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
     assert len(engine.sweeper.clear(leases[200:])) == 300
@@ -111,7 +111,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
         db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         db.execute("VACUUM")
     fill(engine, 3000)
-    engine.desk.move(Filter(), Event.DELETE, 3000, now=NOW)
+    engine.desk.move(Filter(), Trigger.DELETE, 3000, now=NOW)
     fill(engine, 500)
 
     def free() -> int:
@@ -135,7 +135,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     fill(engine, 3000)
     engine.care.checkpoint()
-    engine.desk.move(Filter(), Event.DELETE, 3000, now=NOW)
+    engine.desk.move(Filter(), Trigger.DELETE, 3000, now=NOW)
     assert not engine.care.tend(["vacuum"], NOW)
     told = engine.care.optimize(full=True)
     assert told["size_after"] < told["size_before"] / 4
@@ -194,7 +194,7 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
 
     engine.prepare()
     with engine.store.writing() as db:
-        db.execute(SQL["put_pressure"], {"value": as_json([Pressure(NOW // HOUR, 10_000, 900, 5)])})
+        db.execute(SQL["put_pressure"], {"value": as_json([WriteContention(NOW // HOUR, 10_000, 900, 5)])})
     (finding,) = engine.care.inspect(NOW)
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence

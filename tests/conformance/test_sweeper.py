@@ -8,10 +8,10 @@ import pytest
 
 from headrace.core.jobs.dependencies import FlowRow
 from headrace.core.jobs.records import Lease
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Notice, Parcel
-from headrace.core.retention.retention import Finished, Swept
+from headrace.core.jobs.transfer import JobExport, StoreStatus
+from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import dead, pending
@@ -41,7 +41,9 @@ def complete(engine: Engine, job_id: str = "job", at: int = NOW, **more: Any) ->
     settle(engine, succeed(submit_and_claim(engine, job_id, **more), at=at), now=at)
 
 
-def told(engine: Engine, state: State = State.COMPLETED, queue: str = "default", before: int = END) -> list[Finished]:
+def told(
+    engine: Engine, state: State = State.COMPLETED, queue: str = "default", before: int = END
+) -> list[FinishedJob]:
     return engine.sweeper.finished(queue, state, before, 1000)
 
 
@@ -56,7 +58,7 @@ def test_a_finished_job_is_told_as_far_as_it_matters(engine: Engine) -> None:
     complete(engine, at=NOW + 5, task="mail", queue="q", options='{"timeout":5}')
     (found,) = told(engine, queue="q")
     stored = row(engine)
-    assert found == Finished(
+    assert found == FinishedJob(
         stored.seq, "job", "mail", "q", State.COMPLETED, NOW + 5, stored.version, '{"timeout":5}', False, False, None
     )
 
@@ -182,7 +184,7 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     before = row(engine, "child")
     assert engine.sweeper.clear([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
-    engine.desk.move(the("child"), Event.HURRY, 1, now=NOW)
+    engine.desk.move(the("child"), Trigger.HURRY, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     kept = row(engine, "child")
     assert engine.sweeper.clear([lease(engine, "parent")]) == ["parent"]
@@ -197,7 +199,7 @@ def test_removed_are_those_that_are_over_at_this_very_version(engine: Engine) ->
     complete(engine, "revived")
     complete(engine, "older")
     leases = [lease(engine, name) for name in ("gone", "revived", "older")]
-    engine.desk.move(the("revived"), Event.REVIVE, 1, now=NOW)
+    engine.desk.move(the("revived"), Trigger.REVIVE, 1, now=NOW)
     leases[2] = Lease("older", leases[2].version - 1)
     running = submit_and_claim(engine, "running", priority=9)
     asked = [*leases, Lease("running", running.version), Lease("nowhere", 1)]
@@ -244,7 +246,7 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
 
 def test_nothing_is_removed_while_a_notice_hangs_at_the_door(engine: Engine) -> None:
     complete(engine)
-    engine.porter.post(Notice("moved", "elsewhere", NOW))
+    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
     assert engine.sweeper.clear([lease(engine)]) == []
     engine.porter.post(None)
     assert engine.sweeper.clear([lease(engine)]) == ["job"]
@@ -270,7 +272,7 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     packed = {parcel.job.id: parcel for parcel in engine.sweeper.pack(["job", "nowhere", "other", "job"])}
     expected = {parcel.job.id: parcel for parcel in engine.porter.pack(0, 10)}
     assert packed == expected
-    assert isinstance(packed["job"], Parcel)
+    assert isinstance(packed["job"], JobExport)
     assert (len(packed["job"].history), len(packed["job"].logs), len(packed["job"].steps)) == (2, 1, 1)
     assert engine.sweeper.pack([]) == []
 
@@ -291,7 +293,9 @@ def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
 
 def test_what_a_sweep_did_is_recorded_over_what_was_before(engine: Engine) -> None:
     assert engine.sweeper.last() is None
-    engine.sweeper.record(Swept(at=NOW, duration=5, archived=1))
-    latest = Swept(at=NOW + 1, duration=7, archived=2, deleted=3, letters=4, partition="2026-W46", dropped=["2026-W20"])
+    engine.sweeper.record(RetentionRun(at=NOW, duration=5, archived=1))
+    latest = RetentionRun(
+        at=NOW + 1, duration=7, archived=2, deleted=3, letters=4, partition="2026-W46", dropped=["2026-W20"]
+    )
     engine.sweeper.record(latest)
     assert engine.sweeper.last() == latest

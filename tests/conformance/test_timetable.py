@@ -10,8 +10,8 @@ import pytest
 
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Notice
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
 from tests.support.builders import (
@@ -275,7 +275,7 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
     engine, other = store.open(), store.open()
     put_all(engine, schedule())
     assert due(other) == ["tick"]
-    engine.porter.post(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, Notice))
+    engine.porter.post(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
     assert (due(engine), due(other)) == ([], [])
     assert [each.id for each in other.timetable.all()] == ["tick"]
     engine.porter.post(None)
@@ -286,7 +286,7 @@ def test_no_job_is_fired_at_a_store_that_has_moved_since_the_look(store: StoreUn
     engine, timekeeper = store.open(), store.open()
     put_all(engine, schedule())
     (looked_at,) = timekeeper.timetable.due(10, now=NOW)
-    engine.porter.post(Notice("moved", "redis://elsewhere/0", NOW))
+    engine.porter.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
     with suppress(StoreMoved):
         assert timekeeper.timetable.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(engine) == {}
@@ -427,7 +427,7 @@ def test_an_id_given_twice_in_one_call_is_stored_once(engine: Engine) -> None:
 
 def test_a_schedule_may_fire_without_a_job(engine: Engine) -> None:
     put_all(engine, schedule())
-    assert engine.timetable.fire([Firing(schedule(due_at=None), (), (skip(NOW),))], now=NOW) == [True]
+    assert engine.timetable.fire([ScheduleFire(schedule(due_at=None), (), (skip(NOW),))], now=NOW) == [True]
     assert stored(engine) == schedule(due_at=None, version=2)
     assert engine.timetable.occurrences("tick") == [skip(NOW)]
     assert rows(engine) == {}
@@ -443,7 +443,7 @@ def test_an_occurrence_comes_back_as_it_was_given(engine: Engine) -> None:
         Occurrence("tick", NOW + 3000, NOW + 4000, "skipped", detail="missed", skipped=1_000_000),
     ]
     put_all(engine, schedule())
-    engine.timetable.fire([Firing(schedule(), (), tuple(given))], now=NOW)
+    engine.timetable.fire([ScheduleFire(schedule(), (), tuple(given))], now=NOW)
     assert engine.timetable.occurrences("tick") == given[::-1]
 
 
@@ -451,7 +451,7 @@ def test_the_newest_occurrences_come_first_and_not_more_than_asked_for(engine: E
     put_all(engine, schedule())
     for turn in range(3):
         batch = tuple(skip(NOW + turn * 50 + number) for number in range(50))
-        assert engine.timetable.fire([Firing(schedule(version=turn + 1), (), batch)], now=NOW) == [True]
+        assert engine.timetable.fire([ScheduleFire(schedule(version=turn + 1), (), batch)], now=NOW) == [True]
     newest_first = [skip(NOW + number) for number in reversed(range(150))]
     assert engine.timetable.occurrences("tick") == newest_first[:100]
     assert engine.timetable.occurrences("tick", 7) == newest_first[:7]
@@ -462,10 +462,10 @@ def test_the_newest_occurrences_come_first_and_not_more_than_asked_for(engine: E
 @pytest.mark.parametrize(("size", "version"), [(300, 98), (1200, 1), (1200, 100)])  # an engine may trim now and then
 def test_of_each_schedule_the_newest_thousand_occurrences_are_kept(engine: Engine, size: int, version: int) -> None:
     put_all(engine, schedule(version=version), schedule("other"))
-    engine.timetable.fire([Firing(schedule("other"), (), (skip(NOW - HOUR, "other"),))], now=NOW)
+    engine.timetable.fire([ScheduleFire(schedule("other"), (), (skip(NOW - HOUR, "other"),))], now=NOW)
     for turn in range(1200 // size):
         batch = tuple(skip(NOW + turn * size + number) for number in range(size))
-        assert engine.timetable.fire([Firing(schedule(version=version + turn), (), batch)], now=NOW) == [True]
+        assert engine.timetable.fire([ScheduleFire(schedule(version=version + turn), (), batch)], now=NOW) == [True]
     kept = engine.timetable.occurrences("tick", 5000)
     assert [each.at - NOW for each in kept] == list(reversed(range(200, 1200)))
     assert engine.timetable.occurrences("other") == [skip(NOW - HOUR, "other")]
@@ -557,7 +557,7 @@ def test_many_timekeepers_together_fire_every_time_once(store: StoreUnderTest) -
     put_all(engines[0], *(schedule(f"s{number}", due_at=NOW) for number in range(15)))
     last = NOW + 6 * SECOND
 
-    def one_time(row: ScheduleRow) -> Firing:
+    def one_time(row: ScheduleRow) -> ScheduleFire:
         at = row.occurrence or 0
         return firing(row, new_job(f"{row.id}@{at - NOW}"), due_at=at + SECOND if at < last else None)
 
@@ -611,7 +611,7 @@ def test_an_operator_and_a_timekeeper_do_not_both_win(store: StoreUnderTest) -> 
         put_all(operator, given)
         fired, paused = firing(given, new_job(f"j{turn}")), msgspec.structs.replace(given, due_at=None, paused=True)
 
-        def act(number: int, fired: Firing = fired, paused: ScheduleRow = paused) -> bool:
+        def act(number: int, fired: ScheduleFire = fired, paused: ScheduleRow = paused) -> bool:
             return operator.timetable.put(paused) if number else timekeeper.timetable.fire([fired], now=NOW) == [True]
 
         answers = together(2, act)

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.core.jobs.queue_rules import Strategy, TaskRules
-from headrace.core.jobs.records import Claim, Want
+from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.jobs.states import State
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.news import told
@@ -31,7 +31,7 @@ from tests.support.builders import (
 
 
 def ignorant(engine: Engine, *unknown: str, limit: int = 100, **more: Any) -> list[Claim]:
-    return engine.exchange([], Want("w1", limit, LEASE, known=all_but(*unknown), **more), now=NOW).claims
+    return engine.exchange([], ClaimRequest("w1", limit, LEASE, known=all_but(*unknown), **more), now=NOW).claims
 
 
 def all_but(*unknown: str) -> KnownTasks:
@@ -39,7 +39,7 @@ def all_but(*unknown: str) -> KnownTasks:
 
 
 def knowing(engine: Engine, limit: int = 100, **more: Any) -> list[Claim]:
-    return engine.exchange([], Want("w2", limit, LEASE, **more), now=NOW).claims
+    return engine.exchange([], ClaimRequest("w2", limit, LEASE, **more), now=NOW).claims
 
 
 def test_jobs_of_an_unknown_task_are_passed_over_and_stay_as_they_are(engine: Engine) -> None:
@@ -122,7 +122,7 @@ def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) 
     engine.insert([new_job("new", task="new")], now=NOW)
     before = told(engine)
     known = only_known("old")
-    answer = engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW)
+    answer = engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW)
     assert (answer.claims, answer.next_at) == ([], None)
     assert never_started(engine, "new")
     assert told(engine) == before
@@ -133,13 +133,13 @@ def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) 
 def test_known_jobs_behind_several_unknown_tasks_are_claimed_in_the_same_exchange(engine: Engine) -> None:
     strangers = [new_job(f"s{n}", task=f"new{n}") for n in range(30)]
     engine.insert([*strangers, new_job("a", task="old"), *numbered(3, task="new1"), new_job("b", task="old")], now=NOW)
-    assert ids(engine.exchange([], Want("w1", 2, LEASE, known=only_known("old")), now=NOW).claims) == ["a", "b"]
+    assert ids(engine.exchange([], ClaimRequest("w1", 2, LEASE, known=only_known("old")), now=NOW).claims) == ["a", "b"]
     assert all(never_started(engine, job.id) for job in strangers)
 
 
 def test_a_known_job_is_found_behind_a_whole_queue_of_unknown_ones(engine: Engine) -> None:
     engine.insert([*numbered(500, task="new"), new_job("known", task="old")], now=NOW)
-    assert ids(engine.exchange([], Want("w1", 1, LEASE, known=only_known("old")), now=NOW).claims) == ["known"]
+    assert ids(engine.exchange([], ClaimRequest("w1", 1, LEASE, known=only_known("old")), now=NOW).claims) == ["known"]
     others = [job for job in rows(engine).values() if job.id != "known"]
     assert {(job.state, job.version, job.attempt) for job in others} == {(State.PENDING, 1, 0)}
 
@@ -147,9 +147,9 @@ def test_a_known_job_is_found_behind_a_whole_queue_of_unknown_ones(engine: Engin
 def test_what_is_settled_and_claimed_in_one_exchange_is_both_done(engine: Engine) -> None:
     engine.insert([new_job("first", task="old")], now=NOW)
     known = only_known("old")
-    [first] = engine.exchange([], Want("w1", 1, LEASE, known=known), now=NOW).claims
+    [first] = engine.exchange([], ClaimRequest("w1", 1, LEASE, known=known), now=NOW).claims
     engine.insert([new_job("new", task="new"), new_job("second", task="old")], now=NOW)
-    answer = engine.exchange([succeed(first)], Want("w1", 5, LEASE, known=known), now=NOW)
+    answer = engine.exchange([succeed(first)], ClaimRequest("w1", 5, LEASE, known=known), now=NOW)
     assert (answer.refused, ids(answer.claims)) == ([], ["second"])
     assert row(engine, "first").state is State.COMPLETED
     assert never_started(engine, "new")
@@ -172,26 +172,26 @@ def test_other_queues_give_their_jobs_beside_one_with_unknown_tasks(engine: Engi
 def test_in_lanes_and_under_rules_the_first_one_is_not_claimed_either(engine: Engine) -> None:
     engine.desk.rule_task("old", TaskRules(concurrency=5))
     engine.insert([keyed("k", "k", task="new"), new_job("n", task="new"), keyed("o", "o", task="old")], now=NOW)
-    assert ids(engine.exchange([], Want("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["o"]
+    assert ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["o"]
     assert never_started(engine, "k")
     assert never_started(engine, "n")
 
 
 def test_one_that_another_worker_has_put_aside_is_not_claimed_either(engine: Engine) -> None:
     engine.insert([new_job("a", task="new"), new_job("b", task="old")], now=NOW)
-    assert ids(engine.exchange([], Want("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["b"]
+    assert ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["b"]
     engine.insert([new_job("c", task="old")], now=NOW)
-    assert ids(engine.exchange([], Want("w2", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["c"]
+    assert ids(engine.exchange([], ClaimRequest("w2", 10, LEASE, known=only_known("old")), now=NOW).claims) == ["c"]
     assert never_started(engine, "a")
-    assert ids(engine.exchange([], Want("w3", 10, LEASE, known=only_known("new")), now=NOW).claims) == ["a"]
+    assert ids(engine.exchange([], ClaimRequest("w3", 10, LEASE, known=only_known("new")), now=NOW).claims) == ["a"]
 
 
 def test_known_jobs_keep_their_order_where_no_unknown_one_waits(engine: Engine) -> None:
     known = only_known("one", "two")
     engine.insert([new_job("new", task="new", queue="other")], now=NOW)
-    assert engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW).claims == []
+    assert engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims == []
     engine.insert([new_job(f"j{n}", task="one" if n < 6 else "two") for n in range(9)], now=NOW)
-    taken = [ids(engine.exchange([], Want("w1", 3, LEASE, known=known), now=NOW).claims) for _ in range(3)]
+    taken = [ids(engine.exchange([], ClaimRequest("w1", 3, LEASE, known=known), now=NOW).claims) for _ in range(3)]
     assert taken == [["j0", "j1", "j2"], ["j3", "j4", "j5"], ["j6", "j7", "j8"]]
     assert {row(engine, f"j{n}").lane for n in range(9)} == {""}
 
@@ -208,7 +208,7 @@ def test_while_a_task_is_undecided_its_queue_gives_nothing_and_nothing_changes(
     decided: dict[str, bool] = {"old": True}
     known = KnownTasks(decided.get)
     engine.insert([new_job("a", task="jobs.run"), new_job("b", task="old")], now=NOW)
-    answer = engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW)
+    answer = engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW)
     assert (answer.claims, answer.next_at) == ([], NOW), "who claims is to decide and to come again"
     assert known.undecided == {"jobs.run"}
     assert never_started(engine, "a")
@@ -216,7 +216,7 @@ def test_while_a_task_is_undecided_its_queue_gives_nothing_and_nothing_changes(
     assert row(engine, "a").lane == "", "it is not put aside before that is certain"
     known.undecided.clear()
     decided["jobs.run"] = True
-    assert sorted(ids(engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW).claims)) == ["a", "b"]
+    assert sorted(ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims)) == ["a", "b"]
 
 
 def test_a_name_inside_of_a_known_one_is_another_task(engine: Engine) -> None:
@@ -225,7 +225,7 @@ def test_a_name_inside_of_a_known_one_is_another_task(engine: Engine) -> None:
     )
     known = only_known("mail.send_all")
     for _ in range(2):
-        engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW)
+        engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW)
     assert {job.id for job in rows(engine).values() if job.state is State.RUNNING} == {"a"}
 
 
@@ -233,10 +233,10 @@ def test_a_task_that_is_learnt_later_is_claimed_from_then_on(engine: Engine) -> 
     names = {"old"}
     known = KnownTasks(lambda task: task in names)
     engine.insert([new_job("a", task="new")], now=NOW)
-    assert engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW).claims == []
+    assert engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims == []
     names.add("new")
-    assert ids(engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW).claims) == ["a"]
+    assert ids(engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims) == ["a"]
     known.forget("new")
     names.remove("new")
     engine.insert([new_job("b", task="new")], now=NOW)
-    assert engine.exchange([], Want("w1", 10, LEASE, known=known), now=NOW).claims == []
+    assert engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW).claims == []

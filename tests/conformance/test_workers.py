@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from headrace.core.jobs.records import Want
+from headrace.core.jobs.records import ClaimRequest
 from headrace.core.worker_commands import act_of, log_level_of, with_log_level
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import LEASE, NOW, SECOND, new_job, worker_row
@@ -103,8 +103,8 @@ def test_what_a_worker_runs_is_told_by_its_leases_up_to_its_concurrency(engine: 
     presence = engine.attend(worker_row("w1", concurrency=2, running=7))
     assert [worker.running for worker in engine.desk.workers()] == [0]
     engine.insert([new_job(f"job-{n}") for n in range(5)], now=NOW)
-    engine.exchange([], Want("w1", 1, LEASE), now=NOW)
+    engine.exchange([], ClaimRequest("w1", 1, LEASE), now=NOW)
     assert [worker.running for worker in engine.desk.workers()] == [1]
-    engine.exchange([], Want("w1", 4, LEASE), now=NOW)
+    engine.exchange([], ClaimRequest("w1", 4, LEASE), now=NOW)
     assert [worker.running for worker in engine.desk.workers()] == [2]
     presence.close()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace import Headrace
-from headrace.runtime.retention.removal import Tally
-from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.removal import RetentionCounts
+from headrace.runtime.retention.sweep import RetentionSweep
 
 
 def main(what: str) -> None:
@@ -18,7 +18,7 @@ def main(what: str) -> None:
             for moment in range(now - 61 * week, now - 10 * week, week):
                 archive.drop(moment)
         else:
-            for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(Tally()):
+            for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(RetentionCounts()):
                 pass
 
 

@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from headrace import Headrace
 from headrace.core.codec import codec
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import Filter, Want
+from headrace.core.jobs.records import ClaimRequest, Filter
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import row_of
 from headrace.runtime.jobs.rows import as_row
 from tests.faults.conftest import ROOT
@@ -47,7 +47,7 @@ def complete_all(app: Headrace) -> set[str]:
     now = app.clock.now()
     names = [f"j{number}" for number in range(JOBS)]
     app.engine.insert([new_job(name, created_at=now, run_at=now) for name in names])
-    while claims := app.engine.exchange([], Want("w1", 1000, 600_000)).claims:
+    while claims := app.engine.exchange([], ClaimRequest("w1", 1000, 600_000)).claims:
         done = [outcomes.succeed(claim, "1", codec.checksum("1"), app.clock.now()) for claim in claims]
         app.engine.exchange(done, None)
     return set(names)
@@ -123,7 +123,7 @@ def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(
         moment = now - week * WEEK
         rows = [as_row(new_job(f"w{week}-{number}", created_at=moment, run_at=moment)) for number in range(20)]
         done = [replace(row, state=State.COMPLETED, started_at=moment, finished_at=moment) for row in rows]
-        archive.add([row_of(Parcel(row, [], [])) for row in done], "weekly")
+        archive.add([row_of(JobExport(row, [], [])) for row in done], "weekly")
     for _ in range(5):
         kill_at_once(sweeper("drop"), chance.uniform(0, 0.05))
         partitions = archive.partitions()

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.app.transfer.move import Move, Step
+from headrace.app.transfer.move import CopyStep, StoreCopy
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
 from tests.faults.conftest import ROOT
@@ -98,7 +98,7 @@ def is_closed(engine: Engine) -> bool:
     return True
 
 
-def assert_same(course: Course, before: list[Parcel]) -> None:
+def assert_same(course: Course, before: list[JobExport]) -> None:
     """The target is as the source, where nothing has changed but for what ran: that was taken from its worker."""
     after = contents(course.source)
     assert contents(course.target) == without_nul(after)
@@ -152,15 +152,15 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(course_of: Callable[[st
     target.migrate()
     with Proxy(urlsplit(course.urls[1]).port or 0) as proxy:
 
-        def go_away(step: Step) -> None:
+        def go_away(step: CopyStep) -> None:
             if step.stage == "carrying" and step.done > 300:
                 proxy.refuse()
                 proxy.cut()
 
-        def attempt(progress: Callable[[Step], None]) -> None:
+        def attempt(progress: Callable[[CopyStep], None]) -> None:
             engine = KINDS[kind].open(proxy.through(course.urls[1]))
             try:
-                move = Move(source, engine, progress=progress)
+                move = StoreCopy(source, engine, progress=progress)
                 move.run(0)
                 assert move.verify().differences == []
                 move.open()

@@ -12,11 +12,11 @@ import time
 import pytest
 
 from headrace import Headrace
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.metrics.buckets import EVER, HOUR, MINUTE, TEN_SECONDS
 from headrace.core.metrics.cells import total
 from headrace.runtime.metrics.queries import jobs_in
-from headrace.runtime.metrics.rollup import Folder
+from headrace.runtime.metrics.rollup import Rollup
 from tests.faults.conftest import ROOT
 from tests.support.waiting import eventually
 
@@ -53,7 +53,7 @@ def test_whoever_is_killed_each_event_counts_once(url: str, chance: random.Rando
     with Headrace(url) as app:
         jobs = [str(number) for number in range(JOBS)]
         for number in range(PAGES):
-            group = Group("job.completed", app.clock.now(), f"q{number % 3}", "work", "w1", jobs, runs=[5] * JOBS)
+            group = EventGroup("job.completed", app.clock.now(), f"q{number % 3}", "work", "w1", jobs, runs=[5] * JOBS)
             app.engine.events.tell([group])
         cut_off = 0
         for _ in range(2):
@@ -68,7 +68,7 @@ def test_whoever_is_killed_each_event_counts_once(url: str, chance: random.Rando
             assert len(set(completed(app))) == 1, "a piece is in all buckets or in none"
             cut_off += completed(app)[-1] < PAGES * JOBS
         assert cut_off, "it was never cut off in its middle"
-        folder = Folder(app.engine, app.settings)
+        folder = Rollup(app.engine, app.settings)
         while folder.fold():
             pass
         assert completed(app) == [PAGES * JOBS] * 4

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 import pytest
 
 from headrace import Headrace
-from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import ErrorInfo, Filter, Want
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.records import ClaimRequest, ErrorInfo, Filter
+from headrace.core.jobs.states import State, Trigger
 from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
@@ -26,7 +26,7 @@ from tests.support.waiting import PATIENCE, eventually
 pytestmark = pytest.mark.slow
 
 JOBS = 4_000
-REQUEUED = LetterFilter(statuses=("requeued",))
+REQUEUED = DeadLetterFilter(statuses=("requeued",))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def app(url: str) -> Iterator[Headrace]:
         jobs = [new_job(f"j{number}", created_at=now, run_at=now, max_attempts=1) for number in range(JOBS)]
         app.engine.insert(jobs)
         error = ErrorInfo("ConnectionError", "away")
-        while claims := app.engine.exchange([], Want("w1", 1000, 600_000)).claims:
+        while claims := app.engine.exchange([], ClaimRequest("w1", 1000, 600_000)).claims:
             failed = [outcomes.fail(claim, "attempts_used_up", error, 1, app.clock.now()) for claim in claims]
             app.engine.exchange(failed, None)
         assert app.dead.count() == JOBS
@@ -52,7 +52,7 @@ def requeue(url: str) -> subprocess.Popen[bytes]:
 
 def check_each_record_with_its_job(app: Headrace) -> None:
     jobs = {row.id: row for row in app.engine.desk.find(Filter(), JOBS + 1).jobs}
-    letters = app.engine.letters.find(LetterFilter(), 2 * JOBS)
+    letters = app.engine.letters.find(DeadLetterFilter(), 2 * JOBS)
     assert (len(jobs), len(letters)) == (JOBS, JOBS)
     seen = Counter((letter.status, letter.requeues, jobs[letter.job_id].state) for letter in letters)
     assert set(seen) <= {("pending", 0, State.FAILED), ("requeued", 1, State.PENDING)}
@@ -77,7 +77,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
     assert requeue(url).wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
     assert app.engine.letters.count(REQUEUED) == JOBS
-    revivals = [entry.event for entry in app.engine.desk.history("j7")].count(Event.REVIVE)
+    revivals = [entry.event for entry in app.engine.desk.history("j7")].count(Trigger.REVIVE)
     assert revivals == 1
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, State
-from headrace.core.jobs.records import Exchanged, Filter, Note, Outcome, Want
+from headrace.core.jobs.records import ClaimRequest, ExchangeResult, Filter, JobNote, Outcome
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.testing import VirtualClock
 from tests.faults.conftest import ROOT, stop
@@ -112,13 +112,13 @@ class _Flaky:
         self.lost = 0
 
     def __call__(
-        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note] = (), **rest: Any
-    ) -> Exchanged:
+        self, outcomes: Sequence[Outcome], want: ClaimRequest | None, notes: Sequence[JobNote] = (), **rest: Any
+    ) -> ExchangeResult:
         luck = self._rng.random()
         if luck < 0.1:
             self.lost += 1
             raise EngineUnavailable("lost before the commit")
-        answer: Exchanged = self._exchange(outcomes, want, notes, **rest)
+        answer: ExchangeResult = self._exchange(outcomes, want, notes, **rest)
         if luck < 0.2:
             self.lost += 1
             raise EngineUnavailable("lost after the commit")

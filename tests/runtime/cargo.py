@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from headrace.core.jobs.records import Claim, DeadRow, NewJob, Outcome
+from headrace.core.jobs.records import Claim, DeadLetterRow, NewJob, Outcome
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
 
@@ -69,9 +69,9 @@ def claim_from(engine: Engine, queue: str, count: int = 1) -> list[Claim]:
     return engine.exchange([], only(queue, count, worker="old")).claims
 
 
-def contents(engine: Engine) -> list[Parcel]:
+def contents(engine: Engine) -> list[JobExport]:
     """Every job in order with everything about it, but for the numbers that each store gives by itself."""
-    found: list[Parcel] = []
+    found: list[JobExport] = []
     after = 0
     while page := engine.porter.pack(after, 1000):
         after = page[-1].job.seq
@@ -79,14 +79,14 @@ def contents(engine: Engine) -> list[Parcel]:
     return found
 
 
-def letters(engine: Engine) -> list[DeadRow]:
+def letters(engine: Engine) -> list[DeadLetterRow]:
     return engine.porter.pack_dead("", 1_000_000)
 
 
-def without_nul(parcels: list[Parcel]) -> list[Parcel]:
+def without_nul(parcels: list[JobExport]) -> list[JobExport]:
     """As a store has them that can't hold a NUL: Redis can, and what comes from there is made fit for all."""
     text = msgspec.json.encode(parcels).replace(b"\\u0000", "\ufffd".encode())
-    return msgspec.json.decode(text, type=list[Parcel])
+    return msgspec.json.decode(text, type=list[JobExport])
 
 
 @contextmanager

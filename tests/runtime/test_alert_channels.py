@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from headrace import AlertNotFound, ConfigError, Headrace, InvalidAlert
-from headrace.core.alerts.alert import Alert
+from headrace.core.alerts.alert import AlertRow
 from headrace.core.settings.settings import Settings
 from headrace.runtime.alerts.channels import Channel, Undelivered, channel, from_setting
 from headrace.runtime.alerts.notify import deliver
-from headrace.runtime.alerts.outbox import Courier
-from headrace.runtime.alerts.store import CHANNEL, POST, AlertDesk
+from headrace.runtime.alerts.outbox import Outbox
+from headrace.runtime.alerts.store import CHANNEL, POST, AlertStore
 from headrace.testing import VirtualClock
 from tests.runtime.receivers import Hook, Mailbox, mail_server, web_server
 from tests.runtime.test_alerts import chore_of, until_it_rests
@@ -55,9 +55,9 @@ def app(url: str, clock: VirtualClock) -> Iterator[Headrace]:
         yield app
 
 
-def alert(**more: Any) -> Alert:
+def alert(**more: Any) -> AlertRow:
     known = {"id": "a1", "rule": "deep", "series": {"queue": "mail"}, "labels": {"team": "ops"}, "severity": "critical"}
-    return Alert(**{**known, "state": "firing", "since": NOW, "summary": "depth is <9>", **more})
+    return AlertRow(**{**known, "state": "firing", "since": NOW, "summary": "depth is <9>", **more})
 
 
 # -- ways
@@ -191,7 +191,7 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     app.alerts.channels.create("ops", kind="slack", url=f"{hook.url}/hush")
     app.alerts.trigger("deploy", "it failed", notify="ops")
     hook.status = 503
-    courier = Courier(AlertDesk(app.engine, app.settings, None), clock)
+    courier = Outbox(AlertStore(app.engine, app.settings, None), clock)
     begun, tries = clock.now(), list[float]()
     with caplog.at_level(logging.WARNING, "headrace.alerts"):
         while app.engine.shelf.browse(POST):
@@ -219,7 +219,7 @@ def test_what_one_has_taken_no_other_brings_unless_he_dies(app: Headrace, clock:
     app.alerts.channels.create("ops", kind="slack", url=hook.url)
     for name in ("a", "b"):
         app.alerts.trigger(name, "x", notify="ops")
-    first, second = (Courier(AlertDesk(app.engine, app.settings, None), clock) for _ in range(2))
+    first, second = (Outbox(AlertStore(app.engine, app.settings, None), clock) for _ in range(2))
     [(_, posts)] = first._due().items()
     assert len(first._take(posts)) == 2, "as they were"
     assert first._take(posts) == [], "they were taken at this version"
@@ -260,7 +260,7 @@ def test_a_post_for_a_channel_that_is_gone_is_no_secret(app: Headrace, hook: Hoo
     app.alerts.trigger("deploy", "x", notify="ops")
     assert app.alerts.channels.delete("ops")
     app.alerts.evaluate()
-    assert AlertDesk(app.engine, app.settings, None).health()["channel ops"].error == "there is no such channel"
+    assert AlertStore(app.engine, app.settings, None).health()["channel ops"].error == "there is no such channel"
     assert app.alerts.channels.create("ops", kind="slack", url=hook.url).error is None, "it is a new one"
 
 
@@ -302,10 +302,10 @@ def test_secrets_are_sealed_in_the_store_and_shown_nowhere(
         shown = [repr(app.alerts.channels.list()), caplog.text, *raw]
         assert not any("hush" in text for text in shown)
         assert len([one for one in app.alerts.channels.list() if one.error]) == 2
-        bare = AlertDesk(app.engine, Settings(), None)
+        bare = AlertStore(app.engine, Settings(), None)
         assert "encrypted with key '2026a'" in (bare.channels()["ops"].trouble or "")
         app.alerts.trigger("other", "x", notify=("ops", "log"))
-        assert Courier(bare, clock).deliver() == 1, "one that can't be read holds up no other"
+        assert Outbox(bare, clock).deliver() == 1, "one that can't be read holds up no other"
 
 
 @pytest.mark.engines("sqlite")

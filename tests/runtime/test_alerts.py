@@ -16,17 +16,17 @@ from msgspec import structs
 from headrace import AlertNotFound, Headrace, InvalidAlert
 from headrace.core.alerts import alert as core
 from headrace.core.alerts.defaults import SHIPPED
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.events.event import TYPES
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.jobs.states import State
 from headrace.core.metrics import values
-from headrace.runtime.alerts.evaluate import Alerting, Round
-from headrace.runtime.alerts.inputs import StoreReadings
-from headrace.runtime.alerts.store import POST, RULE, AlertDesk
+from headrace.runtime.alerts.evaluate import AlertCheck, AlertEvaluation
+from headrace.runtime.alerts.inputs import AlertInputs
+from headrace.runtime.alerts.store import POST, RULE, AlertStore
 from headrace.runtime.maintenance.tasks import chores_of
-from headrace.runtime.metrics.reader import Meter
-from headrace.runtime.retention.staleness import Staleness, last_survey
+from headrace.runtime.metrics.reader import MetricsReader
+from headrace.runtime.retention.staleness import StaleCheck, last_survey
 from headrace.testing import VirtualClock
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
@@ -53,17 +53,17 @@ def fill(app: Headrace, count: int, queue: str = "mail") -> None:
     app.engine.insert([new_job(f"{queue}{n}", queue=queue, created_at=now, run_at=now) for n in range(count)])
 
 
-def posts(app: Headrace) -> list[Paper]:
+def posts(app: Headrace) -> list[Document]:
     return app.engine.shelf.browse(POST)
 
 
-def chore_of(app: Headrace) -> Alerting:
-    chore = Alerting(app.engine, app.settings, 15.0)
+def chore_of(app: Headrace) -> AlertCheck:
+    chore = AlertCheck(app.engine, app.settings, 15.0)
     assert 0 <= chore.do() <= 15.0, "it does not begin with the worker"
     return chore
 
 
-def until_it_rests(chore: Alerting) -> float:
+def until_it_rests(chore: AlertCheck) -> float:
     return next(pause for _ in range(1000) if (pause := chore.do()))
 
 
@@ -116,7 +116,7 @@ def test_of_two_who_look_at_the_same_moment_one_tells(app: Headrace) -> None:
     app.alerts.rules.create("deep", **DEEP)
     fill(app, 3)
 
-    class Slow(StoreReadings):
+    class Slow(AlertInputs):
         """While the first one reckons, another one looks, from beginning to end."""
 
         def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
@@ -126,7 +126,7 @@ def test_of_two_who_look_at_the_same_moment_one_tells(app: Headrace) -> None:
             return super().value(name, labels, window)
 
     others: list[int] = []
-    mine = Round(AlertDesk(app.engine, app.settings, None), Slow(app.engine, app.settings), app.clock.now())
+    mine = AlertEvaluation(AlertStore(app.engine, app.settings, None), Slow(app.engine, app.settings), app.clock.now())
     assert mine.finish() == []
     assert deeds(app) == ["raised"]
     assert [alert.told for alert in app.alerts.active()] == [1]
@@ -143,8 +143,8 @@ def test_of_many_who_look_again_and_again_each_alert_is_told_by_one(app: Headrac
     def look() -> None:
         begin.wait(PATIENCE)
         for _ in range(3):
-            desk = AlertDesk(app.engine, app.settings, None)
-            Round(desk, StoreReadings(app.engine, app.settings), app.clock.now()).finish()
+            desk = AlertStore(app.engine, app.settings, None)
+            AlertEvaluation(desk, AlertInputs(app.engine, app.settings), app.clock.now()).finish()
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(look) for _ in range(4)]:
@@ -193,13 +193,13 @@ def test_a_worker_looks_by_itself(url: str, caplog: pytest.LogCaptureFixture) ->
         fill(app, 1)
         with app.worker(alert_check=0.1):
             eventually(lambda: any("WARNING any: depth >= 1 (depth is 1)" in line for line in caplog.messages))
-    assert [type(chore) for chore in chores_of(app.engine, app.settings)].count(Alerting) == 1
+    assert [type(chore) for chore in chores_of(app.engine, app.settings)].count(AlertCheck) == 1
 
 
 def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
     app.alerts.rules.create("deep", **DEEP)
     text = '{"name":"bad","when":"dept > 1"}'
-    app.engine.shelf.put([Paper(RULE, "bad", 0, text)])
+    app.engine.shelf.put([Document(RULE, "bad", 0, text)])
     fill(app, 3)
     with caplog.at_level(logging.ERROR, "headrace.alerts"):
         for _ in range(3):
@@ -209,7 +209,7 @@ def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, ca
     assert bad.state == "broken"
     assert "did you mean 'depth'?" in (bad.error or "")
     assert [alert.rule for alert in app.alerts.active()] == ["deep"]
-    app.engine.shelf.put([Paper(RULE, "worse", 0, "no json at all")])
+    app.engine.shelf.put([Document(RULE, "worse", 0, "no json at all")])
     app.alerts.evaluate()
     assert app.alerts.rules.get("worse").state == "broken"
     for name in ("bad", "worse"):
@@ -379,7 +379,7 @@ def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: Virtua
     )
 
     def read(name: str, window: int | None = None, **labels: str) -> float | None:
-        return StoreReadings(app.engine, app.settings).value(name, labels, window)
+        return AlertInputs(app.engine, app.settings).value(name, labels, window)
 
     assert (read("depth"), read("depth", queue="mail"), read("depth.scheduled"), read("depth.failed")) == (2, 1, 1, 0)
     assert (read("oldest"), read("oldest", queue="slow"), read("oldest", queue="none")) == (5, 0, 0)
@@ -390,32 +390,34 @@ def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: Virtua
     assert (read("store_bytes") or 0) > 0
     assert read("error_rate", 60_000) is None, "nothing was measured"
     assert read("enqueued", 60_000) is not None
-    off = StoreReadings(app.engine, structs.replace(app.settings, metrics=False))
+    off = AlertInputs(app.engine, structs.replace(app.settings, metrics=False))
     assert off.value("enqueued", {}, 60_000) is None, "what nobody counts is not zero"
     assert off.labels(("task",), None) == []
-    assert StoreReadings(app.engine, app.settings).labels(("queue",), None) == [{"queue": "mail"}, {"queue": "slow"}]
+    assert AlertInputs(app.engine, app.settings).labels(("queue",), None) == [{"queue": "mail"}, {"queue": "slow"}]
 
 
 @pytest.mark.engines("sqlite")
 def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: VirtualClock) -> None:
-    meter = Meter(app.engine, app.settings)
+    meter = MetricsReader(app.engine, app.settings)
     for _ in range(2):  # an hour ago, and now
         clock.advance(3600)
         now, swept = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
         told = [
-            Group(kind, now, "mail", "send", "w", ["x"], [2], [5], [9]) for kind in TYPES if kind.startswith("job.")
+            EventGroup(kind, now, "mail", "send", "w", ["x"], [2], [5], [9])
+            for kind in TYPES
+            if kind.startswith("job.")
         ]
-        told += [Group("schedule.fired", now, "mail", "send"), Group("schedule.skipped", now, "mail", "send")]
-        told += [Group("worker.lost", now, worker="w"), Group("dead.resolved", now, "mail", "send")]
+        told += [EventGroup("schedule.fired", now, "mail", "send"), EventGroup("schedule.skipped", now, "mail", "send")]
+        told += [EventGroup("worker.lost", now, worker="w"), EventGroup("dead.resolved", now, "mail", "send")]
         ends = ("requeued", "permanently_failed", "expired")
-        told += [Group("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
-        told += [Group("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
-        told += [Group("stale.failed", now, data=[{"error": "away"}])]
-        told += [Group("archive.swept", now, runs=[1500], data=[swept])]
-        told += [Group("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
+        told += [EventGroup("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
+        told += [EventGroup("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
+        told += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
+        told += [EventGroup("archive.swept", now, runs=[1500], data=[swept])]
+        told += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
         app.engine.events.tell(told)
     meter.catch_up()
-    readings = StoreReadings(app.engine, app.settings)
+    readings = AlertInputs(app.engine, app.settings)
     for name in values.TALLIED:
         if name != "dead_entered":  # which it counts where they are
             assert readings.value(name, {}, 300_000) == meter.value(name, window=300_000) != 0, name
@@ -429,10 +431,10 @@ def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, cl
         who: dict[str, Any] = {"at": now, "queue": "mail", "task": "send", "worker": "w"}
         app.engine.events.tell(
             [
-                Group("job.started", **who, jobs=ids, waits=[5] * len(ids)),
-                Group("job.completed", **who, jobs=ids[:well], runs=[9] * well),
-                *([Group("job.attempt_failed", **who, jobs=ids[well:], runs=[9] * ill)] if ill else []),
-                Group("job.completed", now, "other", "other", "w", ["x"], runs=[1000]),
+                EventGroup("job.started", **who, jobs=ids, waits=[5] * len(ids)),
+                EventGroup("job.completed", **who, jobs=ids[:well], runs=[9] * well),
+                *([EventGroup("job.attempt_failed", **who, jobs=ids[well:], runs=[9] * ill)] if ill else []),
+                EventGroup("job.completed", now, "other", "other", "w", ["x"], runs=[1000]),
             ]
         )
 
@@ -472,13 +474,13 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     app.engine.insert(
         [new_job("a", queue="mail", created_at=1, run_at=1), new_job("b", queue="calm", run_at=app.clock.now())]
     )
-    chore = Staleness(app.engine, app.settings, 300.0)
+    chore = StaleCheck(app.engine, app.settings, 300.0)
     while chore.do() != 300.0:
         pass
     found = last_survey(app.engine)
     assert found is not None
     assert (found.stale, found.error) == (1, None)
-    readings = StoreReadings(app.engine, app.settings)
+    readings = AlertInputs(app.engine, app.settings)
     assert (readings.value("stale", {}, None), readings.value("stale_errors", {}, None)) == (1, 0)
 
     def fail() -> None:
@@ -490,7 +492,7 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     found = last_survey(app.engine)
     assert found is not None
     assert (found.stale, found.error) == (1, "RuntimeError: no luck")
-    assert StoreReadings(app.engine, app.settings).value("stale_errors", {}, None) == 1
+    assert AlertInputs(app.engine, app.settings).value("stale_errors", {}, None) == 1
 
 
 # -- wrong input
@@ -570,9 +572,9 @@ def test_everything_can_be_awaited(app: Headrace) -> None:
 
 @pytest.mark.engines("sqlite")
 def test_a_state_that_is_written_is_read_as_it_was(app: Headrace) -> None:
-    desk = AlertDesk(app.engine, app.settings, None)
-    app.engine.shelf.put([Paper("many", f"{n:04d}", 0, "") for n in range(3500)])
+    desk = AlertStore(app.engine, app.settings, None)
+    app.engine.shelf.put([Document("many", f"{n:04d}", 0, "") for n in range(3500)])
     assert [paper.key for paper in desk.browse("many")] == [f"{n:04d}" for n in range(3500)]
-    rule = core.Rule(name="x", when="depth > 1", for_=5, notify=("log",))
+    rule = core.AlertRuleRow(name="x", when="depth > 1", for_=5, notify=("log",))
     assert desk.put(RULE, "x", 0, rule)
     assert desk.rules()["x"] == rule

@@ -26,16 +26,16 @@ from headrace import (
     current_job,
 )
 from headrace.core.jobs.records import Filter, Lease
-from headrace.core.jobs.states import Event
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.retention.archive import row_of
-from headrace.core.retention.retention import Swept
+from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.errors import EngineUnavailable, StoreMoved
-from headrace.runtime.retention.removal import Tally
-from headrace.runtime.retention.sweep import Sweep
-from headrace.runtime.retention.sweep_task import Sweeping
+from headrace.runtime.retention.removal import RetentionCounts
+from headrace.runtime.retention.sweep import RetentionSweep
+from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE, eventually
 
@@ -72,10 +72,10 @@ def archive_of(app: Headrace) -> Archive:
     return archive
 
 
-def sweep(app: Headrace) -> Tally:
+def sweep(app: Headrace) -> RetentionCounts:
     """As a worker's chore does it, to the end."""
-    tally = Tally()
-    for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(tally, whole=False):
+    tally = RetentionCounts()
+    for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(tally, whole=False):
         pass
     return tally
 
@@ -300,7 +300,7 @@ def test_a_single_call_is_removed_where_a_worker_has_seen_it(
     drain(app)
     clock.advance(60)
     seen: set[str] = set()
-    chore = Sweeping(app.engine, app.settings, 1.0, lambda: app.hub.archive, seen)
+    chore = RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive, seen)
     run_to_end(chore)
     assert not gone.refresh().archived
     seen.add("default")
@@ -325,9 +325,11 @@ def test_a_single_call_is_removed_also_by_who_has_never_run_one(
     drain(app)
     clock.advance(60)
     seen, other = (
-        Sweeping(app.engine, app.settings, 1.0, lambda: app.hub.archive, queues) for queues in ({"default"}, ())
+        RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive, queues) for queues in ({"default"}, ())
     )
-    app.engine.sweeper.record(Swept(at=clock.now(), duration=1, until=clock.now() + 10_000))  # it is another's turn
+    app.engine.sweeper.record(
+        RetentionRun(at=clock.now(), duration=1, until=clock.now() + 10_000)
+    )  # it is another's turn
     assert seen.do() > 0
     clock.advance(60)
     run_to_end(other)
@@ -344,7 +346,7 @@ def test_a_single_call_is_removed_also_by_who_has_never_run_one(
     assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
 
 
-def run_to_end(chore: Sweeping) -> float:
+def run_to_end(chore: RetentionTask) -> float:
     while (pause := chore.do()) == 0.0:
         pass
     return pause
@@ -368,7 +370,7 @@ def test_what_had_to_stay_at_first_goes_with_the_sweep_after_the_reason_is_gone(
 ) -> None:
     """Once their flow is over, or the day of their key has passed."""
     app.lifecycle.configure(task=work.name, remove_on_complete=True)
-    chore = Sweeping(app.engine, app.settings, 1.0, lambda: app.hub.archive)
+    chore = RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive)
     keyed = work.using(idempotency_key="k").enqueue()
     flow = app.flow("long")
     flow.add(work.bind(1))
@@ -562,7 +564,7 @@ def test_nothing_is_brought_back_while_the_store_is_being_moved(
     drain(app)
     clock.advance(8 * DAY)
     sweep(app)
-    app.engine.porter.post(Notice(kind, "sqlite:////elsewhere.db", 1))
+    app.engine.porter.post(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
     with pytest.raises(StoreMoved if kind == "moved" else EngineUnavailable, match=r"/elsewhere\.db"):
         app.lifecycle.restore(job.id)
     assert both(app) == ([], [job.id])
@@ -629,11 +631,11 @@ def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any
     jobs = app.enqueue_many([work.bind(number) for number in range(300)])
     drain(app)
     clock.advance(8 * DAY)
-    start, tallies = threading.Barrier(3), [Tally(), Tally(), Tally()]
+    start, tallies = threading.Barrier(3), [RetentionCounts(), RetentionCounts(), RetentionCounts()]
 
-    def run(tally: Tally) -> None:
+    def run(tally: RetentionCounts) -> None:
         start.wait(PATIENCE)
-        for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(tally):
+        for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(tally):
             pass
 
     threads = [threading.Thread(target=run, args=(tally,)) for tally in tallies]
@@ -667,7 +669,7 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
         work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
+    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
     assert one.do() == 0.0
     assert other.do() > 0  # it is left to the first one
     assert run_to_end(one) >= 60.0
@@ -684,7 +686,7 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
 def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
+    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
     with monkeypatch.context() as patch:
         patch.setattr("headrace.runtime.retention.sweep_task._FOR_NOTHING", 1e9)  # as if it had taken long
         rest = run_to_end(one)
@@ -698,11 +700,11 @@ def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
 def test_what_was_told_by_a_clock_that_was_wrong_holds_nobody_up(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
-    last = Swept(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
+    last = RetentionRun(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
     app.engine.sweeper.record(last)
     work.enqueue()
     drain(app)
-    assert Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive).do() == 0.0
+    assert RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive).do() == 0.0
 
 
 def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
@@ -728,7 +730,7 @@ def test_no_dead_letter_goes_while_a_notice_hangs(
     drain(app)
     app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
     clock.advance(400 * DAY)
-    app.engine.porter.post(Notice("arriving", "elsewhere", 1))
+    app.engine.porter.post(StoreStatus("arriving", "elsewhere", 1))
     assert app.lifecycle.archive(dry_run=False).dead_letters == 0, "what arrives has to stay until it is compared"
     app.engine.porter.post(None)
     assert app.lifecycle.archive(dry_run=False).dead_letters == 1
@@ -760,7 +762,7 @@ def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
     clock.advance(8 * DAY)
     sweep(app)
     clock.advance(200 * DAY)
-    for _ in Sweep(app.engine, replace(app.settings, archive=False), app.hub.archive).walk(Tally()):
+    for _ in RetentionSweep(app.engine, replace(app.settings, archive=False), app.hub.archive).walk(RetentionCounts()):
         pass
     assert app.lifecycle.partitions() == []
 
@@ -781,7 +783,7 @@ def test_a_sweep_that_takes_long_says_so(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     with caplog.at_level(logging.INFO, "headrace.keeper"):
         chore.do()
         clock.advance(181)
@@ -796,7 +798,7 @@ def test_a_walk_that_failed_begins_anew(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     with monkeypatch.context() as patch:
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -913,7 +915,7 @@ def test_an_archive_in_another_store(url: str, folder: Path, clock: VirtualClock
 def test_redis_alone_deletes_by_the_same_terms(url: str, clock: VirtualClock) -> None:
     with Headrace(url, clock=clock) as app:
         app.enqueue("work")
-        app.engine.desk.move(Filter(), Event.CANCEL, 5)
+        app.engine.desk.move(Filter(), Trigger.CANCEL, 5)
         clock.advance(8 * DAY)
         tally = sweep(app)
         assert (tally.archived, tally.deleted) == (0, 1)

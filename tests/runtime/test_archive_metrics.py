@@ -9,11 +9,11 @@ import pytest
 
 from headrace import Headrace, InvalidJob
 from headrace.app.metrics.prometheus import bounded
-from headrace.core.metrics.cells import OTHERS, Cell, total
+from headrace.core.metrics.cells import OTHERS, MetricCell, total
 from headrace.core.retention.archive import partition_of
-from headrace.core.retention.retention import Swept
+from headrace.core.retention.retention import RetentionRun
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.runtime.retention.sweep_task import Sweeping
+from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
 from tests.support import servers
 
@@ -45,7 +45,7 @@ def ripe(app: Headrace, clock: VirtualClock, jobs: int) -> None:
 
 def walk(app: Headrace) -> None:
     """As a worker does it, to the end."""
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     while chore.do() == 0.0:
         pass
 
@@ -104,7 +104,7 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
     assert (event.type, event.data["error"], event.data["archived"]) == ("archive.failed", "OSError: no room", 2)
     assert (app.metrics.value("archive_failures"), app.metrics.value("archived")) == (1, 2)
     last = app.engine.sweeper.last()
-    assert isinstance(last, Swept)
+    assert isinstance(last, RetentionRun)
     assert last.error == "OSError: no room"
 
 
@@ -156,13 +156,13 @@ def test_an_error_names_what_is_offered(app: Headrace, name: str, which: dict[st
 
 @pytest.mark.engines("sqlite")
 def test_only_the_busiest_tasks_have_lines_of_their_own(app: Headrace) -> None:
-    jobs = {(f"q{n % 2}", f"t{n:03}"): Cell(enqueued=n, completed=n) for n in range(1000)}
+    jobs = {(f"q{n % 2}", f"t{n:03}"): MetricCell(enqueued=n, completed=n) for n in range(1000)}
     told = bounded(jobs, 100)
     assert len(told) == 102
     assert [place for place in told if place[1] == OTHERS] == [("q0", OTHERS), ("q1", OTHERS)]
     assert total(told.values()) == total(jobs.values()), "nothing is lost"
     assert min(cell.enqueued for place, cell in told.items() if place[1] != OTHERS) >= 512
-    busier = {**jobs, ("q0", "t600"): Cell(enqueued=700, completed=700)}
+    busier = {**jobs, ("q0", "t600"): MetricCell(enqueued=700, completed=700)}
     assert bounded(busier, 100).keys() == told.keys(), "who is a little busier does not trade places"
     assert bounded(jobs, 1000) == jobs
     with pytest.raises(InvalidJob, match="tasks"):

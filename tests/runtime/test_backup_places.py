@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.engines.sqlite.errors import explained
-from headrace.engines.sqlite.maintenance import SqliteCare
+from headrace.engines.sqlite.maintenance import SqliteMaintenance
 from headrace.errors import ConfigError, EngineUnavailable
 
 
@@ -70,7 +70,7 @@ def test_the_disk_that_is_full_is_the_one_that_is_named(
             copy.execute("CREATE TABLE t (x)")
             copy.execute("INSERT INTO t VALUES (zeroblob(100000))")
 
-    monkeypatch.setattr(SqliteCare, "backup", fill_up)
+    monkeypatch.setattr(SqliteMaintenance, "backup", fill_up)
     with pytest.raises(EngineUnavailable) as refused:
         app.admin.backup(tmp_path / "copy.db")
     assert str(refused.value).startswith(f"the disk of {tmp_path / 'copy.db'} is full")

@@ -16,13 +16,13 @@ import pytest
 
 from headrace import Headrace, chain
 from headrace.app.admin import backups
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.runtime.cargo import contents, fill, letters, without_nul
@@ -51,7 +51,7 @@ def source(make_store: Callable[[str, str], Engine], engine_name: str) -> Engine
     return make_store(engine_name, "source")
 
 
-def settled(parcels: list[Parcel]) -> list[Parcel]:
+def settled(parcels: list[JobExport]) -> list[JobExport]:
     """What does not depend on what ran when the backup was taken."""
     return [parcel for parcel in parcels if parcel.job.state is not State.RUNNING]
 
@@ -67,7 +67,7 @@ def test_a_backup_of_any_store_restores_to_any_store(
     fill(source, JOBS)
     now = source.clock.now()
     family = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
-    source.plant(family, [Bond("parent", "child", "hold")], FlowRow("f", "flow", now))
+    source.plant(family, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
     source.desk.rule_queue("mail", QueueRules(max_length=9_000_000))
     source.desk.rule_task("work", TaskRules(concurrency=7))
     source.timetable.put(schedule("tick"), new=True)
@@ -113,7 +113,7 @@ def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     source.insert([new_job("old", tags=("t",))])
     backups.take(source, folder / "copy.db")
     source.insert([new_job("new", queue="new", tags=("t",))])
-    source.desk.move(Filter(ids=("old",)), Event.CANCEL, 1)
+    source.desk.move(Filter(ids=("old",)), Trigger.CANCEL, 1)
     with pytest.raises(ConfigError, match="2 jobs"):
         backups.restore(source, folder / "copy.db")
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
@@ -243,7 +243,7 @@ class _Busy:
         self.desk, self.timetable, self.upkeep, self.porter = engine.desk, engine.timetable, engine.upkeep, self
         self.shelf = engine.shelf
 
-    def pack(self, after: int, limit: int) -> list[Parcel]:
+    def pack(self, after: int, limit: int) -> list[JobExport]:
         found = self.engine.porter.pack(after, 1)
         self.page += 1
         self.between(self.page)
@@ -257,7 +257,7 @@ class _Busy:
 def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engine, folder: Path, moment: int) -> None:
     """Redis is read job by job: parent and child may be of different moments."""
     family = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
-    source.plant(family, [Bond("parent", "child"), Bond("child", "grandchild")])
+    source.plant(family, [Dependency("parent", "child"), Dependency("child", "grandchild")])
 
     def go_on(page: int) -> None:
         if page == moment:
@@ -265,7 +265,7 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
                 (claimed,) = source.exchange([], want(1)).claims
                 source.exchange([succeed(claimed)], None)
 
-    view: View = _Busy(source, go_on)  # type: ignore[assignment]
+    view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert len(states(copy)) == 3
@@ -285,13 +285,13 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
     def go_on(page: int) -> None:
         source.insert([new_job(f"late-{page}")])
         if page == 1:
-            source.plant([new_job("helper")], [Bond("helper", "two")])
+            source.plant([new_job("helper")], [Dependency("helper", "two")])
 
-    view: View = _Busy(source, go_on)  # type: ignore[assignment]
+    view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
-        assert copy.desk.bonds(["two"]) == [Bond("helper", "two")]
+        assert copy.desk.bonds(["two"]) == [Dependency("helper", "two")]
 
 
 @pytest.mark.engines("postgres", "redis")
@@ -303,7 +303,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     before = without_nul(contents(source))
     real, calls = type(source.porter).unpack, 0
 
-    def fails_later(self: object, parcels: list[Parcel]) -> int:
+    def fails_later(self: object, parcels: list[JobExport]) -> int:
         nonlocal calls
         if isinstance(self, type(source.porter)):
             calls += 1
@@ -328,7 +328,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
 
 def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
-    source.porter.post(Notice("moved", "elsewhere", 5))
+    source.porter.post(StoreStatus("moved", "elsewhere", 5))
     backups.take(source, folder / "copy.db")
     source.porter.post(None)
     backups.restore(source, folder / "copy.db", over=True)
@@ -339,7 +339,7 @@ def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, 
 def test_nothing_is_restored_to_a_store_that_a_copy_fills(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
     backups.take(source, folder / "copy.db")
-    notice = Notice("arriving", "sqlite:////elsewhere.db", 5)
+    notice = StoreStatus("arriving", "sqlite:////elsewhere.db", 5)
     source.porter.post(notice)
     with pytest.raises(ConfigError, match=r"is being filled from sqlite:////elsewhere\.db"):
         backups.restore(source, folder / "copy.db", over=True)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from headrace import ConfigError, Headrace, Lifecycle, PermanentError
 from headrace.core.settings.settings import Settings
 from headrace.errors import EngineUnavailable
-from headrace.runtime.retention.staleness import Staleness, last_survey
-from headrace.runtime.retention.sweep_task import Sweeping
+from headrace.runtime.retention.staleness import StaleCheck, last_survey
+from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
 
 DAY = 86_400
@@ -61,7 +61,7 @@ def fail(app: Headrace, clock: VirtualClock, times: int = 1, error: str = "away"
 
 def walk(app: Headrace) -> None:
     """As a worker does it, to the end."""
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     while chore.do() == 0.0:
         pass
 
@@ -292,7 +292,7 @@ def test_workers_may_look_for_stale_jobs_without_touching_them(opened: Opened, c
 
 
 def survey(app: Headrace, settings: Settings) -> None:
-    chore = Staleness(app.engine, settings, 300.0)
+    chore = StaleCheck(app.engine, settings, 300.0)
     chore.do()  # chooses its moment
     while chore.do() == 0.0:
         pass

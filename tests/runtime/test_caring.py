@@ -6,11 +6,11 @@ import pytest
 
 from headrace import Headrace, current_job
 from headrace.core.health.findings import GONE, TENDINGS
-from headrace.core.jobs.records import Changes
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.records import JobUpdate
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.maintenance.housekeeping import Capping, Caring
+from headrace.runtime.maintenance.housekeeping import HistoryTrim, Housekeeping
 from headrace.runtime.maintenance.tasks import chores_of
 from tests.support.builders import new_job, worker_row
 from tests.support.waiting import PATIENCE, eventually
@@ -43,7 +43,7 @@ def test_workers_that_are_gone_are_forgotten_unless_that_is_switched_off(app: He
     app.engine.renew(worker_row("ghost", seen_at=long_ago), [], 0)
     with app.worker(maintenance=["checkpoint"]) as worker:
         assert worker.id in {info.id for info in app.workers()}
-        Caring(app.engine, Settings(maintenance=())).do()
+        Housekeeping(app.engine, Settings(maintenance=())).do()
         assert "ghost" in {info.id for info in app.workers()}
     with app.worker():
         eventually(lambda: "ghost" not in {info.id for info in app.workers()}, "the ghost is gone")
@@ -54,23 +54,23 @@ def test_the_chores_follow_the_settings(app: Headrace) -> None:
     def kinds(**settings: object) -> list[str]:
         return [type(chore).__name__ for chore in chores_of(app.engine, Settings(**settings))]  # type: ignore[arg-type]
 
-    assert kinds().count("Capping") == 2
-    assert kinds(history_limit=None).count("Capping") == 1
-    assert kinds(history_limit=None, log_limit=None).count("Capping") == 0
+    assert kinds().count("HistoryTrim") == 2
+    assert kinds(history_limit=None).count("HistoryTrim") == 1
+    assert kinds(history_limit=None, log_limit=None).count("HistoryTrim") == 0
 
 
 def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -> None:
     app.engine.insert([new_job(f"job-{n}") for n in range(3)])
-    chore = Capping(app.engine, "logs", 20)
+    chore = HistoryTrim(app.engine, "logs", 20)
     assert chore.do() > 1
 
 
 def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
     app.engine.insert([new_job("job")])
     for _ in range(30):
-        app.engine.desk.amend("job", Changes(priority=1))
-    app.engine.porter.post(Notice("arriving", "elsewhere", 1))
-    chore = Capping(app.engine, "history", 20)
+        app.engine.desk.amend("job", JobUpdate(priority=1))
+    app.engine.porter.post(StoreStatus("arriving", "elsewhere", 1))
+    chore = HistoryTrim(app.engine, "history", 20)
     assert chore.do() > 0
     assert len(app.engine.desk.history("job")) == 30
     app.engine.porter.post(None)

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from headrace import Headrace
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.errors import EngineUnavailable
 from headrace.runtime.alerts import store
-from headrace.runtime.alerts.outbox import Courier
-from headrace.runtime.alerts.store import POST, AlertDesk
+from headrace.runtime.alerts.outbox import Outbox
+from headrace.runtime.alerts.store import POST, AlertStore
 from headrace.testing import VirtualClock
 from tests.runtime.receivers import Hook, web_server
 from tests.support.waiting import eventually
@@ -37,8 +37,8 @@ def app(url: str, clock: VirtualClock, hook: Hook) -> Iterator[Headrace]:
         yield app
 
 
-def courier_of(app: Headrace) -> Courier:
-    return Courier(AlertDesk(app.engine, app.settings, None), app.clock)
+def courier_of(app: Headrace) -> Outbox:
+    return Outbox(AlertStore(app.engine, app.settings, None), app.clock)
 
 
 def told(hook: Hook) -> list[list[tuple[str, str]]]:
@@ -84,7 +84,7 @@ def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkey
     monkeypatch.setattr(store, "_PAGE", 2)
     for name in "abcde":
         app.alerts.trigger(name, "x", notify="ops")
-    posts = AlertDesk(app.engine, app.settings, None).browse(POST)
+    posts = AlertStore(app.engine, app.settings, None).browse(POST)
     first, second = next(posts), next(posts)
     assert app.engine.shelf.remove([second])
     assert [paper.key for paper in (first, *posts)] == [paper.key for paper in app.engine.shelf.browse(POST)]
@@ -113,7 +113,7 @@ def test_who_could_not_set_out_has_told_nobody(
 def test_what_was_told_is_not_told_again_because_the_store_is_away(
     app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(papers: Sequence[Paper]) -> bool:
+    def away(papers: Sequence[Document]) -> bool:
         raise EngineUnavailable("on purpose")
 
     courier = courier_of(app)
@@ -130,7 +130,7 @@ def test_what_was_told_is_not_told_again_because_the_store_is_away(
     assert app.engine.shelf.browse(POST) == []
 
 
-def _is_cut_off(courier: Courier) -> bool:
+def _is_cut_off(courier: Outbox) -> bool:
     try:
         courier.set_out()
     except EngineUnavailable:

@@ -25,11 +25,11 @@ from headrace import (
     Task,
     current_job,
 )
-from headrace.core.dead_letters.records import STATUSES, LetterFilter, id_at
+from headrace.core.dead_letters.records import STATUSES, DeadLetterFilter, id_at
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
-from headrace.core.jobs.records import Want
+from headrace.core.jobs.records import ClaimRequest
 from headrace.core.settings.settings import Settings
-from headrace.runtime.dead_letters.auto_requeue import Requeuing
+from headrace.runtime.dead_letters.auto_requeue import AutoRequeue
 from headrace.runtime.maintenance.tasks import chores_of
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
@@ -277,7 +277,7 @@ def test_failures_of_one_kind_are_one_group(app: Headrace, pay: Task[..., Any, A
 def test_a_job_that_lost_its_worker_is_on_the_desk(app: Headrace, pay: Task[..., Any, Any]) -> None:
     job = pay.enqueue(1)
     now = app.clock.now()
-    app.engine.exchange([], Want("gone", 1, 1000), now=now)
+    app.engine.exchange([], ClaimRequest("gone", 1, 1000), now=now)
     app.engine.reap(10, now=now + 2000)
     letter = app.dead.get(job.id)
     assert (letter.reason, letter.error_type) == ("worker_lost", "WorkerLost")
@@ -335,7 +335,7 @@ def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Maki
     with pytest.raises(DeadLetterNotFound, match="purged"):
         app.dead.get(first.id)
     assert app.dead.get(second.id).is_pending
-    assert app.engine.letters.count(LetterFilter()) == 1
+    assert app.engine.letters.count(DeadLetterFilter()) == 1
 
 
 @pytest.mark.parametrize(
@@ -382,14 +382,14 @@ def test_the_desk_has_async_twins(app: Headrace, failed: Making) -> None:
 # -- by itself
 
 
-def automatic(app: Headrace) -> Requeuing:
-    return Requeuing(app.engine, Settings(dead_requeue_limit=2), after=3600)
+def automatic(app: Headrace) -> AutoRequeue:
+    return AutoRequeue(app.engine, Settings(dead_requeue_limit=2), after=3600)
 
 
 def age(app: Headrace, seconds: float) -> None:
     """Let all letters be older, as if that time had passed."""
     engine = app.engine
-    rows = engine.letters.find(LetterFilter(), 100)
+    rows = engine.letters.find(DeadLetterFilter(), 100)
     engine.letters.purge(STATUSES, app.clock.now() + 1000, 100)
     older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
     engine.porter.unpack_dead([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
@@ -431,7 +431,7 @@ def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: T
 def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
     failed()
     age(app, 10**7)
-    assert not any(isinstance(chore, Requeuing) for chore in chores_of(app.engine, Settings()))
+    assert not any(isinstance(chore, AutoRequeue) for chore in chores_of(app.engine, Settings()))
     assert app.dead.count() == 1
 
 

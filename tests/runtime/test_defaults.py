@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import AppClosed, Headrace, Lifecycle, Retry, Worker
-from headrace.core.jobs.records import Want
+from headrace.core.jobs.records import ClaimRequest
 from headrace.runtime.worker.supervisor import run_here
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE
@@ -31,7 +31,7 @@ def test_a_job_that_kills_its_workers_is_found_at_the_third_with_the_default_ret
     with Headrace("memory://", clock=clock) as app:
         job = app.task(name="deadly")(lambda: None).enqueue()
         for number in range(3):
-            assert app.engine.exchange([], Want(f"w{number}", 1, 1000)).claims
+            assert app.engine.exchange([], ClaimRequest(f"w{number}", 1, 1000)).claims
             clock.advance(60)
             app.engine.reap(10, app.settings.max_crashes)
         job.refresh()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.runtime.retention.staleness import Staleness
+from headrace.runtime.retention.staleness import StaleCheck
 from headrace.testing import VirtualClock, drain
 
 DAY = 86_400
@@ -50,7 +50,7 @@ def test_stale_jobs_that_were_ended_are_counted(app: Headrace, clock: VirtualClo
     if by_hand:
         app.lifecycle.detect_stale(dry_run=False)
     else:
-        chore = Staleness(app.engine, app.settings, 300.0)
+        chore = StaleCheck(app.engine, app.settings, 300.0)
         chore.do()  # chooses its moment
         while chore.do() == 0.0:
             pass
@@ -61,7 +61,7 @@ def test_stale_jobs_that_were_ended_are_counted(app: Headrace, clock: VirtualClo
 def test_a_check_for_stale_jobs_that_fails_is_counted(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chore = Staleness(app.engine, app.settings, 300.0)
+    chore = StaleCheck(app.engine, app.settings, 300.0)
     chore.do()
     monkeypatch.setattr(app.engine.upkeep, "terms", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace, current_job
-from headrace.core.events.event import Happening
+from headrace.core.events.event import Event
 from headrace.testing import VirtualClock, adrain, drain, inline
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -76,7 +76,7 @@ def test_adrain_and_inline_tell_it_too(app: Headrace) -> None:
 
 
 def test_handlers_are_for_workers_and_for_who_listens(app: Headrace) -> None:
-    heard: list[Happening] = []
+    heard: list[Event] = []
     app.on("job.completed")(heard.append)
     app.enqueue("work")
     drain(app)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace
-from headrace.core.jobs.records import Want
-from headrace.runtime.worker.exchange import Trade
+from headrace.core.jobs.records import ClaimRequest
+from headrace.runtime.worker.exchange import WorkerExchange
 from tests.support.waiting import eventually
 
 
@@ -20,8 +20,8 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
 
     monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.05)
     job = double.enqueue(4)
-    answers, room = [0, 0], Trade.room
-    monkeypatch.setattr(Trade, "room", lambda trade: answers.pop() if answers else room(trade))
+    answers, room = [0, 0], WorkerExchange.room
+    monkeypatch.setattr(WorkerExchange, "room", lambda trade: answers.pop() if answers else room(trade))
     app.run_worker(drain=True)
     assert job.result(timeout=0) == 8
 
@@ -32,7 +32,7 @@ def test_what_it_takes_over_itself_is_left(app: Headrace) -> None:
         return 2 * n
 
     job = double.enqueue(4)
-    [claim] = app.engine.exchange([], Want("gone", 1, 1)).claims
+    [claim] = app.engine.exchange([], ClaimRequest("gone", 1, 1)).claims
     eventually(lambda: app.engine.clock.now() > (job.refresh().row.lease_until or 0), "the end of the lease")
     app.run_worker(drain=True)
     assert (job.refresh().state, job.attempt, claim.attempt) == ("completed", 2, 1)

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from headrace import Headrace, JobFailed, PermanentError, Unique, current_job
-from headrace.app.transfer.move import Move
+from headrace.app.transfer.move import StoreCopy
 from headrace.core.codec.encryption import key_of
-from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.records import Filter
 from headrace.errors import CorruptPayload
 from headrace.runtime.schedules.fire import call_of
@@ -61,7 +61,7 @@ def stored(app: Headrace) -> str:
     logs = [app.engine.desk.logs(row.id) for row in rows]
     steps = [app.engine.desk.steps(row.id) for row in rows]
     history = [app.engine.desk.history(row.id) for row in rows]
-    letters = app.engine.letters.find(LetterFilter(), 1000)
+    letters = app.engine.letters.find(DeadLetterFilter(), 1000)
     return msgspec.json.encode([rows, logs, steps, history, letters, app.engine.timetable.all()]).decode()
 
 
@@ -277,7 +277,7 @@ def test_it_is_carried_to_another_store_as_it_is(app: Headrace, folder: Path) ->
     job = app.enqueue("echo", MARK)
     (folder / "to").mkdir()
     with Headrace(f"sqlite:///{folder}/to/jobs.db", encryption_keys=[NEW]) as other:
-        move = Move(app.engine, other.engine)
+        move = StoreCopy(app.engine, other.engine)
         move.run()
         assert move.verify().different == 0
         move.open()

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace import Happening, Headrace, InvalidJob, PermanentError, WebhookNotFound, Worker
-from headrace.core.documents import Paper
+from headrace import Event, Headrace, InvalidJob, PermanentError, WebhookNotFound, Worker
+from headrace.core.documents import Document
 from headrace.core.events.webhooks import verify
 from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
 from headrace.runtime.events import handlers as listening
-from headrace.runtime.events.handlers import KIND, Place
+from headrace.runtime.events.handlers import KIND, HandlerCursor
 from headrace.runtime.worker.heartbeat import lease_of
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
@@ -93,7 +93,7 @@ def test_a_handler_in_every_process_hears_that_its_own_worker_has_started(app: H
     heard: list[str | None] = []
 
     @app.on("worker.started", everywhere=True, name="seen")
-    def seen(event: Happening) -> None:
+    def seen(event: Event) -> None:
         heard.append(event.worker)
 
     with app.worker() as worker:
@@ -141,7 +141,7 @@ def test_what_is_completed_after_the_lease_was_given_up_is_told(app: Headrace, w
 
 
 def test_events_are_followed_as_they_happen(app: Headrace) -> None:
-    seen: list[Happening] = []
+    seen: list[Event] = []
     listening, enough = threading.Event(), threading.Event()
     cursor = app.events.last()
 
@@ -206,7 +206,7 @@ def test_each_event_is_handled_once_and_in_order_however_many_listen(app: Headra
     with contextlib.ExitStack() as stack:
         for place, each in enumerate([app, *others]):
 
-            def handle(event: Happening, place: int = place) -> None:
+            def handle(event: Event, place: int = place) -> None:
                 with lock:
                     seen.append((event.cursor, event.task))
 
@@ -222,23 +222,23 @@ def test_each_event_is_handled_once_and_in_order_however_many_listen(app: Headra
 def test_a_handler_goes_on_where_the_last_one_was_killed(app: Headrace) -> None:
     app.task_by_name("before").enqueue()
     cursor = app.events.last()
-    gone = Place(cursor, holder="who-was-killed", until=app.clock.now() - 1)
-    assert app.engine.shelf.put([Paper(KIND, "audit", 0, msgspec.json.encode(gone).decode())])
+    gone = HandlerCursor(cursor, holder="who-was-killed", until=app.clock.now() - 1)
+    assert app.engine.shelf.put([Document(KIND, "audit", 0, msgspec.json.encode(gone).decode())])
     app.task_by_name("missed").enqueue()
     seen: list[str | None] = []
     app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
     with app.listening():
         eventually(lambda: seen == ["missed"], "it is handled")
     [paper] = app.engine.shelf.get(KIND, ["audit"])
-    assert msgspec.json.decode(paper.value, type=Place).holder == "", "the next one need not wait"
+    assert msgspec.json.decode(paper.value, type=HandlerCursor).holder == "", "the next one need not wait"
 
 
 def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_TERM", 3_600_000)
-    busy = Place(app.events.last(), holder="somebody", until=app.clock.now() + 3_600_000)
-    app.engine.shelf.put([Paper(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
-    seen: list[Happening] = []
-    everywhere: list[Happening] = []
+    busy = HandlerCursor(app.events.last(), holder="somebody", until=app.clock.now() + 3_600_000)
+    app.engine.shelf.put([Document(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
+    seen: list[Event] = []
+    everywhere: list[Event] = []
     app.on("job.enqueued", name="audit")(seen.append)
     app.on("job.*", name="here", everywhere=True)(everywhere.append)
     with app.listening():
@@ -253,7 +253,7 @@ def test_a_handler_that_fails_is_tried_again_and_then_passed_over(
     monkeypatch.setattr(listening, "_PAUSES", (0.01, 0.01))
     tried: list[str | None] = []
 
-    async def handle(event: Happening) -> None:
+    async def handle(event: Event) -> None:
         tried.append(event.task)
         if event.task == "bad":
             raise RuntimeError("not this one")

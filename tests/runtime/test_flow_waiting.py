@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import FlowRun, Headrace, group
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
 
@@ -34,17 +34,17 @@ def test_a_flow_that_ends_right_after_a_reading_is_told_as_it_ended(
         raise OSError("away")
 
     run = group(*[fail.bind() for _ in range(5)]).enqueue()
-    read = getattr(AppHub, reading)
+    read = getattr(Services, reading)
 
-    def read_and_end(hub: AppHub, which: Any) -> Any:
+    def read_and_end(hub: Services, which: Any) -> Any:
         found = read(hub, which)
         drain(app)
         return found
 
-    monkeypatch.setattr(AppHub, reading, read_and_end)
+    monkeypatch.setattr(Services, reading, read_and_end)
     if reading == "tally":
-        monkeypatch.setattr(AppHub, "wait", lambda *_: drain(app))
-        monkeypatch.setattr(AppHub, "await_finish", _drained(app))
+        monkeypatch.setattr(Services, "wait", lambda *_: drain(app))
+        monkeypatch.setattr(Services, "await_finish", _drained(app))
     assert wait(run) == "failed"
     assert (run.counts, run.progress) == ({"failed": 5}, (5, 5))
 

@@ -30,7 +30,7 @@ from headrace import (
     current_job,
     group,
 )
-from headrace.runtime.worker.results import Fulfiller
+from headrace.runtime.worker.results import ResultResolver
 from headrace.testing import drain
 from tests.runtime import shop
 from tests.support.gates import Gate, through
@@ -445,14 +445,14 @@ def test_a_store_that_is_away_while_results_are_read_costs_no_job(
     app: Headrace, give: AnyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outages = [EngineUnavailable("away for a moment")]
-    fulfill = Fulfiller.fulfill
+    fulfill = ResultResolver.fulfill
 
-    def away_at_first(self: Fulfiller, claims: Any) -> Any:
+    def away_at_first(self: ResultResolver, claims: Any) -> Any:
         if outages:
             raise outages.pop()
         return fulfill(self, claims)
 
-    monkeypatch.setattr(Fulfiller, "fulfill", away_at_first)
+    monkeypatch.setattr(ResultResolver, "fulfill", away_at_first)
     run = chain(give.bind(1), give.bind()).enqueue()
     with app.worker(concurrency=1):
         assert run.result(PATIENCE) == 1

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.events.event import Interest
+from headrace.core.events.event import EventFilter
 from headrace.runtime.alerts import evaluate
 from headrace.runtime.events import handlers
-from headrace.runtime.events.handlers import Listener, Subscription
+from headrace.runtime.events.handlers import EventHandlers, Subscription
 from headrace.runtime.maintenance import loop, pace
-from headrace.runtime.maintenance.loop import Keeper
-from headrace.runtime.maintenance.pace import ChorePace
+from headrace.runtime.maintenance.loop import MaintenanceLoop
+from headrace.runtime.maintenance.pace import MaintenancePace
 from headrace.runtime.maintenance.tasks import chores_of
 from headrace.runtime.retention import staleness
 from tests.support.builders import worker_row
@@ -94,7 +94,7 @@ def idle_operations(app: Headrace, time: Time, worker: str) -> float:
     time.each_beat = lambda: [engine.renew(row(name, number), (), 30_000) for name, number in started.items()]
     time.each_beat()
     idle: Any = SimpleNamespace(began=0, has_jobs=lambda: False)
-    kept = Keeper(chores_of(engine, settings), idle.has_jobs, ChorePace(engine, worker, idle))
+    kept = MaintenanceLoop(chores_of(engine, settings), idle.has_jobs, MaintenancePace(engine, worker, idle))
     kept._stopping = Until(time, time.seconds + IDLE_AFTER)
     kept._keep()
     kept._stopping = Until(time, time.seconds + MEASURED)
@@ -111,8 +111,8 @@ def test_an_idle_worker_hardly_asks_its_store(app: Headrace, time: Time, worker:
 
 def test_who_listens_for_events_does_not_ask_for_them(app: Headrace, time: Time) -> None:
     told: list[str] = []
-    handler = Subscription("handler", lambda event: told.append(event.type), Interest(frozenset(["job.failed"])))
-    listener = Listener(app.engine, app.engine.clock, "w1", [handler, app.webhooks.subscription])
+    handler = Subscription("handler", lambda event: told.append(event.type), EventFilter(frozenset(["job.failed"])))
+    listener = EventHandlers(app.engine, app.engine.clock, "w1", [handler, app.webhooks.subscription])
     listener._bell = app.engine.listen("events")
     for seat in listener._seats:
         seat.open()

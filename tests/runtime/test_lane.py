@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace import EngineUnavailable
-from headrace.runtime.submit.async_batch import Lane
+from headrace.runtime.submit.async_batch import AsyncBatch
 from tests.support.waiting import PATIENCE
 
 
@@ -26,7 +26,7 @@ def test_coroutines_that_come_during_a_commit_share_the_next() -> None:
         return [f"stored {item}" for item in items]
 
     async def main() -> list[str | BaseException]:
-        lane = Lane(flush)
+        lane = AsyncBatch(flush)
         return await answers_of(*(asyncio.create_task(lane.call(n)) for n in range(3)))
 
     assert asyncio.run(main()) == ["stored 0", "stored 1", "stored 2"]
@@ -38,7 +38,7 @@ def test_where_no_thread_is_to_be_had_any_more_every_caller_is_told() -> None:
         pool = ThreadPoolExecutor(1)
         asyncio.get_running_loop().set_default_executor(pool)
         pool.shutdown()
-        lane: Lane[int, str] = Lane(lambda items: ["stored" for _ in items])
+        lane: AsyncBatch[int, str] = AsyncBatch(lambda items: ["stored" for _ in items])
         return await answers_of(*(asyncio.create_task(lane.call(n)) for n in range(3)))
 
     answers = asyncio.run(main())
@@ -55,7 +55,7 @@ def test_callers_are_told_when_the_one_that_commits_for_them_is_cancelled() -> N
         return ["stored" for _ in items]
 
     async def main() -> list[str | BaseException]:
-        lane = Lane(flush)
+        lane = AsyncBatch(flush)
         first = asyncio.create_task(lane.call(1))
         assert await asyncio.to_thread(inside.wait, PATIENCE)
         second = asyncio.create_task(lane.call(2))
@@ -80,6 +80,6 @@ def test_an_error_of_the_store_reaches_the_caller(error: Exception) -> None:
         raise error
 
     async def main() -> list[str | BaseException]:
-        return await answers_of(asyncio.create_task(Lane(flush).call(1)))
+        return await answers_of(asyncio.create_task(AsyncBatch(flush).call(1)))
 
     assert asyncio.run(main()) == [error]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.runtime.worker.state import Run
+from headrace.runtime.worker.state import Attempt
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -26,7 +26,7 @@ def uncollected() -> Iterator[Callable[[], int]]:
 
 
 def _runs() -> int:
-    return sum(type(found) is Run for found in gc.get_objects())  # isinstance() would wake whatever is lazy
+    return sum(type(found) is Attempt for found in gc.get_objects())  # isinstance() would wake whatever is lazy
 
 
 def test_a_run_that_is_over_goes_without_the_garbage_collector(

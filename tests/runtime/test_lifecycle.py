@@ -5,16 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, SaidTerms
+from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, PolicyLayers
 from headrace.core.jobs.records import JobOptions
-from headrace.core.retention.lifecycle import Terms, TermsRow
+from headrace.core.retention.lifecycle import PolicyRow, StoredPolicy
 
 QUICK = Lifecycle(max_pending=600, keep_failed=3600)
 
 
 def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app: Headrace) -> None:
-    app.engine.upkeep.declare_terms([TermsRow("task", "elsewhere", Terms(max_age=5))])
-    app.engine.upkeep.declare_terms([TermsRow("task", "changed", Terms(max_age=5))])
+    app.engine.upkeep.declare_terms([PolicyRow("task", "elsewhere", StoredPolicy(max_age=5))])
+    app.engine.upkeep.declare_terms([PolicyRow("task", "changed", StoredPolicy(max_age=5))])
     app.task(name="declared", lifecycle=QUICK, remove_on_complete=10, remove_on_fail=True)(lambda: None)
     app.task(name="changed")(lambda: None)
     with app.worker():
@@ -26,11 +26,11 @@ def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app
         (row.kind, row.name): app.lifecycle.terms(**{row.kind: row.name}) for row in app.lifecycle.all_terms()
     }
     assert app.lifecycle.all_terms() == [
-        SaidTerms("task", "declared", declared, {}),
-        SaidTerms("task", "elsewhere", {"max_age": 0.005}, {}),
+        PolicyLayers("task", "declared", declared, {}),
+        PolicyLayers("task", "elsewhere", {"max_age": 0.005}, {}),
     ]
     app.lifecycle.configure(queue="mail", max_age=None, keep_failed=1.5)
-    assert app.lifecycle.all_terms()[0] == SaidTerms("queue", "mail", {}, {"max_age": None, "keep_failed": 1.5})
+    assert app.lifecycle.all_terms()[0] == PolicyLayers("queue", "mail", {}, {"max_age": None, "keep_failed": 1.5})
     assert app.lifecycle.sync() == []
 
 

@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from headrace import Happening, Headrace
-from headrace.core.documents import Paper
-from headrace.core.events.log import Group
+from headrace import Event, Headrace
+from headrace.core.documents import Document
+from headrace.core.events.log import EventGroup
 from headrace.errors import EngineUnavailable
 from headrace.runtime.events import handlers
-from headrace.runtime.events.handlers import KIND, Place
+from headrace.runtime.events.handlers import KIND, HandlerCursor
 from tests.support.gates import Gate
 from tests.support.waiting import eventually
 
 
-def _begin_at(app: Headrace, name: str, place: Place) -> None:
-    assert app.engine.shelf.put([Paper(KIND, name, 0, msgspec.json.encode(place).decode())])
+def _begin_at(app: Headrace, name: str, place: HandlerCursor) -> None:
+    assert app.engine.shelf.put([Document(KIND, name, 0, msgspec.json.encode(place).decode())])
 
 
 @pytest.mark.engines("sqlite")
@@ -29,10 +29,10 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
     monkeypatch.setattr(handlers, "_PAUSES", (0.01,))
     app.task_by_name("old").enqueue()
     gate, seen = Gate(), list[str | None]()
-    _begin_at(app, "slow", Place("0"))
+    _begin_at(app, "slow", HandlerCursor("0"))
     app.on("job.enqueued", name="slow")(lambda event: gate.pass_through())
 
-    def handle(event: Happening) -> None:
+    def handle(event: Event) -> None:
         seen.append(event.task)
         if len(seen) == 1:
             raise RuntimeError("not yet")
@@ -51,7 +51,7 @@ def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypa
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
     put, outages, seen = app.engine.shelf.put, ["on purpose"], list[str | None]()
 
-    def put_unless_away(papers: Sequence[Paper]) -> bool:
+    def put_unless_away(papers: Sequence[Document]) -> bool:
         if len(seen) == 2 and outages:
             raise EngineUnavailable(outages.pop())
         return put(papers)
@@ -71,12 +71,12 @@ def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, m
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
     tell, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
 
-    def tell_unless_away(groups: Sequence[Group]) -> None:
+    def tell_unless_away(groups: Sequence[EventGroup]) -> None:
         if outages:
             raise EngineUnavailable(outages.pop())
         tell(groups)
 
-    def handle(event: Happening) -> None:
+    def handle(event: Event) -> None:
         seen.append(event.task)
         if event.task == "bad":
             raise RuntimeError("not this one")
@@ -89,7 +89,7 @@ def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, m
         eventually(lambda: seen[-1:] == ["last"], "all are handled")
     assert sorted(map(str, seen)) == ["bad", "bad", "good", "last"]
     [paper] = app.engine.shelf.get(KIND, ["picky"])
-    assert msgspec.json.decode(paper.value, type=Place).passed_over == 1
+    assert msgspec.json.decode(paper.value, type=HandlerCursor).passed_over == 1
 
 
 def _leave() -> None:
@@ -108,10 +108,10 @@ def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
 ) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", ())
 
-    def plain(event: Happening) -> None:
+    def plain(event: Event) -> None:
         how()
 
-    async def coroutine(event: Happening) -> None:
+    async def coroutine(event: Event) -> None:
         how()
 
     seen: list[str | None] = []
@@ -125,7 +125,7 @@ def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
 
 
 def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> None:
-    wrong = Place(app.events.last(), holder="who-was-killed", until=app.clock.now() + 365 * 86_400_000)
+    wrong = HandlerCursor(app.events.last(), holder="who-was-killed", until=app.clock.now() + 365 * 86_400_000)
     _begin_at(app, "audit", wrong)
     seen: list[str | None] = []
     app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
@@ -137,15 +137,15 @@ def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> No
 def test_a_place_is_noted_on_the_way_through_what_nobody_wants(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
     began = app.events.last()
-    _begin_at(app, "audit", Place(began))
+    _begin_at(app, "audit", HandlerCursor(began))
     for _ in range(101):  # more than are read at once
-        app.engine.events.tell([Group("worker.started", app.clock.now())])
+        app.engine.events.tell([EventGroup("worker.started", app.clock.now())])
     app.task_by_name("x").enqueue()
     noted: list[str] = []
 
-    def handle(event: Happening) -> None:
+    def handle(event: Event) -> None:
         [paper] = app.engine.shelf.get(KIND, ["audit"])
-        noted.append(msgspec.json.decode(paper.value, type=Place).cursor)
+        noted.append(msgspec.json.decode(paper.value, type=HandlerCursor).cursor)
 
     app.on("job.enqueued", name="audit")(handle)
     with app.listening():

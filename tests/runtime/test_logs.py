@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, PermanentError, Worker, configure_logs, current_job
-from headrace.runtime.context.logs import JsonLines
+from headrace.runtime.context.logs import JsonFormatter
 from tests.support.gates import SOON
 from tests.support.waiting import PATIENCE, eventually
 
@@ -148,7 +148,10 @@ def test_a_handler_of_ones_own_can_have_the_fields_too(
             "version": 1,
             "disable_existing_loggers": False,
             "filters": {"job": {"()": "headrace.JobFields"}},
-            "formatters": {"own": {"format": "%(job)s/%(attempt)s: %(message)s"}, "json": {"()": "headrace.JsonLines"}},
+            "formatters": {
+                "own": {"format": "%(job)s/%(attempt)s: %(message)s"},
+                "json": {"()": "headrace.JsonFormatter"},
+            },
             "handlers": {"err": {"class": "logging.StreamHandler", "filters": ["job"], "formatter": "own"}},
             "root": {"level": "INFO", "handlers": ["err"]},
         }
@@ -168,7 +171,7 @@ def test_a_handler_of_ones_own_can_have_the_fields_too(
 @pytest.mark.parametrize("odd", [float("nan"), 10**400, "\ud800", {1, 2}, object(), {"deep": "\ud800"}])
 def test_no_value_costs_a_line(odd: Any) -> None:
     record = logging.makeLogRecord({"msg": "odd", "odd": odd, "name": "shop"})
-    assert json.loads(JsonLines().format(record))["message"] == "odd"
+    assert json.loads(JsonFormatter().format(record))["message"] == "odd"
 
 
 # -- events, operations, levels

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, current_job
-from headrace.core.jobs.records import Exchanged, Lease, Outcome, Want
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.records import ClaimRequest, ExchangeResult, Lease, Outcome
+from headrace.core.jobs.states import Trigger
 from tests.support.gates import Gate, filings, through
 from tests.support.waiting import PATIENCE, eventually
 
 LEASE = 10 * PATIENCE  # whatever comes back within our patience did not wait for it
-Loses = Callable[[Sequence[Outcome], Exchanged], Any]
+Loses = Callable[[Sequence[Outcome], ExchangeResult], Any]
 
 
 class LossyLine:
@@ -34,7 +34,9 @@ class LossyLine:
     def lose(self, loses: Loses) -> None:
         self._loses = loses
 
-    def _lossy_exchange(self, outcomes: Sequence[Outcome], want: Want | None, *rest: Any, **named: Any) -> Exchanged:
+    def _lossy_exchange(
+        self, outcomes: Sequence[Outcome], want: ClaimRequest | None, *rest: Any, **named: Any
+    ) -> ExchangeResult:
         answer = self._exchange(outcomes, want, *rest, **named)
         if self._loses is not None and self._loses(outcomes, answer):
             self._loses = None
@@ -51,7 +53,7 @@ class LossyLine:
         return given_back
 
 
-def with_claims(_: Sequence[Outcome], answer: Exchanged) -> bool:
+def with_claims(_: Sequence[Outcome], answer: ExchangeResult) -> bool:
     return bool(answer.claims)
 
 
@@ -115,7 +117,7 @@ def test_claims_that_were_lost_on_the_way_run_soon_and_spend_no_attempt(app: Hea
     assert sorted(line.disowned[0]) == sorted(job.id for job in jobs)
     rows = app.engine.desk.get([job.id for job in jobs])
     assert {(row.attempt, row.releases, row.crashes) for row in rows} == {(1, 1, 0)}
-    assert [entry.event for job in jobs for entry in filings(app, job.id)] == [Event.RELEASE] * 3
+    assert [entry.event for job in jobs for entry in filings(app, job.id)] == [Trigger.RELEASE] * 3
 
 
 def test_each_of_them_runs_once(app: Headrace, line: LossyLine) -> None:

@@ -12,13 +12,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headrace.core.alerts.alert import Alert
+from headrace.core.alerts.alert import AlertRow
 from headrace.runtime.alerts.channels import Channel, Undelivered, channel
 from headrace.runtime.alerts.notify import deliver
 from tests.runtime.receivers import Mailbox, mail_server
 
 NOW = 1_700_000_000_000
-BELL = Alert(id="a", rule="deep", series={}, labels={}, severity="critical", state="firing", since=NOW, summary="deep")
+BELL = AlertRow(
+    id="a", rule="deep", series={}, labels={}, severity="critical", state="firing", since=NOW, summary="deep"
+)
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from headrace import ConfigError, Headrace
 from headrace.core.health.process_stats import MemoryTrace
 from headrace.core.settings.settings import Settings
 from headrace.runtime.maintenance.memory_tracing import TracingMemory
-from headrace.runtime.maintenance.process_stats import TellingVitals
+from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 from headrace.runtime.maintenance.tasks import chores_of
 from tests.support.builders import LEASE, worker_row
 
@@ -59,7 +59,7 @@ def test_what_was_traced_is_told_with_the_worker(app: Headrace) -> None:
     app.engine.renew(own, [], LEASE)
     chores = chores_of(app.engine, Settings(trace_memory=300))
     tracing = next(chore for chore in chores if isinstance(chore, TracingMemory))
-    vitals = next(chore for chore in chores if isinstance(chore, TellingVitals))
+    vitals = next(chore for chore in chores if isinstance(chore, ProcessStatsReport))
 
     def told() -> MemoryTrace | None:
         tracing.do()

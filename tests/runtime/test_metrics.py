@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, Retry, current_job
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.metrics.buckets import MARKS
-from headrace.runtime.metrics.collector import Gathering
-from headrace.runtime.retention.staleness import Staleness
+from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.retention.staleness import StaleCheck
 from headrace.testing import VirtualClock
 from tests.support.waiting import eventually
 
@@ -37,7 +37,7 @@ def tell(app: Headrace, type_: str, count: int = 1, queue: str = "mail", task: s
     """As if jobs had just done so."""
     jobs = [f"j{number}" for number in range(count)]
     columns: dict[str, Any] = {name: values * count for name, values in more.items()}
-    app.engine.events.tell([Group(type_, app.clock.now(), queue, task, jobs=jobs, **columns)])
+    app.engine.events.tell([EventGroup(type_, app.clock.now(), queue, task, jobs=jobs, **columns)])
 
 
 def test_what_jobs_did_is_in_the_figures_at_once(app: Headrace) -> None:
@@ -223,7 +223,7 @@ def test_the_tasks_that_fail_most_come_first(still: Headrace) -> None:
 
 
 def test_buckets_that_are_too_old_are_forgotten(still: Headrace, clock: VirtualClock) -> None:
-    chore = Gathering(still.engine, still.settings)
+    chore = MetricsCollector(still.engine, still.settings)
     tell(still, "job.completed", runs=[1])
     while not chore.do():
         pass
@@ -247,7 +247,7 @@ def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, c
     still.lifecycle.sync()
     assert still.metrics.value("stale") is None
     clock.advance(120)
-    chore = Staleness(still.engine, still.settings, 300.0)
+    chore = StaleCheck(still.engine, still.settings, 300.0)
     while chore.do() < 300:
         pass
     assert still.metrics.value("stale") == 1
@@ -264,7 +264,7 @@ def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, c
     still.enqueue_many([slow.bind() for _ in range(3)])
     still.lifecycle.sync()
     clock.advance(120)
-    chore = Staleness(still.engine, still.settings, 300.0)
+    chore = StaleCheck(still.engine, still.settings, 300.0)
     while chore.do() < 300:
         pass
     slow.enqueue()

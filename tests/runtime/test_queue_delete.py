@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, QueueNotEmpty, QueueRules, Task
-from headrace.runtime.metrics.gauges import Sampler
+from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.testing import drain
 
 
@@ -77,4 +77,4 @@ def test_metrics_have_no_series_of_a_deleted_queue(app: Headrace, work: Task[...
     work.using(queue="tpyo").enqueue().delete()
     app.queue("tpyo").delete()
     work.enqueue()
-    assert "tpyo" not in str(Sampler(app.engine)._read(app.clock.now()))
+    assert "tpyo" not in str(GaugeSampler(app.engine)._read(app.clock.now()))

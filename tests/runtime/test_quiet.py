@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.metrics.buckets import MINUTE
-from headrace.runtime.alerts.evaluate import Alerting
-from headrace.runtime.metrics.collector import Gathering
-from headrace.runtime.metrics.gauges import Sampler, gauges_of
+from headrace.runtime.alerts.evaluate import AlertCheck
+from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.metrics.gauges import GaugeSampler, gauges_of
 from headrace.testing import VirtualClock
 from tests.support.counting import operations
 
@@ -36,7 +36,7 @@ def pending(app: Headrace) -> list[float]:
 
 def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clock: VirtualClock) -> None:
     app.enqueue("nobody")
-    gathering = Gathering(app.engine, app.settings)
+    gathering = MetricsCollector(app.engine, app.settings)
     while not gathering.do():
         pass
     for _ in range(3):
@@ -54,7 +54,7 @@ def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clo
 
 def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: VirtualClock) -> None:
     app.enqueue("nobody")
-    mine, other = Sampler(app.engine), Sampler(app.engine)
+    mine, other = GaugeSampler(app.engine), GaugeSampler(app.engine)
     mine.sample()
     for sampler in (other, mine, mine):
         clock.advance(60)
@@ -63,7 +63,7 @@ def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: V
 
 
 CHANGES: dict[str, Callable[[Headrace], object]] = {
-    "an event": lambda app: app.engine.events.tell([Group("worker.lost", 1, worker="w1")]),
+    "an event": lambda app: app.engine.events.tell([EventGroup("worker.lost", 1, worker="w1")]),
     "a rule": lambda app: app.alerts.rules.create("many", when="depth > 5"),
 }
 
@@ -71,7 +71,7 @@ CHANGES: dict[str, Callable[[Headrace], object]] = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_rules_are_not_checked_again_until_something_changes(app: Headrace, clock: VirtualClock, change: str) -> None:
     rounds: list[int] = []
-    alerting = Alerting(app.engine, app.settings, 15.0)
+    alerting = AlertCheck(app.engine, app.settings, 15.0)
     readings = alerting._readings
 
     def counted() -> Any:

@@ -20,8 +20,8 @@ from headrace import (
     current_job,
 )
 from headrace.core.codec.redaction import MASK
-from headrace.core.jobs.transfer import Notice
-from headrace.core.schedules.records import Firing, ScheduleRow
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.schedules.records import ScheduleFire, ScheduleRow
 from headrace.errors import HeadraceError, StoreMoved
 from headrace.testing import VirtualClock, adrain, drain, inline
 
@@ -141,7 +141,7 @@ def test_a_schedule_made_anew_is_not_fired_by_who_saw_the_one_before(app: Headra
     assert seen is not None
     app.schedules.delete("once")
     app.schedules.create("once", "note", at=START + timedelta(hours=2))
-    assert app.engine.timetable.fire([Firing(seen)]) == [False]
+    assert app.engine.timetable.fire([ScheduleFire(seen)]) == [False]
     assert not app.engine.timetable.delete("once", seen.version)
     assert app.schedules.get("once").next_run == START + timedelta(hours=2)
 
@@ -389,7 +389,7 @@ def test_running_one_now_runs_it_at_once_where_jobs_run_inline(app: Headrace) ->
 
 def test_nothing_is_run_by_hand_in_a_store_that_has_moved(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("r", "note", every=60)
-    app.engine.porter.post(Notice("moved", "sqlite:///elsewhere.db", clock.now()))
+    app.engine.porter.post(StoreStatus("moved", "sqlite:///elsewhere.db", clock.now()))
     with pytest.raises(StoreMoved):
         app.schedules.run_now("r")
     clock.advance(60)

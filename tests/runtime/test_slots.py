@@ -14,14 +14,14 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.clock import SystemClock
-from headrace.core.jobs.records import Claim, Want
+from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.context.current_job import Line
-from headrace.runtime.worker.event_loop import Loop
-from headrace.runtime.worker.execution import Planner
-from headrace.runtime.worker.heartbeat import Pulse, Reports, lease_of
+from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.worker.event_loop import EventLoop
+from headrace.runtime.worker.execution import RunSpecs
+from headrace.runtime.worker.heartbeat import Heartbeat, HeartbeatHost, lease_of
 from headrace.runtime.worker.sandbox import Sandboxes
-from headrace.runtime.worker.state import Crew
+from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.threads import Threads
 from tests.support.gates import Gate, through
 from tests.support.waiting import PATIENCE, eventually
@@ -60,26 +60,28 @@ class Runners:
     def __init__(self, app: Headrace, concurrency: int) -> None:
         self._app = app
         clock = SystemClock()
-        self.crew = Crew(concurrency, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
+        self.crew = WorkerState(concurrency, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
         self.sandboxes = Sandboxes()
         self.threads = Threads(self.crew, self.sandboxes)
-        self.loop = Loop(self.crew)
+        self.loop = EventLoop(self.crew)
         self.crew.wake_loop = self.loop.wake
 
     def place(self, *functions: Callable[..., Any]) -> list[Claim]:
         """Hand in a job of each of these; ensure() is left to the test."""
         tasks = [self._app.task(name=f"task-{next(_numbers)}")(function) for function in functions]
         self._app.enqueue_many([task.bind() for task in tasks])
-        claims = self._app.engine.exchange((), Want("somebody", len(tasks), 60_000)).claims
-        planner = Planner(self._app.find_task, None, 1024)
+        claims = self._app.engine.exchange((), ClaimRequest("somebody", len(tasks), 60_000)).claims
+        planner = RunSpecs(self._app.find_task, None, 1024)
         self.crew.place([(claim, plan) for claim in claims if (plan := planner.plan(claim)) is not None])
         return claims
 
     def withdraw(self, claim: Claim) -> None:
         """As the pulse does with a job that was cancelled before it began."""
         engine = cast(Engine, SimpleNamespace(listen=lambda _: SimpleNamespace(ring=lambda: None)))
-        reports = cast(Reports, SimpleNamespace())
-        Pulse(engine, self.crew, self.threads, self.loop, reports, 60.0, 10.0)._withdraw(frozenset([lease_of(claim)]))
+        reports = cast(HeartbeatHost, SimpleNamespace())
+        Heartbeat(engine, self.crew, self.threads, self.loop, reports, 60.0, 10.0)._withdraw(
+            frozenset([lease_of(claim)])
+        )
 
     def stop(self) -> None:
         self.threads.stop()

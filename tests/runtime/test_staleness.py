@@ -10,11 +10,11 @@ import pytest
 from headrace import Headrace, JobFailed, Lifecycle
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
-from headrace.core.retention.staleness import AgedPage, Watch
+from headrace.core.retention.staleness import AgeQuery, JobAgePage
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.maintenance.tasks import chores_of
-from headrace.runtime.retention.staleness import Staleness, Survey, apply
+from headrace.runtime.retention.staleness import StaleCheck, StaleScan, apply
 from tests.support.builders import new_job
 from tests.support.gates import Gate, through
 from tests.support.waiting import PATIENCE, eventually
@@ -102,7 +102,7 @@ def test_only_those_of_a_task_or_queue_are_looked_for_and_no_more_than_asked(app
 
 
 def test_a_job_that_moved_on_since_it_was_seen_is_left_alone(app: Headrace, stock: None) -> None:
-    survey = Survey(app.engine, app.settings)
+    survey = StaleScan(app.engine, app.settings)
     found = {finding.job.id: finding for finding in survey.look()}
     app.jobs.get("strict").update(priority=5)
     assert apply(app.engine, [found["strict"], found["old"]]) == [False, True]
@@ -165,7 +165,7 @@ def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
     asked = list[int]()
     aged = app.engine.upkeep.aged
 
-    def note(which: Watch, limit: int, cursor: str | None = None) -> AgedPage:
+    def note(which: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         asked.append(limit)
         return aged(which, limit, cursor)
 
@@ -192,11 +192,11 @@ def test_it_can_be_switched_off(app: Headrace, off: float | None) -> None:
     def kinds(settings: Settings) -> list[type]:
         return [type(chore) for chore in chores_of(app.engine, settings)]
 
-    assert Staleness in kinds(Settings())
-    assert Staleness not in kinds(Settings(stale_check=off))
+    assert StaleCheck in kinds(Settings())
+    assert StaleCheck not in kinds(Settings(stale_check=off))
 
 
-def one_survey(chore: Staleness) -> list[float]:
+def one_survey(chore: StaleCheck) -> list[float]:
     """What the chore answers from a survey's beginning to its end."""
     pauses = []
     for _ in range(1000):
@@ -209,7 +209,7 @@ def one_survey(chore: Staleness) -> list[float]:
 def test_a_batch_is_a_hundred_and_more_follow_at_once(app: Headrace, now: int) -> None:
     app.lifecycle.configure(queue="mail", max_pending=600)
     app.engine.insert([old(now, f"j{number}", HOUR) for number in range(250)])
-    chore = Staleness(app.engine, app.settings, 300.0)
+    chore = StaleCheck(app.engine, app.settings, 300.0)
     assert 0 <= chore.do() <= 60, "the first time not all workers at once"
     assert chore.do() == 0.0
     assert app.dead.count() == 0
@@ -225,7 +225,7 @@ def test_an_error_ends_neither_the_chore_nor_what_it_has_found(
 ) -> None:
     app.lifecycle.configure(queue="mail", max_pending=600)
     app.engine.insert([old(now, "job", HOUR)])
-    chore = Staleness(app.engine, app.settings, 300.0)
+    chore = StaleCheck(app.engine, app.settings, 300.0)
     chore.do(), chore.do()
     with monkeypatch.context() as broken:
         broken.setattr(type(app.engine.upkeep), "judge", _refuse)
@@ -240,7 +240,7 @@ def _refuse(*_: object, **__: object) -> list[bool]:
 
 
 def test_two_workers_at_once_end_each_job_once(app: Headrace, stock: None) -> None:
-    first, second = Survey(app.engine, app.settings), Survey(app.engine, app.settings)
+    first, second = StaleScan(app.engine, app.settings), StaleScan(app.engine, app.settings)
     seen = [finding for finding in first.look() if finding.is_stale]
     also = [finding for finding in second.look() if finding.is_stale]
     assert apply(app.engine, seen) == [True, True, True]
@@ -249,15 +249,15 @@ def test_two_workers_at_once_end_each_job_once(app: Headrace, stock: None) -> No
 
 
 def test_nothing_is_asked_of_the_store_that_no_threshold_needs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Watch] = []
+    asked: list[AgeQuery] = []
     engine: Engine = app.engine
     aged = engine.upkeep.aged
 
-    def listen_in(watch: Watch, limit: int, cursor: str | None) -> AgedPage:
+    def listen_in(watch: AgeQuery, limit: int, cursor: str | None) -> JobAgePage:
         asked.append(watch)
         return aged(watch, limit, cursor)
 
     monkeypatch.setattr(engine.upkeep, "aged", listen_in)
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
-    Survey(engine, Settings(**off)).look()  # type: ignore[arg-type]
-    assert asked == [Watch({}, None)]
+    StaleScan(engine, Settings(**off)).look()  # type: ignore[arg-type]
+    assert asked == [AgeQuery({}, None)]

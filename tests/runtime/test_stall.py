@@ -10,12 +10,12 @@ import pytest
 from headrace import Headrace
 from headrace.core.clock import SystemClock
 from headrace.core.settings.settings import Settings
-from headrace.runtime.context.current_job import Line
+from headrace.runtime.context.current_job import WorkerLink
 from headrace.runtime.worker import exchange as trading
 from headrace.runtime.worker import prefetch as pacing
-from headrace.runtime.worker.exchange import STALLED, Trade
-from headrace.runtime.worker.execution import Planner
-from headrace.runtime.worker.state import Crew
+from headrace.runtime.worker.exchange import STALLED, WorkerExchange
+from headrace.runtime.worker.execution import RunSpecs
+from headrace.runtime.worker.state import WorkerState
 
 
 def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
@@ -23,9 +23,9 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
 ) -> None:
     app.task(name="nothing")(lambda: None)
     clock = SystemClock()
-    crew = Crew(1, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
-    trade = Trade(
-        "somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None, app.registry.names
+    crew = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
+    trade = WorkerExchange(
+        "somebody", app.engine, crew, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
     )
     monotonic = 1000.0
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))
@@ -56,12 +56,12 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
     task = app.task(name="nothing")(lambda: None)
     app.enqueue_many([task.bind() for _ in range(5000)])
     clock = SystemClock()
-    crew = Crew(1, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
+    crew = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
     monotonic = 1000.0
     for module in (trading, pacing):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: monotonic))
-    trade = Trade(
-        "somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None, app.registry.names
+    trade = WorkerExchange(
+        "somebody", app.engine, crew, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
     )
     answer = app.engine.exchange
 

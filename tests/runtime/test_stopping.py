@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import EngineUnavailable, Headrace, HeadraceError, current_job
-from headrace.runtime.worker.heartbeat import Pulse
+from headrace.runtime.worker.heartbeat import Heartbeat
 from tests.runtime import shop
 from tests.support.gates import Gate, filings, running, through
 from tests.support.waiting import PATIENCE, eventually
@@ -155,13 +155,13 @@ def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, m
 
 
 def test_a_worker_that_could_not_start_leaves_nothing_at_work(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Pulse) -> None:
+    def refuse(self: Heartbeat) -> None:
         raise RuntimeError("can't start new thread")
 
     before = set(threading.enumerate())
     worker = app.worker()
     with monkeypatch.context() as short:
-        short.setattr(Pulse, "start", refuse)
+        short.setattr(Heartbeat, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start"):
             worker.start()
     assert worker.join(PATIENCE)

@@ -13,9 +13,9 @@ import pytest
 from msgspec import structs
 
 from headrace import EngineUnavailable, Headrace, Job, QueueFull
-from headrace.core.schedules.records import Firing
+from headrace.core.schedules.records import ScheduleFire
 from headrace.runtime.schedules.fire import fire_due
-from headrace.runtime.schedules.scheduler import Timekeeper
+from headrace.runtime.schedules.scheduler import Scheduler
 from tests.support.waiting import PATIENCE, eventually
 
 LATEST = 2.0  # seconds; a few milliseconds where nothing else runs
@@ -163,7 +163,7 @@ def test_a_firing_that_the_store_refuses_does_not_take_the_others_along(
     eventually(lambda: len(app.engine.timetable.due(10)) == 3, "all are due")
     fire = app.engine.timetable.fire
 
-    def refusing(firings: list[Firing], now: int | None = None) -> list[bool]:
+    def refusing(firings: list[ScheduleFire], now: int | None = None) -> list[bool]:
         if any(firing.row.id == "full" and firing.jobs for firing in firings):
             raise QueueFull("queue 'default' is full")
         return fire(firings, now)
@@ -227,7 +227,7 @@ def test_a_declaration_that_can_not_be_stored_does_not_stop_the_worker(
         raise ValueError("wrong")
 
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
-    keeper = Timekeeper(app.engine, declare)
+    keeper = Scheduler(app.engine, declare)
     keeper.start()
     try:
         eventually(lambda: app.jobs.count() == 1, "it fires")
@@ -266,7 +266,7 @@ def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.Monk
     monkeypatch.setattr(app.engine.timetable, "next_due", counting)
     monkeypatch.setattr(app.engine, "listen", lambda topic, queues=(): pillow if topic == "times" else listen(topic))
     app.schedules.create("far", "nobody", at=app.schedules.preview(cron="@daily", n=1)[0] + timedelta(days=400))
-    keeper = Timekeeper(app.engine, lambda: None)
+    keeper = Scheduler(app.engine, lambda: None)
     keeper.start()
     assert asleep.wait(PATIENCE)
     keeper.stop()
@@ -278,7 +278,7 @@ def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(
 ) -> None:
     app.schedules.create("s", "nobody", every=0.1, limit=1)
     eventually(lambda: app.engine.timetable.due(1), "it is due")
-    keeper = Timekeeper(app.engine, lambda: None)
+    keeper = Scheduler(app.engine, lambda: None)
     try:
         with monkeypatch.context() as others:
             others.setattr(app.engine.timetable, "fire", lambda firings, now=None: [False] * len(firings))

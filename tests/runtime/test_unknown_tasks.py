@@ -11,7 +11,7 @@ import pytest
 from headrace import Headrace, Job
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.runtime.worker import task_lookup
-from headrace.runtime.worker.task_lookup import TaskKnowledge
+from headrace.runtime.worker.task_lookup import TaskLookup
 from tests.support.waiting import PATIENCE
 
 
@@ -74,7 +74,7 @@ def test_a_task_is_asked_for_by_name_and_imported_only_between_claims() -> None:
         imported.append(task)
         return task != "jobs.missing"
 
-    knowledge = TaskKnowledge(lambda: names, can_run)
+    knowledge = TaskLookup(lambda: names, can_run)
     tasks: KnownTasks = knowledge.tasks
     asked = ["add", "sub", "jobs.run", "jobs.missing", "headrace.webhook", "jobs"]
     assert [task in tasks for task in asked] == [True, False, False, False, False, False]
@@ -90,7 +90,7 @@ def test_what_was_not_known_is_looked_for_again(monkeypatch: pytest.MonkeyPatch)
     now = 1000.0
     monkeypatch.setattr(task_lookup, "time", SimpleNamespace(monotonic=lambda: now))
     names = ["add"]
-    tasks = TaskKnowledge(lambda: names, lambda task: False).tasks
+    tasks = TaskLookup(lambda: names, lambda task: False).tasks
     assert "sub" not in tasks
     names.append("sub")
     assert "sub" not in tasks

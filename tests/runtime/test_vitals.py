@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from headrace import Headrace
-from headrace.core.health.process_stats import KIND, Vitals, paper_of
-from headrace.runtime.maintenance.process_stats import TellingVitals
+from headrace.core.health.process_stats import KIND, ProcessStats, paper_of
+from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 
 def test_a_worker_tells_how_its_process_does(app: Headrace) -> None:
     with app.worker(concurrency=1):
-        TellingVitals(app.engine).do()
+        ProcessStatsReport(app.engine).do()
         (worker,) = app.workers()
     assert worker.pid == os.getpid()
     assert worker.memory is not None
@@ -21,7 +21,7 @@ def test_a_worker_tells_how_its_process_does(app: Headrace) -> None:
 
 
 def test_two_workers_of_a_process_share_a_paper(app: Headrace) -> None:
-    one, other = TellingVitals(app.engine), TellingVitals(app.engine)
+    one, other = ProcessStatsReport(app.engine), ProcessStatsReport(app.engine)
     for telling in (one, other, one, other, one):
         telling.do()
     assert len(app.engine.shelf.browse(KIND)) == 1
@@ -29,6 +29,6 @@ def test_two_workers_of_a_process_share_a_paper(app: Headrace) -> None:
 
 def test_what_was_told_long_ago_is_not_shown_and_then_removed(app: Headrace) -> None:
     now = app.clock.now()
-    assert app.engine.shelf.put([paper_of("gone:1", 0, Vitals(now - 3_700_000, 0.5, 1))])
-    TellingVitals(app.engine).do()
+    assert app.engine.shelf.put([paper_of("gone:1", 0, ProcessStats(now - 3_700_000, 0.5, 1))])
+    ProcessStatsReport(app.engine).do()
     assert "gone:1" not in [paper.key for paper in app.engine.shelf.browse(KIND)]

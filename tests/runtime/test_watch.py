@@ -12,9 +12,9 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.health.stalls import KIND
-from headrace.runtime.alerts.inputs import StoreReadings
+from headrace.runtime.alerts.inputs import AlertInputs
 from headrace.runtime.process import liveness as watching
-from headrace.runtime.process.liveness import Sign, Watch
+from headrace.runtime.process.liveness import StallWatch, ThreadLiveness
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -37,7 +37,7 @@ def stalled(app: Headrace) -> list[str]:
 
 
 def healthy(app: Headrace) -> float | None:
-    return StoreReadings(app.engine, app.settings).value("workers_healthy", {}, None)
+    return AlertInputs(app.engine, app.settings).value("workers_healthy", {}, None)
 
 
 @pytest.mark.timed
@@ -104,8 +104,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_an_hour_of_rest_is_no_stall_and_a_process_that_was_held_up_accuses_nobody(
     app: Headrace, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    sign = Sign("part")
-    watch = Watch(app.engine, "w1", [sign], patience=30)
+    sign = ThreadLiveness("part")
+    watch = StallWatch(app.engine, "w1", [sign], patience=30)
 
     def later(seconds: float) -> list[str]:
         for _ in range(int(seconds // 10)):

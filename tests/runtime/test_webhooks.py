@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigError, Happening, Headrace, RetryableError
+from headrace import ConfigError, Event, Headrace, RetryableError
 from headrace.app.events import webhooks
 from headrace.core.clock import instant_ms
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.runtime.events import handlers
 from headrace.runtime.http_client import NotTaken, post
 from tests.support.waiting import PATIENCE, eventually
@@ -62,7 +62,7 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
     hook = app.webhooks.create(URL, "queue.paused")
     put, others = app.engine.shelf.put, [1]
 
-    def put_second(papers: Sequence[Paper]) -> bool:
+    def put_second(papers: Sequence[Document]) -> bool:
         if others:
             others.clear()
             app.webhooks.update(hook.id, queue="mail")
@@ -78,7 +78,7 @@ def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytes
     monkeypatch.setattr(handlers, "_PAUSES", (0.01, 0.01))
     tried, hand_on = [], app.webhooks._hand_on
 
-    def hand_on_and_count(event: Happening) -> None:
+    def hand_on_and_count(event: Event) -> None:
         tried.append(event.cursor)
         hand_on(event)
 

@@ -14,11 +14,11 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from headrace.core.jobs.records import Lease, Note
+from headrace.core.jobs.records import JobNote, Lease
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.records import Burial, Completion, Told
+from headrace.engines.sql.records import Completion, DeadLetterInsert, HistoryText
 from tests.support import servers
 from tests.support.builders import NOW, fail, new_job
 
@@ -96,7 +96,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
     batches = {
         "j": [new_job(f"new-{n}", tags=("t",)) for n in numbers],
         "o": done if name == "complete" else [fail(lease) for lease in leases],
-        "n": [Note(lease.id, 2, NOW, progress="1", level="info", message="a line") for lease in leases],
+        "n": [JobNote(lease.id, 2, NOW, progress="1", level="info", message="a line") for lease in leases],
         "lease": leases,
         "seqs": numbers,
         "ids": [lease.id for lease in leases],
@@ -104,8 +104,8 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
         "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
         "s": [("step", "charge", 1, NOW, "7", 7)],
-        "b": [Burial(n, "crash_loop", "WorkerLost", "words", "a fingerprint") for n in numbers],
-        "t": [Told(n, "words") for n in numbers],
+        "b": [DeadLetterInsert(n, "crash_loop", "WorkerLost", "words", "a fingerprint") for n in numbers],
+        "t": [HistoryText(n, "words") for n in numbers],
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
     }

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headrace.core.jobs.records import Filter, NewJob
-from headrace.core.jobs.states import OPEN, Event, State
+from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.engines.sql import search
 from headrace.engines.sqlite import transaction as ledger_module
 from headrace.engines.sqlite.database import scalar
@@ -459,7 +459,7 @@ def test_jobs_of_a_state_are_counted_in_its_own_index(store: SqliteEngine, monke
 def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = Filter(ids=("no such job",))
     # Before it comes what keeps others away, and whether the store is open; neither looks at jobs.
-    (*_, steps) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Event.CANCEL, 1, now=NOW))
+    (*_, steps) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Trigger.CANCEL, 1, now=NOW))
     (look,) = looks_at_jobs(steps)
     assert look == f"SEARCH job {BY_ID}"
 

@@ -17,12 +17,12 @@ import pytest
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, OPEN, State
-from headrace.core.retention.staleness import Watch
+from headrace.core.retention.staleness import AgeQuery
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import search
-from headrace.engines.sql.queries import SqlDesk
+from headrace.engines.sql.queries import SqlQueries
 from headrace.engines.sql.search_plan import lead_of
-from headrace.engines.sql.staleness import SqlUpkeep
+from headrace.engines.sql.staleness import SqlStalenessStore
 from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
 from tests.support.builders import NOW, only, settle, succeed
 from tests.support.cases import check_each
@@ -265,7 +265,7 @@ def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> N
 def walk(store: Store, place: list[Any]) -> list[Plan]:
     """The plans of one look that goes on from here, through all that is left."""
     office = Explaining(store, walks=True)
-    SqlUpkeep(office).aged(Watch(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
+    SqlStalenessStore(office).aged(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
     return office.plans
 
 
@@ -314,7 +314,7 @@ SORTS = {"Sort", "Incremental Sort"}
 
 def asked(store: Store, which: Filter, cursor: str | None = None, reach: int | None = 10_000) -> list[Plan]:
     office = Explaining(store)
-    SqlDesk(office).find(which, 50, cursor, reach)
+    SqlQueries(office).find(which, 50, cursor, reach)
     return office.plans
 
 
@@ -360,7 +360,7 @@ PLACES = {
 def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store) -> None:
     def check(state: State) -> None:
         office = Explaining(store)
-        SqlDesk(office).count(Filter(states=(state,)))
+        SqlQueries(office).count(Filter(states=(state,)))
         (plan,) = office.plans
         assert plan.indexes() == {PLACES[state]}
 

@@ -15,21 +15,21 @@ import msgspec
 from headrace.core.jobs.queue_rules import Rate, Strategy
 from headrace.core.jobs.records import (
     Claim,
-    Exchanged,
+    ClaimRequest,
+    ExchangeResult,
     Filter,
+    JobNote,
     JobRow,
     Lease,
     NewJob,
-    Note,
     Outcome,
-    Share,
-    Want,
+    QueueShare,
     WorkerRow,
 )
-from headrace.core.jobs.states import OPEN, Event, State
-from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Rule
-from headrace.core.queues.limits import Gate, lane_of
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.jobs.states import OPEN, State, Trigger
+from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueInsert, UniqueRule
+from headrace.core.queues.limits import Limit, lane_of
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.engines.protocol.engine import Engine
 
 NOW = 1_700_000_000_000
@@ -77,11 +77,11 @@ def want(
     lease: int = LEASE,
     shares: tuple[tuple[str, int], ...] = (),
     others: bool = True,
-) -> Want:
-    return Want(worker, limit, lease, tuple(Share(queue, quota) for queue, quota in shares), others)
+) -> ClaimRequest:
+    return ClaimRequest(worker, limit, lease, tuple(QueueShare(queue, quota) for queue, quota in shares), others)
 
 
-def only(queue: str, limit: int = 100, worker: str = "w1") -> Want:
+def only(queue: str, limit: int = 100, worker: str = "w1") -> ClaimRequest:
     """A want for one queue and no other."""
     return want(limit, worker=worker, shares=((queue, limit),), others=False)
 
@@ -116,7 +116,7 @@ def succeed(claimed: Claim | Lease, *, at: int = NOW, result: str | None = '"don
     return Outcome(
         claimed.id,
         claimed.version,
-        Event.SUCCEED,
+        Trigger.SUCCEED,
         State.COMPLETED,
         at,
         result=result,
@@ -129,7 +129,7 @@ def retry(claimed: Claim | Lease, run_at: int, *, at: int = NOW, message: str = 
     return Outcome(
         claimed.id,
         claimed.version,
-        Event.RETRY,
+        Trigger.RETRY,
         State.RETRYING,
         at,
         run_at=run_at,
@@ -142,18 +142,25 @@ def retry(claimed: Claim | Lease, run_at: int, *, at: int = NOW, message: str = 
 
 def snooze(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
     return Outcome(
-        claimed.id, claimed.version, Event.SNOOZE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="snoozed"
+        claimed.id, claimed.version, Trigger.SNOOZE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="snoozed"
     )
 
 
 def release(claimed: Claim | Lease, *, at: int = NOW) -> Outcome:
-    return Outcome(claimed.id, claimed.version, Event.RELEASE, State.PENDING, at, refund=1, reason="shutdown")
+    return Outcome(claimed.id, claimed.version, Trigger.RELEASE, State.PENDING, at, refund=1, reason="shutdown")
 
 
 def park(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
     """Release with a delay, as for a task this worker does not know."""
     return Outcome(
-        claimed.id, claimed.version, Event.RELEASE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="unknown task"
+        claimed.id,
+        claimed.version,
+        Trigger.RELEASE,
+        State.SCHEDULED,
+        at,
+        run_at=run_at,
+        refund=1,
+        reason="unknown task",
     )
 
 
@@ -161,7 +168,7 @@ def fail(claimed: Claim | Lease, *, at: int = NOW, reason: str = "permanent") ->
     return Outcome(
         claimed.id,
         claimed.version,
-        Event.FAIL,
+        Trigger.FAIL,
         State.FAILED,
         at,
         reason=reason,
@@ -175,7 +182,7 @@ def fail(claimed: Claim | Lease, *, at: int = NOW, reason: str = "permanent") ->
 def give_up(claimed: Claim | Lease, *, at: int = NOW) -> Outcome:
     """The task cancelled its own job."""
     return Outcome(
-        claimed.id, claimed.version, Event.CANCEL, State.CANCELLED, at, reason="cancelled by its task", finished_at=at
+        claimed.id, claimed.version, Trigger.CANCEL, State.CANCELLED, at, reason="cancelled by its task", finished_at=at
     )
 
 
@@ -183,12 +190,12 @@ def lease_of(claimed: Claim) -> Lease:
     return Lease(claimed.id, claimed.version)
 
 
-def log(claimed: Claim | Lease, message: str, *, at: int = NOW, level: str = "info") -> Note:
-    return Note(claimed.id, claimed.version, at, level=level, message=message)
+def log(claimed: Claim | Lease, message: str, *, at: int = NOW, level: str = "info") -> JobNote:
+    return JobNote(claimed.id, claimed.version, at, level=level, message=message)
 
 
-def progress(claimed: Claim | Lease, value: str, *, at: int = NOW) -> Note:
-    return Note(claimed.id, claimed.version, at, progress=value)
+def progress(claimed: Claim | Lease, value: str, *, at: int = NOW) -> JobNote:
+    return JobNote(claimed.id, claimed.version, at, progress=value)
 
 
 def worker_row(worker_id: str = "w1", **more: Any) -> WorkerRow:
@@ -271,7 +278,7 @@ def _bring_by_a_claim(engine: Engine, state: State, job_id: str, more: dict[str,
 
 # -- uniqueness
 
-_STILL_OPEN = (Condition(tuple(sorted(OPEN))),)
+_STILL_OPEN = (UniqueCondition(tuple(sorted(OPEN))),)
 
 
 def candidate(
@@ -279,11 +286,11 @@ def candidate(
     act: Act = "keep",
     *,
     key: str | None = "key",
-    where: tuple[Condition, ...] = _STILL_OPEN,
+    where: tuple[UniqueCondition, ...] = _STILL_OPEN,
     **more: Any,
-) -> Candidate:
+) -> UniqueInsert:
     """A job that is to be the only open one with its key, unless the test says otherwise."""
-    return Candidate(new_job(job_id, unique_key=key, **more), Rule(where, act))
+    return UniqueInsert(new_job(job_id, unique_key=key, **more), UniqueRule(where, act))
 
 
 # -- schedules
@@ -308,7 +315,7 @@ def schedule(schedule_id: str = "tick", *, due_at: int | None = NOW, version: in
     return ScheduleRow(id=schedule_id, version=version, due_at=due_at, **{**fields, **more})
 
 
-def firing(row: ScheduleRow, *jobs: NewJob, due_at: int | None = LATER) -> Firing:
+def firing(row: ScheduleRow, *jobs: NewJob, due_at: int | None = LATER) -> ScheduleFire:
     """What a timekeeper hands in for one time of the schedule: each job with its occurrence, and the next time."""
     at = row.occurrence or NOW
     fired = msgspec.structs.replace(
@@ -320,7 +327,7 @@ def firing(row: ScheduleRow, *jobs: NewJob, due_at: int | None = LATER) -> Firin
         last_job=jobs[-1].id if jobs else row.last_job,
         updated_at=NOW,
     )
-    return Firing(fired, jobs, tuple(Occurrence(row.id, at, NOW, "enqueued", job.id) for job in jobs))
+    return ScheduleFire(fired, jobs, tuple(Occurrence(row.id, at, NOW, "enqueued", job.id) for job in jobs))
 
 
 def one_version_on(row: ScheduleRow) -> ScheduleRow:
@@ -358,23 +365,23 @@ def numbered(count: int, prefix: str = "j", **more: Any) -> list[NewJob]:
     return [new_job(f"{prefix}{number:04}", **more) for number in range(count)]
 
 
-def gated(job_id: str, *gates: Gate, **more: Any) -> NewJob:
+def gated(job_id: str, *gates: Limit, **more: Any) -> NewJob:
     """A job that may start when all of its gates are open."""
     return new_job(job_id, lane=lane_of(gates), **more)
 
 
 def keyed(job_id: str, key: str, **more: Any) -> NewJob:
     """A job of which only so many with the same key may run at once."""
-    return gated(job_id, Gate("key", key), **more)
+    return gated(job_id, Limit("key", key), **more)
 
 
 def tenant(job_id: str, key: str, **more: Any) -> NewJob:
     """A job of which only so many with the same key may start in a time."""
-    return gated(job_id, Gate("rate", key), **more)
+    return gated(job_id, Limit("rate", key), **more)
 
 
 def needing(job_id: str, *capabilities: str, **more: Any) -> NewJob:
-    return gated(job_id, *(Gate("needs", name) for name in capabilities), **more)
+    return gated(job_id, *(Limit("needs", name) for name in capabilities), **more)
 
 
 def look(
@@ -387,7 +394,7 @@ def look(
     has: tuple[str, ...] = (),
     strategy: Strategy | None = None,
     done: list[Outcome] | None = None,
-) -> Exchanged:
+) -> ExchangeResult:
     """One turn of a worker that has these capabilities and prefers this order."""
     wanted = msgspec.structs.replace(want(limit, worker=worker, lease=lease), capabilities=has, strategy=strategy)
     return engine.exchange(done or [], wanted, now=now)

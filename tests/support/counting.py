@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.postgres.connections import Server
-from headrace.engines.redis.connections import Wire
-from headrace.engines.sql.events import SqlEvents
-from headrace.engines.sqlite.database import Store
+from headrace.engines.postgres.connections import ConnectionPool
+from headrace.engines.redis.connections import RedisConnections
+from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sqlite.database import SqliteDatabase
 
 
 class Count:
@@ -43,8 +43,13 @@ def operations() -> Iterator[Count]:
         return counting
 
     with pytest.MonkeyPatch.context() as patch:
-        for place, name in ((Wire, "_converse"), (Server, "_lent"), (Store, "begin"), (Store, "_take_reader")):
+        for place, name in (
+            (RedisConnections, "_converse"),
+            (ConnectionPool, "_lent"),
+            (SqliteDatabase, "begin"),
+            (SqliteDatabase, "_take_reader"),
+        ):
             patch.setattr(place, name, counted(getattr(place, name)))
         for name in ("read", "last"):
-            patch.setattr(SqlEvents, name, counted_once(getattr(SqlEvents, name)))
+            patch.setattr(SqlEventStore, name, counted_once(getattr(SqlEventStore, name)))
         yield count

@@ -20,10 +20,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.sql.events import SqlEvents
+from headrace.engines.sql.events import SqlEventStore
 from headrace.engines.sqlite import engine as sqlite_engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.engines.sqlite.temporary_store import Scratch
+from headrace.engines.sqlite.temporary_store import TemporaryStore
 from tests.support.processes import Actor
 from tests.support.waiting import PATIENCE
 
@@ -77,8 +77,8 @@ def _open_sqlite(address: str) -> Engine:
 def copy_tables_into_memory_stores() -> None:
     """Let every `memory://` of this process begin as such a copy, too."""
 
-    def scratch() -> Scratch:
-        made = Scratch()
+    def scratch() -> TemporaryStore:
+        made = TemporaryStore()
         made.path.write_bytes(_template())
         return made
 
@@ -182,7 +182,7 @@ def read_events_past_other_tests() -> None:
 
     def waiting(read: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(read)
-        def read_later(events: SqlEvents, *arguments: Any) -> Any:
+        def read_later(events: SqlEventStore, *arguments: Any) -> Any:
             if server := getattr(events._office, "server", None):
                 deadline = time.monotonic() + PATIENCE
                 open_now = set(server.repeat(lambda db: db.execute(others).fetchall()))
@@ -193,8 +193,8 @@ def read_events_past_other_tests() -> None:
 
         return read_later
 
-    SqlEvents.read = waiting(SqlEvents.read)  # type: ignore[method-assign]
-    SqlEvents.last = waiting(SqlEvents.last)  # type: ignore[method-assign]
+    SqlEventStore.read = waiting(SqlEventStore.read)  # type: ignore[method-assign]
+    SqlEventStore.last = waiting(SqlEventStore.last)  # type: ignore[method-assign]
 
 
 def _partitions(db: Any, schema: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import Headrace, Retry, Worker
-from headrace.core.jobs.records import Filing
+from headrace.core.jobs.records import HistoryRow
 from tests.support.waiting import PATIENCE
 
 SOON = Retry(limit=3, backoff="fixed", base=0.001, floor=0.001, jitter=0)
@@ -69,7 +69,7 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return coroutine
 
 
-def filings(app: Headrace, job_id: str) -> list[Filing]:
+def filings(app: Headrace, job_id: str) -> list[HistoryRow]:
     return app.engine.desk.history(job_id)
 
 

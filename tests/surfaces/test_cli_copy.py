@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from headrace.app.config import find_settings, open_engine
-from headrace.app.transfer.move import Move
+from headrace.app.transfer.move import StoreCopy
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.sql.transfer import SqlPorter
+from headrace.engines.sql.transfer import SqlTransfer
 from headrace.errors import EngineUnavailable
 from tests.runtime.cargo import by_force, claim_from, contents, fill, without_nul
 from tests.support.builders import new_job, schedule, states, succeed
@@ -146,7 +146,7 @@ def test_a_used_store_is_refused_until_it_is_meant(shell: Shell, source: Engine,
 
 
 def test_running_jobs_are_waited_for(shell: Shell, source: Engine, target: Engine) -> None:
-    source.desk.move(Filter(states=(State.RUNNING,)), Event.CANCEL, 1000)
+    source.desk.move(Filter(states=(State.RUNNING,)), Trigger.CANCEL, 1000)
     source.insert([new_job("slow", queue="slow")])
     [claim] = claim_from(source, "slow")
     process = shell.start("copy", FROM, TO, "--wait", "10m")
@@ -252,15 +252,15 @@ def test_a_server_that_is_away_leaves_the_source_in_use(shell: Shell, source: En
 
 def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the third unpack find the server away."""
-    unpack, made = SqlPorter.unpack, [0]
+    unpack, made = SqlTransfer.unpack, [0]
 
-    def unpack_or_not(self: SqlPorter, parcels: Any, origin: str | None = None) -> int:
+    def unpack_or_not(self: SqlTransfer, parcels: Any, origin: str | None = None) -> int:
         made[0] += 1
         if made[0] > calls:
             raise error
         return unpack(self, parcels, origin)
 
-    monkeypatch.setattr(SqlPorter, "unpack", unpack_or_not)
+    monkeypatch.setattr(SqlTransfer, "unpack", unpack_or_not)
 
 
 def test_a_server_that_goes_away_in_the_middle_costs_nothing(shell: Shell, source: Engine, target: Engine) -> None:
@@ -293,16 +293,16 @@ def test_ctrl_c_says_how_to_go_on(shell: Shell, source: Engine, target: Engine) 
 def test_differences_end_with_1_and_both_stores_stay_closed(
     shell: Shell, source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Move.run
+    run = StoreCopy.run
 
-    def lose_one(self: Move, wait: float) -> Any:
+    def lose_one(self: StoreCopy, wait: float) -> Any:
         carried = run(self, wait)
         with by_force(target):
-            target.desk.move(Filter(ids=("job-000000",)), Event.DELETE, 1)
+            target.desk.move(Filter(ids=("job-000000",)), Trigger.DELETE, 1)
         target.desk.pause_queue("paused", False)
         return carried
 
-    monkeypatch.setattr(Move, "run", lose_one)
+    monkeypatch.setattr(StoreCopy, "run", lose_one)
     ran = copy(shell)
     assert ran.code == 1
     assert ran.out.splitlines() == [
@@ -343,7 +343,7 @@ def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source:
 
 
 def test_a_program_brings_a_store_back_without_a_question(shell: Shell, source: Engine) -> None:
-    source.porter.post(Notice("moved", "redis://there/0", 5))
+    source.porter.post(StoreStatus("moved", "redis://there/0", 5))
     told = shell("copy", "--reopen", FROM, "--yes", "--json").json
     assert told == {"url": source.url, "notice": {"kind": "moved", "other": "redis://there/0", "at": 5}}
     assert shell("copy", "--reopen", FROM, "--json").json == {"url": source.url, "notice": None}

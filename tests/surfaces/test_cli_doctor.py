@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from headrace.core.health.stalls import Stall, paper_of
-from headrace.core.jobs.transfer import Notice
-from headrace.core.retention.retention import Swept
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.retention.retention import RetentionRun
 from tests.support.command_line import Shell
 from tests.support.waiting import eventually
 
@@ -211,12 +211,12 @@ def test_the_archive_is_looked_at_and_its_password_is_not_told(shell: Shell, mon
 
 def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_not(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.porter.post(Notice("moved", "redis://new", app.clock.now()))
+        app.engine.porter.post(StoreStatus("moved", "redis://new", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 1
         assert "the jobs of this store were carried over to redis://new" in ran.out
         assert "headrace copy --reopen" in ran.out
-        app.engine.porter.post(Notice("arriving", "redis://old", app.clock.now()))
+        app.engine.porter.post(StoreStatus("arriving", "redis://old", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 0
         assert "this store is being filled from redis://old" in ran.out
@@ -227,9 +227,9 @@ def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_
 
 def test_an_archive_that_takes_nothing_is_wrong_until_it_does(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.sweeper.record(Swept(at=app.clock.now(), duration=1, error="OSError: no room"))
+        app.engine.sweeper.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
         ran = shell("doctor")
         assert ran.code == 1
         assert "finished jobs stay in the store, since they could not be archived: OSError: no room" in ran.out
-        app.engine.sweeper.record(Swept(at=app.clock.now(), duration=1))
+        app.engine.sweeper.record(RetentionRun(at=app.clock.now(), duration=1))
         assert shell("doctor", "--json").json["findings"] == []

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from headrace import State
-from headrace.core.queues.limits import Gate, gates_of
+from headrace.core.queues.limits import Limit, gates_of
 from tests.support.command_line import Shell
 
 
@@ -58,11 +58,11 @@ def test_a_job_is_routed_and_waits_for_others_as_it_was_told(shell: Shell) -> No
         job = app.jobs.get("mine")
         assert job.state == State.WAITING
         assert set(gates_of(job.row.lane)) == {
-            Gate("needs", "gpu"),
-            Gate("needs", "region:eu"),
-            Gate("needs", "disk"),
-            Gate("rate", "acme"),
-            Gate("key", "user:7"),
+            Limit("needs", "gpu"),
+            Limit("needs", "region:eu"),
+            Limit("needs", "disk"),
+            Limit("rate", "acme"),
+            Limit("key", "user:7"),
         }
         bonds = app.engine.desk.bonds(["mine"])
         assert {(bond.parent, bond.policy) for bond in bonds} == {("one", "hold"), ("two", "hold")}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from tests.support.command_line import Shell
 
 
@@ -21,11 +21,11 @@ def app(shell: Shell) -> Iterator[Headrace]:
         jobs = [f"j{number}" for number in range(6)]
         app.engine.events.tell(
             [
-                Group("job.enqueued", now, "mail", "send", jobs=jobs),
-                Group("job.started", now, "mail", "send", "w1", jobs, waits=[1500] * 6),
-                Group("job.completed", now, "mail", "send", "w1", jobs, runs=[9] * 6),
-                Group("job.attempt_failed", now, "mail", "bounce", "w1", ["x"], runs=[5]),
-                Group("job.failed", now, "mail", "bounce", "w1", ["x"]),
+                EventGroup("job.enqueued", now, "mail", "send", jobs=jobs),
+                EventGroup("job.started", now, "mail", "send", "w1", jobs, waits=[1500] * 6),
+                EventGroup("job.completed", now, "mail", "send", "w1", jobs, runs=[9] * 6),
+                EventGroup("job.attempt_failed", now, "mail", "bounce", "w1", ["x"], runs=[5]),
+                EventGroup("job.failed", now, "mail", "bounce", "w1", ["x"]),
             ]
         )
         app.enqueue_many([{"task": "send", "queue": "slow"}] * 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace import Headrace, Lifecycle, SaidTerms
+from headrace import Headrace, Lifecycle, PolicyLayers
 from tests.support.builders import new_job
 from tests.support.command_line import Shell
 
@@ -144,7 +144,7 @@ def test_terms_are_changed_and_taken_back(shell: Shell, app: Headrace) -> None:
     assert ran.code == 0
     shell("lifecycle", "configure", "--task", "send", "--remove-on-fail", "yes", "--remove-on-complete", "20")
     said = {"max_pending": 7200, "max_age": None, "archive": False, "remove_on_fail": True, "remove_on_complete": 20}
-    assert app.lifecycle.all_terms()[1] == SaidTerms("task", "send", {}, said)
+    assert app.lifecycle.all_terms()[1] == PolicyLayers("task", "send", {}, said)
     shell("lifecycle", "configure", "--task", "send", "--max-pending", "default", "--on-stale", "fail")
     assert app.lifecycle.terms(task="send").origin["max_pending"] == "setting"
     told = shell("lifecycle", "configure", "--task", "send", "--clear", "--keep-failed", "3d", "--json").json

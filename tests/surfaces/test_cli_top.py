@@ -23,9 +23,9 @@ import pytest
 from rich.console import Console
 
 from headrace import Headrace, HeadraceError, PermanentError
-from headrace.cli.top.data import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
-from headrace.cli.top.top import Looker
-from headrace.cli.top.view import Look, screen
+from headrace.cli.top.data import AlertSample, FailureSample, QueueSample, StoreSample, StoreSampler, WorkerSample
+from headrace.cli.top.top import Poller
+from headrace.cli.top.view import ViewState, screen
 from headrace.testing import VirtualClock, drain
 from tests.support.command_line import Shell, _environment
 from tests.support.servers import RedisServer
@@ -178,7 +178,7 @@ def test_a_store_that_is_not_there_is_an_error(shell: Shell) -> None:
 def test_rates_are_what_changed_over_the_last_seconds() -> None:
     clock = iter([0.0, 2.0, 4.0, 20.0])
     with Headrace("memory://") as app:
-        lookout = Lookout(app, lambda: next(clock))
+        lookout = StoreSampler(app, lambda: next(clock))
 
         @app.task(queue="mail")
         def send() -> None: ...
@@ -209,7 +209,7 @@ def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
     looks = iter([0.0, 1.0, 2.0])
     clock = VirtualClock()
     with Headrace("memory://", clock=clock) as app:
-        lookout = Lookout(app, lambda: next(looks))
+        lookout = StoreSampler(app, lambda: next(looks))
         described = app.worker(heartbeat=10)
         described._crew = SimpleNamespace(running={})  # type: ignore[assignment]
         described._trade = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
@@ -225,7 +225,7 @@ def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
 def test_a_look_that_fails_is_told_and_the_last_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     with Headrace("memory://") as app:
         app.enqueue("send")
-        looker = Looker(app, 1.0, lambda: None)
+        looker = Poller(app, 1.0, lambda: None)
         looker.look()
         with monkeypatch.context() as patch:
             patch.setattr(app, "queues", broken)
@@ -240,12 +240,12 @@ def broken() -> None:
     raise OSError("gone")
 
 
-def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0) -> Sight:
-    return Sight(
+def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0) -> StoreSample:
+    return StoreSample(
         at=NOW,
         store="postgresql://***@db.example/shop",
         queues=[
-            QueueSight(
+            QueueSample(
                 queue=f"queue-{n:02d}-{'long' * 6}",
                 state="open",
                 pending=1_234_567 - n,
@@ -261,7 +261,7 @@ def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0)
             for n in range(queues)
         ],
         workers=[
-            WorkerSight(
+            WorkerSample(
                 id=f"host.example.net-4711-a1b2c{n}",
                 state="running",
                 running=4,
@@ -275,21 +275,21 @@ def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0)
             for n in range(workers)
         ],
         failures=[
-            FailureSight(
+            FailureSample(
                 at=NOW - timedelta(seconds=n), task="mail.send", queue="mail", job_id="j", error="E: x\ny" * 40
             )
             for n in range(failures)
         ],
-        alerts=[AlertSight(severity="critical", summary=f"too much of it {n}") for n in range(alerts)],
+        alerts=[AlertSample(severity="critical", summary=f"too much of it {n}") for n in range(alerts)],
     )
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (80, 6)])
 @pytest.mark.parametrize("shown", [sight(), sight(0, 0, 0), sight(40, 30, 10, 5), sight(1, 50, 0), None])
-def test_it_fills_the_screen_and_no_more(shown: Sight | None, width: int, height: int) -> None:
+def test_it_fills_the_screen_and_no_more(shown: StoreSample | None, width: int, height: int) -> None:
     out = StringIO()
     console = Console(file=out, width=width, height=height, force_terminal=False, highlight=False)
-    look = Look("pending", "queue-39-" + "long" * 6, trouble=None if shown else "no route to host")
+    look = ViewState("pending", "queue-39-" + "long" * 6, trouble=None if shown else "no route to host")
     console.print(screen(shown, look, width, height))
     lines = out.getvalue().splitlines()
     assert len(lines) == height
@@ -304,6 +304,6 @@ def test_it_fills_the_screen_and_no_more(shown: Sight | None, width: int, height
 
 def test_at_80_columns_the_figures_that_matter_are_there() -> None:
     out = StringIO()
-    Console(file=out, width=80, height=24, highlight=False).print(screen(sight(), Look(), 80, 24))
+    Console(file=out, width=80, height=24, highlight=False).print(screen(sight(), ViewState(), 80, 24))
     for needed in ("PENDING", "OLDEST", "OUT/s", "1,234", "BUSY", "4/8", "ERROR", "E: x y", "3 running"):
         assert needed in out.getvalue()

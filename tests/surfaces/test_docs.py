@@ -46,13 +46,13 @@ from headrace.app.metrics.metrics import Metrics
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.core.codec.decode import _READ
-from headrace.core.jobs.states import Event, State, diagram
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import State, Trigger, diagram
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.settings.settings import Settings, resolve
 from headrace.core.tasks.options import OPTION_NAMES
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.redis.store_url import parse as parse_redis
-from headrace.engines.sqlite.database import Store
+from headrace.engines.sqlite.database import SqliteDatabase
 from headrace.errors import ConfigError
 from headrace.runtime.jobs.async_twin import twin
 from tests.support.cases import check_each
@@ -313,7 +313,7 @@ def test_the_diagram_of_states_is_the_one_the_code_works_with() -> None:
 
 def test_every_state_and_event_is_explained() -> None:
     explained = {cell for row in table_rows(REFERENCE["states"].prose) for cell in row[:1]}
-    assert {f"`{name}`" for name in (*State, *Event)} <= explained
+    assert {f"`{name}`" for name in (*State, *Trigger)} <= explained
 
 
 @functools.cache
@@ -614,7 +614,7 @@ def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
             assert task.enqueue().wait(PATIENCE) == State.FAILED
         task.using(delay=60, expires=3600).enqueue()
         app.queue("paused").pause()
-        app.engine.porter.post(Notice("arriving", "elsewhere", 1))
+        app.engine.porter.post(StoreStatus("arriving", "elsewhere", 1))
     prefix = "{" + url.partition("prefix=")[2] + "}:"
     keys: list[Any] = list(servers.redis_connection(url).keys(f"{prefix}*"))
     found = {key.decode().removeprefix(prefix) for key in keys}
@@ -691,7 +691,7 @@ def test_the_pragmas_in_the_discussion_are_those_of_the_writing_connection(tmp_p
     rows = table_rows(PAGES["docs/discussion/sqlite.md"].section("Settings of the connection"))
     told = {row[0].strip("`"): row[1].split(",")[0].strip("`") for row in rows}
     names = {"WAL": "wal", "NORMAL": 1, "ON": 1, "MEMORY": 2, "not set": 0, "5000 ms": 5000, "4000 pages": 4000}
-    store = Store(tmp_path / "jobs.db")
+    store = SqliteDatabase(tmp_path / "jobs.db")
     with store.writing() as db:
         found = {name: db.execute(f"PRAGMA {name}").fetchone()[0] for name in told}
     store.close()

@@ -9,10 +9,10 @@ import pytest
 from msgspec import json
 
 from headrace.core.alerts.alert import (
-    Alert,
-    Rule,
-    Silence,
-    Step,
+    AlertRow,
+    AlertRuleRow,
+    AlertTransition,
+    SilenceRow,
     acknowledge,
     is_forgotten,
     key_of,
@@ -21,7 +21,7 @@ from headrace.core.alerts.alert import (
     step,
     trigger,
 )
-from headrace.core.alerts.conditions import Answer
+from headrace.core.alerts.conditions import Evaluation
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.alerts.expressions import parsed
 from headrace.core.alerts.metrics import MEASURES
@@ -30,23 +30,23 @@ from headrace.core.metrics import values
 from tests.unit.test_expressions import Figures
 
 MINUTE, HOUR = 60_000, 3_600_000
-RULE = Rule(name="depth", when="depth > 10", for_=MINUTE, cooldown=10 * MINUTE)
+RULE = AlertRuleRow(name="depth", when="depth > 10", for_=MINUTE, cooldown=10 * MINUTE)
 
 
 class Story:
     """One alert over time; what happened at each look."""
 
-    def __init__(self, rule: Rule = RULE) -> None:
+    def __init__(self, rule: AlertRuleRow = RULE) -> None:
         self.rule = rule
-        self.alert: Alert | None = None
+        self.alert: AlertRow | None = None
         self.looks = 0
 
     def look(self, minute: float, holds: bool | None, muted: bool = False) -> tuple[str | None, bool]:
         self.looks += 1
-        answer = Answer(holds, {"depth": None if holds is None else 11.0 if holds else 1.0})
+        answer = Evaluation(holds, {"depth": None if holds is None else 11.0 if holds else 1.0})
         return self.take(step(self.rule, {}, self.alert, answer, at(minute), f"id{self.looks}", muted))
 
-    def take(self, done: Step) -> tuple[str | None, bool]:
+    def take(self, done: AlertTransition) -> tuple[str | None, bool]:
         self.alert = done.alert
         return done.deed, done.tell
 
@@ -83,7 +83,7 @@ def test_what_ends_before_it_fires_leaves_nothing() -> None:
 
 
 def test_without_a_time_to_hold_it_fires_at_once() -> None:
-    assert Story(Rule(name="x", when="depth > 10")).look(0, True) == ("raised", True)
+    assert Story(AlertRuleRow(name="x", when="depth > 10")).look(0, True) == ("raised", True)
 
 
 def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> None:
@@ -99,14 +99,14 @@ def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> Non
 
 
 def test_one_that_comes_and_goes_is_told_once_in_its_cooldown() -> None:
-    story = Story(Rule(name="x", when="depth > 10", cooldown=10 * MINUTE))
+    story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
     told = [(minute, deed[0]) for minute in range(24) if (deed := story.look(minute, minute % 2 == 0))[1]]
     assert told == [(0, "raised"), (1, "resolved"), (10, "raised"), (11, "resolved"), (20, "raised"), (21, "resolved")]
     assert story.look(26, True) == ("raised", False), "it is shown all the same"
 
 
 def test_one_that_came_back_too_early_is_told_when_its_cooldown_is_over() -> None:
-    story = Story(Rule(name="x", when="depth > 10", cooldown=10 * MINUTE))
+    story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
     story.look(0, True)
     story.look(1, False)
     assert [story.look(minute, True)[1] for minute in (2, 9, 10)] == [False, False, True]
@@ -150,12 +150,12 @@ def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
 
 def test_a_silence_mutes_what_matches_until_it_is_over() -> None:
     whom = ("depth", {"queue": "mail", "team": "ops"})
-    silence = Silence(id="s", at=0, until=100, rule="depth", labels={"queue": "mail", "team": "ops"})
+    silence = SilenceRow(id="s", at=0, until=100, rule="depth", labels={"queue": "mail", "team": "ops"})
     assert silence.mutes(*whom, 99)
     assert not silence.mutes(*whom, 100)
-    assert not Silence(id="s", at=0, until=100, rule="other").mutes(*whom, 1)
-    assert not Silence(id="s", at=0, until=100, labels={"queue": "other"}).mutes(*whom, 1)
-    assert Silence(id="s", at=0, until=100).mutes(*whom, 1)
+    assert not SilenceRow(id="s", at=0, until=100, rule="other").mutes(*whom, 1)
+    assert not SilenceRow(id="s", at=0, until=100, labels={"queue": "other"}).mutes(*whom, 1)
+    assert SilenceRow(id="s", at=0, until=100).mutes(*whom, 1)
 
 
 def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
@@ -186,7 +186,7 @@ def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> Non
 
 
 def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
-    rule = Rule(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
+    rule = AlertRuleRow(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
     first = trigger(rule, {"host": "a"}, None, at(0), "id1", False)
     assert first.alert is not None
     assert (first.deed, first.tell, first.alert.summary, first.alert.by_hand) == ("raised", True, rule.summary, True)
@@ -200,7 +200,7 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
         def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
             return [{"queue": "mail"}, {"queue": "slow"}]
 
-    rule = Rule(name="depth", when="depth > 10", per=("queue",))
+    rule = AlertRuleRow(name="depth", when="depth > 10", per=("queue",))
     found = look(rule, Queues(depth=11.0), [{"queue": "gone"}, {"queue": "mail"}, {}])
     assert sorted(series["queue"] for series, _ in found) == ["gone", "mail", "slow"]
     assert all(answer.holds for _, answer in found)
@@ -234,7 +234,7 @@ def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
     rule = SHIPPED[name]
     condition = parsed(rule.when)
     assert all(set(rule.per) & set(one.measure.labels) for one in condition.readings()[:1] if rule.per)
-    assert json.decode(json.encode(rule), type=Rule) == rule
+    assert json.decode(json.encode(rule), type=AlertRuleRow) == rule
     assert rule.summary
 
 

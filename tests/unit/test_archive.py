@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.jobs.dependencies import Bond
-from headrace.core.jobs.records import Filing, JobRow, LogLine
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.records import HistoryRow, JobRow, LogLine
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import (
     SUMMARY,
+    ArchivedJob,
     Interval,
-    Keepsake,
     ahead,
     cursor_after,
     is_past,
@@ -92,14 +92,14 @@ def job(**more: Any) -> JobRow:
     return JobRow(**{**known, "kin": 0, **more})
 
 
-def filing(event: str = "retry", error: str | None = None) -> Filing:
-    return Filing(
+def filing(event: str = "retry", error: str | None = None) -> HistoryRow:
+    return HistoryRow(
         1600, event, "running", "retrying", 2, 1, "w", 1500, None, "why", error, "m" * 300 if error else None, ""
     )
 
 
 def test_a_row_tells_what_a_job_is_found_by() -> None:
-    row = row_of(Parcel(job(result='"' + "x" * 300, tags='["red"]'), [], []))
+    row = row_of(JobExport(job(result='"' + "x" * 300, tags='["red"]'), [], []))
     assert (row.id, row.task, row.queue, row.state, row.created_at) == ("job", "work", "default", "completed", 1000)
     assert (row.finished_at, row.duration, row.attempts, row.tags) == (4500, 3000, 2, '["red"]')
     assert row.summary == '"' + "x" * (SUMMARY - 1)
@@ -107,45 +107,47 @@ def test_a_row_tells_what_a_job_is_found_by() -> None:
 
 
 def test_an_encrypted_result_has_no_summary() -> None:
-    assert row_of(Parcel(job(result='{"$sealed":["k","n","c"]}'), [], [])).summary is None
+    assert row_of(JobExport(job(result='{"$sealed":["k","n","c"]}'), [], [])).summary is None
 
 
 def test_the_summary_of_a_failure_is_its_last_error() -> None:
     failed = job(state=State.FAILED, reason="attempts_used_up")
-    row = row_of(Parcel(failed, [filing(error="OSError"), filing(error="KeyError"), filing()], []))
+    row = row_of(JobExport(failed, [filing(error="OSError"), filing(error="KeyError"), filing()], []))
     assert row.summary == f"KeyError: {'m' * 300}"[:SUMMARY]
-    assert row_of(Parcel(failed, [filing()], [])).summary == "attempts_used_up"
-    assert row_of(Parcel(job(state=State.CANCELLED), [], [])).summary is None
+    assert row_of(JobExport(failed, [filing()], [])).summary == "attempts_used_up"
+    assert row_of(JobExport(job(state=State.CANCELLED), [], [])).summary is None
 
 
 def test_a_job_that_never_started_has_no_duration() -> None:
-    assert row_of(Parcel(job(state=State.CANCELLED, started_at=None), [], [])).duration is None
-    assert row_of(Parcel(job(started_at=9000), [], [])).duration == 0  # a clock that was set back
+    assert row_of(JobExport(job(state=State.CANCELLED, started_at=None), [], [])).duration is None
+    assert row_of(JobExport(job(started_at=9000), [], [])).duration == 0  # a clock that was set back
 
 
 def test_the_whole_job_comes_back() -> None:
-    parcel = Parcel(
+    parcel = JobExport(
         job(), [filing(error="OSError")], [LogLine(1, 1, "info", "hé\x00", None)], [Step("step", "a", 1, 2)]
     )
-    bonds = [Bond("job", "child", "run")]
-    assert keepsake_of(row_of(parcel, bonds)) == Keepsake(parcel.job, parcel.history, parcel.logs, parcel.steps, bonds)
+    bonds = [Dependency("job", "child", "run")]
+    assert keepsake_of(row_of(parcel, bonds)) == ArchivedJob(
+        parcel.job, parcel.history, parcel.logs, parcel.steps, bonds
+    )
 
 
 @pytest.mark.parametrize("body", [b"", b"\x02abc", b"\x01abc", b"\x01"])
 def test_a_damaged_body_is_told(body: bytes) -> None:
     with pytest.raises(CorruptPayload, match="job"):
-        keepsake_of(replace(row_of(Parcel(job(), [], [])), body=body))
+        keepsake_of(replace(row_of(JobExport(job(), [], [])), body=body))
 
 
 def test_a_body_is_small() -> None:
-    row = row_of(Parcel(job(payload="[[" + "1," * 500 + "1],{}]"), [], []))
+    row = row_of(JobExport(job(payload="[[" + "1," * 500 + "1],{}]"), [], []))
     assert row.bytes < 150
 
 
 def test_a_body_of_today_is_read_for_years() -> None:
     """Written by the first version. If this fails, give the body a new format and go on reading the old one."""
     body = bytes.fromhex(FIRST)
-    row = replace(row_of(Parcel(job(), [], [])), body=body, bytes=len(body))
+    row = replace(row_of(JobExport(job(), [], [])), body=body, bytes=len(body))
     kept = keepsake_of(row)
     assert (kept.job.id, kept.job.task, kept.job.result) == ("an-old-job", "emails.send", '"sent"')
     assert [(entry.event, entry.error_type) for entry in kept.history] == [("retry", "OSError")]
@@ -159,15 +161,15 @@ FIRST = (
 
 
 def test_only_what_ran_again_may_have_an_older_row() -> None:
-    assert not was_archived_before(Parcel(job(), [filing("retry")], []))
-    assert was_archived_before(Parcel(job(), [filing("retry"), filing("revive"), filing("retry")], []))
+    assert not was_archived_before(JobExport(job(), [filing("retry")], []))
+    assert was_archived_before(JobExport(job(), [filing("retry"), filing("revive"), filing("retry")], []))
 
 
 # -- cursors
 
 
 def test_a_cursor_is_the_place_of_a_row() -> None:
-    row = row_of(Parcel(job(id="a:b/c=d"), [], []))
+    row = row_of(JobExport(job(id="a:b/c=d"), [], []))
     assert place_of(cursor_after(row)) == (4500, "a:b/c=d")
     assert place_of(None) is None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.shared.group_commit import Batch, flush_each
+from headrace.engines.shared.group_commit import GroupCommit, flush_each
 from headrace.errors import EngineUnavailable
 from tests.support.waiting import PATIENCE
 
@@ -45,7 +45,7 @@ def start(call: Callable[..., Any], *args: Any) -> Future[Any]:
     return future
 
 
-def queued(batch: Batch[Any, Any], count: int) -> None:
+def queued(batch: GroupCommit[Any, Any], count: int) -> None:
     """Until so many callers wait behind the one that commits."""
     deadline = threading.Event()
     for _ in range(2000):
@@ -57,13 +57,13 @@ def queued(batch: Batch[Any, Any], count: int) -> None:
 
 def test_a_lone_caller_commits_at_once_and_gets_its_answer() -> None:
     store = Store()
-    assert Batch(store.flush).call(1) == "stored 1"
+    assert GroupCommit(store.flush).call(1) == "stored 1"
     assert store.commits == [[1]]
 
 
 def test_callers_that_come_during_a_commit_share_the_next_one_in_their_order() -> None:
     store = Store()
-    batch = Batch(store.flush)
+    batch = GroupCommit(store.flush)
     store.go_on.clear()
     futures = [start(batch.call, 0)]
     assert store.inside.wait(PATIENCE)
@@ -77,7 +77,7 @@ def test_callers_that_come_during_a_commit_share_the_next_one_in_their_order() -
 
 def test_under_load_everything_is_committed_once_and_answered_to_the_right_caller() -> None:
     store = Store()
-    batch = Batch(store.flush)
+    batch = GroupCommit(store.flush)
     together = threading.Barrier(16)
 
     def calls(first: int) -> list[str]:
@@ -99,7 +99,7 @@ def test_one_bad_item_fails_alone_and_its_companions_are_committed() -> None:
             raise ValueError("bad item")
         return store.flush(items)
 
-    batch: Batch[Any, str] = Batch(picky)
+    batch: GroupCommit[Any, str] = GroupCommit(picky)
     store.go_on.clear()
     futures = [start(batch.call, "first")]
     assert store.inside.wait(PATIENCE)
@@ -122,7 +122,7 @@ def test_the_error_of_a_lone_caller_is_raised_once_and_the_next_call_works() -> 
             raise answer
         return answer
 
-    batch: Batch[int, str] = Batch(flush)
+    batch: GroupCommit[int, str] = GroupCommit(flush)
     with pytest.raises(ValueError, match="away"):
         batch.call(1)
     assert batch.call(2) == "stored"
@@ -130,9 +130,9 @@ def test_the_error_of_a_lone_caller_is_raised_once_and_the_next_call_works() -> 
 
 def interrupted_group(
     flush: Callable[[list[Any]], list[Any]], store: Store
-) -> tuple[Batch[Any, Any], list[Future[Any]]]:
+) -> tuple[GroupCommit[Any, Any], list[Future[Any]]]:
     """Three callers behind one that commits; the next commit is theirs together."""
-    batch: Batch[Any, Any] = Batch(flush)
+    batch: GroupCommit[Any, Any] = GroupCommit(flush)
     store.go_on.clear()
     futures = [start(batch.call, "first")]
     assert store.inside.wait(PATIENCE)
@@ -177,7 +177,7 @@ def test_an_interrupt_while_a_bad_group_is_tried_one_by_one_strands_nobody() -> 
 
 
 def test_a_store_that_answers_for_too_few_is_an_error_for_each_and_hangs_nobody() -> None:
-    batch: Batch[int, int] = Batch(lambda items: [])
+    batch: GroupCommit[int, int] = GroupCommit(lambda items: [])
     with pytest.raises(ValueError, match="shorter"):
         batch.call(1)
 
@@ -198,7 +198,7 @@ def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newco
             assert interrupted.wait(PATIENCE)
         return store.flush(items)
 
-    batch: Batch[Any, str] = Batch(flush)
+    batch: GroupCommit[Any, str] = GroupCommit(flush)
     futures += [start(batch.call, "first")]
     queued(batch, 0)
     futures += [start(batch.call, "second")]

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from headrace.engines.wakeup import local as module
-from headrace.engines.wakeup.local import Belfry, PollBell, SocketBell
+from headrace.engines.wakeup.local import LocalBells, PollBell, SocketBell
 from tests.support.waiting import PATIENCE
 
 
@@ -26,8 +26,8 @@ def never() -> bool:
 
 
 @pytest.fixture
-def belfry(folder: Path) -> Iterator[Belfry]:
-    made = Belfry(folder)
+def belfry(folder: Path) -> Iterator[LocalBells]:
+    made = LocalBells(folder)
     yield made
     made.close()
 
@@ -47,19 +47,19 @@ def wait_in_a_thread(bell: SocketBell | PollBell) -> tuple[threading.Thread, que
 
 
 @pytest.fixture
-def bell(belfry: Belfry) -> Iterator[SocketBell]:
+def bell(belfry: LocalBells) -> Iterator[SocketBell]:
     made = belfry.listen("work", never)
     assert isinstance(made, SocketBell)
     yield made
     made.close()
 
 
-def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, belfry: Belfry) -> None:
+def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, belfry: LocalBells) -> None:
     belfry.ring("work")
     assert bell.wait(0)
 
 
-def test_rings_before_the_wait_count_once(bell: SocketBell, belfry: Belfry) -> None:
+def test_rings_before_the_wait_count_once(bell: SocketBell, belfry: LocalBells) -> None:
     for _ in range(5):
         belfry.ring("work")
         bell.ring()
@@ -72,7 +72,7 @@ def test_a_bell_nobody_rings_times_out(bell: SocketBell) -> None:
     assert not bell.wait(0.01)
 
 
-def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, belfry: Belfry) -> None:
+def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, belfry: LocalBells) -> None:
     for ring in (bell.ring, lambda: belfry.ring("work")):
         thread, heard = wait_in_a_thread(bell)
         ring()
@@ -123,7 +123,7 @@ def test_rings_from_many_threads_never_leave_the_bell_dumb(bell: SocketBell) -> 
 
 
 def test_two_threads_that_ring_for_the_first_time_share_a_socket_and_leave_none_open(
-    bell: SocketBell, belfry: Belfry, monkeypatch: pytest.MonkeyPatch
+    bell: SocketBell, belfry: LocalBells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, both = list[socket.socket](), threading.Barrier(2)
     new_socket = socket.socket
@@ -145,7 +145,7 @@ def test_two_threads_that_ring_for_the_first_time_share_a_socket_and_leave_none_
     assert [one.fileno() for one in made] == [-1, -1]
 
 
-def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: Belfry) -> None:
+def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: LocalBells) -> None:
     for _ in range(2000):
         belfry.ring("work")
     assert bell.wait(0)
@@ -154,7 +154,7 @@ def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: Belfry) -> None
     assert bell.wait(0)
 
 
-def test_the_backstop_notices_what_no_ring_told(belfry: Belfry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backstop_notices_what_no_ring_told(belfry: LocalBells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BACKSTOP", 0.001)
     answers = iter([False, False, True])
     bell = belfry.listen("work", lambda: next(answers))
@@ -162,7 +162,7 @@ def test_the_backstop_notices_what_no_ring_told(belfry: Belfry, monkeypatch: pyt
     bell.close()
 
 
-def test_a_closed_bell_leaves_no_socket(belfry: Belfry, folder: Path) -> None:
+def test_a_closed_bell_leaves_no_socket(belfry: LocalBells, folder: Path) -> None:
     bell = belfry.listen("work", never)
     assert len(sockets_in(folder)) == 1
     bell.close()
@@ -174,7 +174,7 @@ def test_a_closed_bell_leaves_no_socket(belfry: Belfry, folder: Path) -> None:
 # -- a folder of them
 
 
-def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(belfry: Belfry) -> None:
+def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(belfry: LocalBells) -> None:
     topics = ["work", "work", "done", "orders", "workshop"]
     bells = [belfry.listen(topic, never) for topic in topics]
     belfry.ring("work")
@@ -183,7 +183,7 @@ def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(belfry: Belfry)
         bell.close()
 
 
-def test_a_listener_that_comes_late_is_reached_as_well(belfry: Belfry) -> None:
+def test_a_listener_that_comes_late_is_reached_as_well(belfry: LocalBells) -> None:
     for _ in range(20):
         bell = belfry.listen("work", never)
         belfry.ring("work")
@@ -192,7 +192,7 @@ def test_a_listener_that_comes_late_is_reached_as_well(belfry: Belfry) -> None:
 
 
 def test_a_known_folder_is_not_listed_again_until_it_changes(
-    belfry: Belfry, folder: Path, monkeypatch: pytest.MonkeyPatch
+    belfry: LocalBells, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = belfry.listen("work", never)
     long_ago = os.stat(folder).st_mtime_ns - 10**9
@@ -216,7 +216,7 @@ def test_a_known_folder_is_not_listed_again_until_it_changes(
     second.close()
 
 
-def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfry: Belfry, folder: Path) -> None:
+def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfry: LocalBells, folder: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from headrace.engines.wakeup.local import Belfry; "
         "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
@@ -241,11 +241,11 @@ def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfr
 
 
 def test_a_folder_that_is_not_there_has_no_listeners(folder: Path) -> None:
-    Belfry(folder / "missing").ring("work")
+    LocalBells(folder / "missing").ring("work")
     assert not (folder / "missing").exists()
 
 
-def test_a_belfry_works_again_after_it_was_closed(belfry: Belfry) -> None:
+def test_a_belfry_works_again_after_it_was_closed(belfry: LocalBells) -> None:
     bell = belfry.listen("work", never)
     belfry.ring("work")
     belfry.close()
@@ -270,7 +270,7 @@ def cleared(request: pytest.FixtureRequest, folder: Path) -> Path:
 
 
 def test_a_listener_whose_folder_was_cleared_away_hears_its_own_process_and_then_all_others(cleared: Path) -> None:
-    listening, ringing = Belfry(cleared), Belfry(cleared)
+    listening, ringing = LocalBells(cleared), LocalBells(cleared)
     bell = listening.listen("work", never)
     ringing.ring("work")
     assert bell.wait(0)
@@ -291,7 +291,7 @@ def test_a_listener_whose_folder_was_cleared_away_hears_its_own_process_and_then
 
 
 def test_a_folder_that_was_cleared_away_can_be_listened_in(cleared: Path) -> None:
-    belfry = Belfry(cleared)
+    belfry = LocalBells(cleared)
     belfry.listen("work", never).close()
     shutil.rmtree(cleared)
     bell = belfry.listen("work", never)
@@ -323,7 +323,7 @@ def test_a_ring_that_could_not_be_sent_does_not_silence_the_next(bell: SocketBel
 def test_a_path_too_long_for_an_address_is_rung_by_a_shorter_name(folder: Path) -> None:
     deep = folder / ("long" * 25)
     deep.mkdir()
-    listening, ringing = Belfry(deep), Belfry(deep)
+    listening, ringing = LocalBells(deep), LocalBells(deep)
     bell = listening.listen("work", never)
     assert isinstance(bell, SocketBell)
     ringing.ring("work")
@@ -336,7 +336,9 @@ def test_a_path_too_long_for_an_address_is_rung_by_a_shorter_name(folder: Path) 
     ringing.close()
 
 
-def test_a_filesystem_without_sockets_falls_back_to_looking(belfry: Belfry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filesystem_without_sockets_falls_back_to_looking(
+    belfry: LocalBells, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError("operation not supported")
 

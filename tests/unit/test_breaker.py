@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.engines.shared import circuit_breaker as module
-from headrace.engines.shared.circuit_breaker import Breaker
+from headrace.engines.shared.circuit_breaker import CircuitBreaker
 from headrace.errors import EngineUnavailable
 
 
@@ -33,16 +33,16 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 @pytest.fixture
-def breaker(time: Time) -> Breaker:
-    return Breaker()
+def breaker(time: Time) -> CircuitBreaker:
+    return CircuitBreaker()
 
 
-def fail(breaker: Breaker, times: int) -> None:
+def fail(breaker: CircuitBreaker, times: int) -> None:
     for _ in range(times):
         breaker.failed("the server is away")
 
 
-def sends_away(breaker: Breaker) -> bool:
+def sends_away(breaker: CircuitBreaker) -> bool:
     """Whether a caller is sent away. One who is not counts as sent to the server."""
     try:
         breaker.check()
@@ -51,7 +51,7 @@ def sends_away(breaker: Breaker) -> bool:
     return False
 
 
-def pause_of(breaker: Breaker, time: Time) -> float:
+def pause_of(breaker: CircuitBreaker, time: Time) -> float:
     """How long callers are sent away from now on, to the hundredth."""
     begun = time.now
     while sends_away(breaker):
@@ -60,34 +60,34 @@ def pause_of(breaker: Breaker, time: Time) -> float:
     return round(time.now - begun, 2)
 
 
-def test_callers_pass_while_the_server_answers(breaker: Breaker) -> None:
+def test_callers_pass_while_the_server_answers(breaker: CircuitBreaker) -> None:
     for _ in range(100):
         breaker.check()
         breaker.succeeded()
 
 
-def test_the_fifth_failure_in_a_row_shuts_the_way(breaker: Breaker) -> None:
+def test_the_fifth_failure_in_a_row_shuts_the_way(breaker: CircuitBreaker) -> None:
     fail(breaker, 4)
     assert not sends_away(breaker)
     fail(breaker, 1)
     assert sends_away(breaker)
 
 
-def test_a_success_in_between_begins_the_count_anew(breaker: Breaker) -> None:
+def test_a_success_in_between_begins_the_count_anew(breaker: CircuitBreaker) -> None:
     fail(breaker, 4)
     breaker.succeeded()
     fail(breaker, 4)
     assert not sends_away(breaker)
 
 
-def test_who_is_sent_away_learns_why_and_when_it_is_tried_again(breaker: Breaker, time: Time) -> None:
+def test_who_is_sent_away_learns_why_and_when_it_is_tried_again(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 4)
     breaker.failed("db:5432: connection refused")
     with pytest.raises(EngineUnavailable, match=r"db:5432: connection refused; it is asked again in 0\.2 s"):
         breaker.check()
 
 
-def test_after_the_pause_one_caller_of_many_may_try(breaker: Breaker, time: Time) -> None:
+def test_after_the_pause_one_caller_of_many_may_try(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     time.now += 0.25
     start = threading.Barrier(32)
@@ -106,7 +106,7 @@ def test_after_the_pause_one_caller_of_many_may_try(breaker: Breaker, time: Time
     assert len(passed) == 32
 
 
-def test_who_tries_and_succeeds_opens_the_way_for_everybody(breaker: Breaker, time: Time) -> None:
+def test_who_tries_and_succeeds_opens_the_way_for_everybody(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     time.now += 0.25
     breaker.check()
@@ -116,7 +116,7 @@ def test_who_tries_and_succeeds_opens_the_way_for_everybody(breaker: Breaker, ti
     assert not sends_away(breaker)
 
 
-def test_each_failed_try_makes_the_pause_longer_up_to_five_seconds(breaker: Breaker, time: Time) -> None:
+def test_each_failed_try_makes_the_pause_longer_up_to_five_seconds(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     pauses = []
     for _ in range(7):
@@ -125,7 +125,7 @@ def test_each_failed_try_makes_the_pause_longer_up_to_five_seconds(breaker: Brea
     assert pauses == pytest.approx([0.25, 0.5, 1, 2, 4, 5, 5], abs=0.02)
 
 
-def test_the_next_outage_begins_with_a_short_pause_again(breaker: Breaker, time: Time) -> None:
+def test_the_next_outage_begins_with_a_short_pause_again(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     for _ in range(5):
         pause_of(breaker, time)
@@ -136,12 +136,12 @@ def test_the_next_outage_begins_with_a_short_pause_again(breaker: Breaker, time:
     assert pause_of(breaker, time) == pytest.approx(0.25, abs=0.02)
 
 
-def test_a_crowd_that_fails_at_once_does_not_make_the_pause_longer(breaker: Breaker, time: Time) -> None:
+def test_a_crowd_that_fails_at_once_does_not_make_the_pause_longer(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 40)
     assert pause_of(breaker, time) == pytest.approx(0.25, abs=0.02)
 
 
-def test_stragglers_do_not_put_off_the_next_try(breaker: Breaker, time: Time) -> None:
+def test_stragglers_do_not_put_off_the_next_try(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     for _ in range(24):
         time.now += 0.01
@@ -149,7 +149,7 @@ def test_stragglers_do_not_put_off_the_next_try(breaker: Breaker, time: Time) ->
     assert pause_of(breaker, time) <= 0.02
 
 
-def test_who_tries_and_never_comes_back_is_followed_by_another(breaker: Breaker, time: Time) -> None:
+def test_who_tries_and_never_comes_back_is_followed_by_another(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     time.now += 0.25
     breaker.check()
@@ -166,13 +166,13 @@ def test_processes_do_not_come_back_at_the_same_moment(time: Time, monkeypatch: 
         return least
 
     monkeypatch.setattr("headrace.engines.shared.circuit_breaker.random.uniform", uniform)
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     fail(breaker, 5)
     assert pause_of(breaker, time) == pytest.approx(0.125, abs=0.02)
     assert asked == [(0.5, 1.0)]
 
 
-def test_a_success_among_callers_that_are_just_looking_leaves_no_trace(breaker: Breaker, time: Time) -> None:
+def test_a_success_among_callers_that_are_just_looking_leaves_no_trace(breaker: CircuitBreaker, time: Time) -> None:
     """Between a caller's first look and its second, somebody else succeeds."""
     fail(breaker, 5)
     time.now += 1

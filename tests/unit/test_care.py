@@ -7,9 +7,9 @@ import pytest
 from headrace.core.health.findings import (
     GONE,
     LATE,
-    Census,
-    Pressure,
+    IntegrityCounts,
     Sizes,
+    WriteContention,
     add_pressure,
     is_gone,
     judge,
@@ -21,17 +21,17 @@ from tests.support.builders import NOW, worker_row
 MB = 2**20
 
 
-def codes(census: Census, now: int = NOW) -> list[str]:
+def codes(census: IntegrityCounts, now: int = NOW) -> list[str]:
     return [finding.code for finding in judge(census, now)]
 
 
 def test_a_store_with_nothing_wrong_has_no_findings() -> None:
-    assert judge(Census(orphans={"history": 0, "flows": 0}, workers=[worker_row(seen_at=NOW)]), NOW) == []
+    assert judge(IntegrityCounts(orphans={"history": 0, "flows": 0}, workers=[worker_row(seen_at=NOW)]), NOW) == []
 
 
 def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> None:
     kinds = ["history", "logs", "tags", "steps", "bonds", "flows", "index"]
-    found = judge(Census(orphans=dict.fromkeys(kinds, 2)), NOW)
+    found = judge(IntegrityCounts(orphans=dict.fromkeys(kinds, 2)), NOW)
     assert [finding.code for finding in found] == [f"orphan_{kind}" for kind in kinds]
     assert all(finding.repairable and finding.count == 2 and "--repair" in finding.advice for finding in found)
 
@@ -49,7 +49,7 @@ def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> N
 )
 def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, told: bool, gone: bool) -> None:
     worker = worker_row("w9", seen_at=NOW - silence, heartbeat=heartbeat)
-    found = judge(Census(workers=[worker]), NOW)
+    found = judge(IntegrityCounts(workers=[worker]), NOW)
     assert [finding.code for finding in found] == ["silent_workers"] * told
     assert [finding.repairable for finding in found] == [gone] * told
     assert is_gone(worker, NOW) is gone
@@ -57,15 +57,15 @@ def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, told: bo
 
 
 def test_due_jobs_that_nobody_promotes_are_wrong_without_a_worker_and_a_note_with_a_busy_one() -> None:
-    (alone,) = judge(Census(overdue=3), NOW)
-    (busy,) = judge(Census(overdue=3, workers=[worker_row(seen_at=NOW)]), NOW)
+    (alone,) = judge(IntegrityCounts(overdue=3), NOW)
+    (busy,) = judge(IntegrityCounts(overdue=3, workers=[worker_row(seen_at=NOW)]), NOW)
     assert (alone.note, busy.note) == (False, True)
     assert "start one" in alone.advice
     assert "busy" in busy.advice
 
 
 def test_leases_and_waits_without_anybody_are_told() -> None:
-    assert codes(Census(strays=1, unreaped=1, forlorn=1)) == ["stray_leases", "unreaped_leases", "forlorn"]
+    assert codes(IntegrityCounts(strays=1, unreaped=1, forlorn=1)) == ["stray_leases", "unreaped_leases", "forlorn"]
 
 
 @pytest.mark.parametrize(
@@ -90,28 +90,34 @@ def test_a_disk_that_fills_is_told_before_it_is_full(free: int, expected: list[b
 
 
 def test_pressure_is_kept_by_the_hour_for_a_day() -> None:
-    hours = add_pressure([], Pressure(100, 10, 1, 5))
-    hours = add_pressure(hours, Pressure(100, 10, 1, 5))
-    hours = add_pressure(hours, Pressure(101, 1, 0, 0))
-    assert hours == [Pressure(100, 20, 2, 10), Pressure(101, 1, 0, 0)]
-    assert add_pressure(hours, Pressure(124, 2, 0, 0)) == [Pressure(101, 1, 0, 0), Pressure(124, 2, 0, 0)]
+    hours = add_pressure([], WriteContention(100, 10, 1, 5))
+    hours = add_pressure(hours, WriteContention(100, 10, 1, 5))
+    hours = add_pressure(hours, WriteContention(101, 1, 0, 0))
+    assert hours == [WriteContention(100, 20, 2, 10), WriteContention(101, 1, 0, 0)]
+    assert add_pressure(hours, WriteContention(124, 2, 0, 0)) == [
+        WriteContention(101, 1, 0, 0),
+        WriteContention(124, 2, 0, 0),
+    ]
 
 
 def test_a_clock_that_was_set_back_loses_no_more_than_the_hours_to_come() -> None:
-    assert add_pressure([Pressure(200, 1), Pressure(90, 1)], Pressure(100, 1)) == [Pressure(90, 1), Pressure(100, 1)]
+    assert add_pressure([WriteContention(200, 1), WriteContention(90, 1)], WriteContention(100, 1)) == [
+        WriteContention(90, 1),
+        WriteContention(100, 1),
+    ]
 
 
 @pytest.mark.parametrize(
     ("hour", "expected"),
     [
-        (Pressure(1, 1000, 50, 0), []),
-        (Pressure(1, 1000, 51, 0), ["outgrown_busy"]),
-        (Pressure(1, 999, 999, 0), []),  # too few to tell
-        (Pressure(1, 10, 0, 2000 * 3600), []),
-        (Pressure(1, 10, 0, 2000 * 3600 + 1), ["outgrown_throughput"]),
+        (WriteContention(1, 1000, 50, 0), []),
+        (WriteContention(1, 1000, 51, 0), ["outgrown_busy"]),
+        (WriteContention(1, 999, 999, 0), []),  # too few to tell
+        (WriteContention(1, 10, 0, 2000 * 3600), []),
+        (WriteContention(1, 10, 0, 2000 * 3600 + 1), ["outgrown_throughput"]),
     ],
 )
-def test_a_file_is_outgrown_by_late_writes_or_by_jobs(hour: Pressure, expected: list[str]) -> None:
-    found = judge_pressure([Pressure(0, 5000, 0, 9), hour], "sqlite:///q.db")
+def test_a_file_is_outgrown_by_late_writes_or_by_jobs(hour: WriteContention, expected: list[str]) -> None:
+    found = judge_pressure([WriteContention(0, 5000, 0, 9), hour], "sqlite:///q.db")
     assert [finding.code for finding in found] == expected
     assert all(finding.note and "headrace copy sqlite:///q.db postgresql://" in finding.advice for finding in found)

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.jobs.states import State
 from headrace.web.pages import charts
-from headrace.web.pages.charts import Line, Piece, Point
+from headrace.web.pages.charts import ChartLine, Piece, Point
 
 START = datetime(2025, 6, 1, tzinfo=UTC)
 
@@ -68,7 +68,7 @@ def test_a_gauge_stays_within_its_bounds(part: float, full: float) -> None:
 def test_a_gap_in_what_was_measured_is_a_gap_in_the_line() -> None:
     values = [1.0, 2.0, None, 3.0, 1.0]
     points = [Point(START + timedelta(seconds=10 * n), value) for n, value in enumerate(values)]
-    svg = charts.series([Line("a", points)], "a")
+    svg = charts.series([ChartLine("a", points)], "a")
     assert len(re.findall(r'class="line look-accent"', svg)) == 2
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from headrace.core.jobs.records import WorkerRow
 from headrace.errors import EngineUnavailable
-from headrace.runtime.maintenance.loop import Keeper
-from headrace.runtime.maintenance.pace import ChorePace
-from headrace.runtime.maintenance.process_stats import TellingVitals
+from headrace.runtime.maintenance.loop import MaintenanceLoop
+from headrace.runtime.maintenance.pace import MaintenancePace
+from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 from tests.support.builders import worker_row
 
 NOW = 1_700_000_000_000
@@ -80,7 +80,7 @@ def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now:
         worker_row("first", started_at=NOW - 5000, seen_at=NOW),
         worker_row("second", started_at=NOW - 4000, seen_at=NOW),
     ]
-    first, second = (ChorePace(store, name, Jobs(many=True)) for name in ("first", "second"))
+    first, second = (MaintenancePace(store, name, Jobs(many=True)) for name in ("first", "second"))
     now.seconds = 61.0
     assert (first(CHORE), second(CHORE)) == (1.0, 10.0)
     store.workers = store.workers[2:]
@@ -93,7 +93,7 @@ def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now:
 def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> None:
     store: Any = Store()
     jobs = Jobs()
-    pace = ChorePace(store, "w1", jobs)
+    pace = MaintenancePace(store, "w1", jobs)
     assert pace(CHORE) == 1.0
     now.seconds = 61.0
     assert pace(CHORE) == 8.0
@@ -110,7 +110,7 @@ def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> Non
 def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
     store: Any = Store()
     store.workers = [worker_row("first", started_at=1, seen_at=NOW)]
-    pace, own = ChorePace(store, "second", Jobs()), TellingVitals(store)
+    pace, own = MaintenancePace(store, "second", Jobs()), ProcessStatsReport(store)
     assert pace(own) == 1.0
     now.seconds = 61.0
     assert pace(own) == 5.0, "and so often that it is not taken for silent"
@@ -119,7 +119,7 @@ def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
 def test_while_the_store_is_away_chores_are_tried_as_usual(now: Now) -> None:
     store: Any = Store()
     store.is_away = True
-    pace = ChorePace(store, "w1", Jobs(many=True))
+    pace = MaintenancePace(store, "w1", Jobs(many=True))
     now.seconds = 61.0
     assert pace(CHORE) == 1.0
 
@@ -144,7 +144,7 @@ def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytes
             return 10.0
 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", clock)
-    keeper = Keeper([Noting()], pace=lambda chore: factor)
+    keeper = MaintenanceLoop([Noting()], pace=lambda chore: factor)
     keeper._stopping = Stopping()  # type: ignore[assignment]
     keeper._keep()
     assert done[1] < 30.0, "not after sixty seconds, as it was when it fell asleep"
@@ -156,5 +156,5 @@ def test_a_chore_that_failed_is_tried_again_in_its_time_whatever_the_pace() -> N
             raise ValueError("a defect")
 
     failing = Failing()
-    keeper = Keeper([failing], pace=lambda chore: 100.0)
+    keeper = MaintenanceLoop([failing], pace=lambda chore: 100.0)
     assert keeper._due_at((0.0, keeper._guarded(failing), failing)) == 1.0

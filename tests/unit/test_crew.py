@@ -10,9 +10,9 @@ import pytest
 from headrace.core.clock import SystemClock
 from headrace.core.jobs.outcomes import succeed
 from headrace.core.jobs.records import Claim, Isolation
-from headrace.runtime.context.current_job import Line
-from headrace.runtime.worker.execution import Plan
-from headrace.runtime.worker.state import Crew
+from headrace.runtime.context.current_job import WorkerLink
+from headrace.runtime.worker.execution import RunSpec
+from headrace.runtime.worker.state import WorkerState
 
 
 def claim(number: int) -> Claim:
@@ -23,8 +23,8 @@ def claim(number: int) -> Claim:
 def test_runners_ring_once_no_more_than_the_low_water_waits(isolation: Isolation) -> None:
     rings: list[int] = []
     clock = SystemClock()
-    crew = Crew(1, clock, lambda: rings.append(crew.waiting), cast(Line, SimpleNamespace(now=clock.now)))
-    plan = cast(Plan, SimpleNamespace(isolation=isolation, timeout=None, tracer=None))
+    crew = WorkerState(1, clock, lambda: rings.append(crew.waiting), cast(WorkerLink, SimpleNamespace(now=clock.now)))
+    plan = cast(RunSpec, SimpleNamespace(isolation=isolation, timeout=None, tracer=None))
     crew.place([(claim(number), plan) for number in range(5)])
     crew.low_water = 2
     line = crew.ready_async if isolation == "async" else crew.ready

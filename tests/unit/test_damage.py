@@ -12,9 +12,9 @@ from headrace.core.damaged_records import items_of, read, read_or, readable
 from headrace.core.dead_letters.records import DAMAGED, remarks_of, snapshot_of
 from headrace.core.events.log import read as read_page
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules, task_rules
-from headrace.core.jobs.records import DeadRow, Filing
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow
 from headrace.core.jobs.states import State
-from headrace.core.queues.limits import Gate, gates_of, needs_of
+from headrace.core.queues.limits import Limit, gates_of, needs_of
 from headrace.core.retention.archive import ArchiveRow, keepsake_of, shown
 from headrace.core.schedules.records import damaged
 from headrace.engines.redis.damaged_records import Salvage
@@ -23,8 +23,8 @@ from headrace.errors import CorruptPayload
 from tests.support.builders import worker_row
 
 _numbers = msgspec.json.Decoder(list[int]).decode
-LETTER = DeadRow("id", "job", "task", "queue", "why", 5, "pending", None, None, "{}", "print", 2, None)
-FILING = Filing(1, "fail", "running", "failed", 2, 1, "w", 1, None, "d", "E", "m", "t")
+LETTER = DeadLetterRow("id", "job", "task", "queue", "why", 5, "pending", None, None, "{}", "print", 2, None)
+FILING = HistoryRow(1, "fail", "running", "failed", 2, 1, "w", 1, None, "d", "E", "m", "t")
 
 
 @pytest.mark.parametrize("stored", ["[1", '["x"]', "", "[" * 5000, "\udcff"])
@@ -49,7 +49,7 @@ def test_other_times_are_told_as_ever() -> None:
 
 @pytest.mark.parametrize("lane", ["[", '["x:a"]', '[""]', "[1]", "text"])
 def test_a_damaged_lane_needs_what_nobody_has(lane: str) -> None:
-    assert gates_of(lane) == [Gate("needs", lane)]
+    assert gates_of(lane) == [Limit("needs", lane)]
     assert needs_of(lane) == {lane}
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_schedule_keeps_what_was_stored_of_it() -> None:
 
 
 def test_a_record_of_redis_is_read_as_far_as_it_is_whole() -> None:
-    records, whole = Salvage(DeadRow), msgspec.msgpack.encode(LETTER)
+    records, whole = Salvage(DeadLetterRow), msgspec.msgpack.encode(LETTER)
     for length in range(len(whole)):
         left = records.decode(whole[:length])
         assert left.id in ("id", ""), length
@@ -94,12 +94,12 @@ def test_a_list_of_redis_is_read_past_a_text_that_is_none() -> None:
     stored = msgspec.msgpack.encode([FILING] * 3)
     assert stored.count(b"running") == 3
     bad = stored.replace(b"running", b"runnin\xff", 1)
-    assert [filing.source for filing in Salvage(Filing).decode_all(bad)] == ["runnin\ufffd", "running", "running"]
+    assert [filing.source for filing in Salvage(HistoryRow).decode_all(bad)] == ["runnin\ufffd", "running", "running"]
 
 
 def test_a_row_of_sql_is_read_past_a_text_in_the_place_of_a_number() -> None:
     told = msgspec.json.encode([FILING, FILING]).decode().replace("[1,", '["x",', 1)
-    assert [(filing.at, filing.detail) for filing in Rows(Filing).decode(told)] == [(0, "d"), (1, "d")]
+    assert [(filing.at, filing.detail) for filing in Rows(HistoryRow).decode(told)] == [(0, "d"), (1, "d")]
 
 
 def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None:

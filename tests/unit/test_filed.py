@@ -8,10 +8,10 @@ import pytest
 
 from headrace.core.events.event import TYPES
 from headrace.core.events.from_history import happened, run_of
-from headrace.core.jobs.states import TRANSITIONS, Event
+from headrace.core.jobs.states import TRANSITIONS, Trigger
 
 # These are told by others, with more than the history knows of them.
-TOLD_ELSEWHERE = {Event.SUBMIT, Event.PROMOTE, Event.CLAIM, Event.SUCCEED, Event.DELETE}
+TOLD_ELSEWHERE = {Trigger.SUBMIT, Trigger.PROMOTE, Trigger.CLAIM, Trigger.SUCCEED, Trigger.DELETE}
 
 
 def _entry(event: str, source: str = "running", target: str = "pending", **more: Any) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def _entry(event: str, source: str = "running", target: str = "pending", **more:
 
 
 @pytest.mark.parametrize("event", sorted(set(TRANSITIONS) - TOLD_ELSEWHERE))
-def test_every_transition_is_told(event: Event) -> None:
+def test_every_transition_is_told(event: Trigger) -> None:
     row = TRANSITIONS[event]
     for source in row.sources:
         for target in row.targets:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.flows.drawing import Box, Picture, layers_of, mermaid, svg
+from headrace.core.flows.drawing import GraphNode, JobGraph, layers_of, mermaid, svg
 from headrace.core.flows.graph import Graph, Node
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.errors import InvalidJob
 
 
@@ -56,9 +56,9 @@ def test_a_circle_is_refused_with_the_way_it_takes() -> None:
     graph = Graph("loop")
     for name in ("a", "b", "c", "d"):
         add(graph, name)
-    graph.ensure_acyclic([Bond("a", "b"), Bond("b", "c"), Bond("a", "c"), Bond("c", "d")])
+    graph.ensure_acyclic([Dependency("a", "b"), Dependency("b", "c"), Dependency("a", "c"), Dependency("c", "d")])
     with pytest.raises(InvalidJob) as refused:
-        graph.ensure_acyclic([Bond("a", "b"), Bond("b", "c"), Bond("c", "b"), Bond("c", "d")])
+        graph.ensure_acyclic([Dependency("a", "b"), Dependency("b", "c"), Dependency("c", "b"), Dependency("c", "d")])
     assert str(refused.value).endswith(("b -> c -> b", "c -> b -> c"))
 
 
@@ -66,10 +66,10 @@ def test_a_chain_of_any_length_is_looked_through() -> None:
     graph = Graph("long")
     for number in range(20_001):
         add(graph, str(number))
-    forward = [Bond(str(number), str(number + 1)) for number in range(20_000)]
+    forward = [Dependency(str(number), str(number + 1)) for number in range(20_000)]
     graph.ensure_acyclic(forward)
     with pytest.raises(InvalidJob, match="for ever"):
-        graph.ensure_acyclic([*forward, Bond("20000", "0")])
+        graph.ensure_acyclic([*forward, Dependency("20000", "0")])
 
 
 @pytest.mark.parametrize("other", [None, 7, "not an id!", ["job", 3]], ids=repr)
@@ -91,12 +91,12 @@ def test_a_graph_that_is_stored_can_no_longer_be_changed() -> None:
 # -- drawings
 
 SVG = "{http://www.w3.org/2000/svg}"
-DIAMOND = Picture(
+DIAMOND = JobGraph(
     [
-        Box("a", "fetch", "completed"),
-        Box("b", "left", "running"),
-        Box("c", "right", "failed"),
-        Box("d", "end", "waiting"),
+        GraphNode("a", "fetch", "completed"),
+        GraphNode("b", "left", "running"),
+        GraphNode("c", "right", "failed"),
+        GraphNode("d", "end", "waiting"),
     ],
     [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")],
 )
@@ -104,7 +104,7 @@ DIAMOND = Picture(
 
 def test_a_job_is_drawn_below_all_it_waits_for() -> None:
     assert layers_of(DIAMOND) == [["a"], ["b", "c"], ["d"]]
-    assert layers_of(Picture(DIAMOND.boxes, [*DIAMOND.edges, ("a", "d")])) == [["a"], ["b", "c"], ["d"]]
+    assert layers_of(JobGraph(DIAMOND.boxes, [*DIAMOND.edges, ("a", "d")])) == [["a"], ["b", "c"], ["d"]]
 
 
 def test_the_svg_has_a_box_for_each_job_and_a_line_for_each_edge() -> None:
@@ -119,12 +119,12 @@ def test_the_svg_has_a_box_for_each_job_and_a_line_for_each_edge() -> None:
 
 
 def test_an_empty_picture_is_an_image_all_the_same() -> None:
-    assert ElementTree.fromstring(svg(Picture([], []))).tag == f"{SVG}svg"
+    assert ElementTree.fromstring(svg(JobGraph([], []))).tag == f"{SVG}svg"
 
 
 @given(st.text(min_size=1))
 def test_no_name_breaks_a_drawing(name: str) -> None:
-    picture = Picture([Box("a", name, "running"), Box("b", name, "failed")], [("a", "b")])
+    picture = JobGraph([GraphNode("a", name, "running"), GraphNode("b", name, "failed")], [("a", "b")])
     root = ElementTree.fromstring(svg(picture).encode("utf-8", "replace"))
     assert len(root.findall(f".//{SVG}text")) == 4
     lines = mermaid(picture).split("\n")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.errors import EngineUnavailable
-from headrace.runtime.maintenance.loop import Chore, Keeper
+from headrace.runtime.maintenance.loop import MaintenanceLoop, MaintenanceTask
 from tests.support.waiting import PATIENCE
 
 
@@ -32,21 +32,21 @@ class Counting:
 
 
 @pytest.fixture
-def keepers() -> Iterator[list[Keeper]]:
-    started: list[Keeper] = []
+def keepers() -> Iterator[list[MaintenanceLoop]]:
+    started: list[MaintenanceLoop] = []
     yield started
     for keeper in started:
         keeper.stop()
 
 
-def start(keepers: list[Keeper], *chores: Chore, has_jobs: bool = False) -> Keeper:
-    keeper = Keeper(chores, lambda: has_jobs)
+def start(keepers: list[MaintenanceLoop], *chores: MaintenanceTask, has_jobs: bool = False) -> MaintenanceLoop:
+    keeper = MaintenanceLoop(chores, lambda: has_jobs)
     keeper.start()
     keepers.append(keeper)
     return keeper
 
 
-def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[Keeper]) -> None:
+def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[MaintenanceLoop]) -> None:
     greedy, modest = Counting(5), Counting(3, pause=0.01)
     start(keepers, greedy, modest)
     assert greedy.is_enough.wait(PATIENCE)
@@ -55,7 +55,7 @@ def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[Kee
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a defect")])
 def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
-    keepers: list[Keeper], error: Exception, monkeypatch: pytest.MonkeyPatch
+    keepers: list[MaintenanceLoop], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.runtime.maintenance.loop._OUTAGE_FIRST", 0.01)
     failing, other = Counting(2, first=error), Counting(3, pause=0.01)
@@ -70,7 +70,7 @@ def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others
             raise ValueError("a defect")
 
     failing, well = Failing(), Counting(1)
-    keeper, pauses = Keeper([failing, well]), list[float]()
+    keeper, pauses = MaintenanceLoop([failing, well]), list[float]()
     for _ in range(7):
         pauses.append(keeper._guarded(failing))
         keeper._guarded(well)
@@ -98,7 +98,7 @@ def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: 
             return self.is_set()
 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", SimpleNamespace(monotonic=lambda: now))
-    keeper = Keeper([Piece()], lambda: jobs)
+    keeper = MaintenanceLoop([Piece()], lambda: jobs)
     keeper._stopping = Stopping()
     keeper._keep()
     return rested[1::2]  # before each piece it waits until the piece is wanted
@@ -122,7 +122,7 @@ def test_a_chore_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatc
 
 def test_it_stops_in_the_middle_of_its_rest() -> None:
     chore = Counting(1, pause=3600.0)
-    keeper = Keeper([chore])
+    keeper = MaintenanceLoop([chore])
     keeper.start()
     assert chore.is_enough.wait(PATIENCE)
     keeper.stop()
@@ -130,6 +130,6 @@ def test_it_stops_in_the_middle_of_its_rest() -> None:
 
 
 def test_without_chores_there_is_nothing_to_stop() -> None:
-    keeper = Keeper([])
+    keeper = MaintenanceLoop([])
     keeper.start()
     keeper.stop()

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State
-from headrace.engines.sql.search_plan import Source, is_of_places, lead_of, looks_of, places_of
+from headrace.engines.sql.search_plan import IndexSource, is_of_places, lead_of, looks_of, places_of
 
 FAILED, CANCELLED, PENDING = (State.FAILED,), (State.CANCELLED,), (State.PENDING,)
 NOTHING = Filter()
@@ -45,7 +45,7 @@ def test_where_every_job_on_the_way_is_meant_nobody_asks_whether_they_are_few(wh
 
 def test_what_is_told_apart_from_all_others_is_tried_first() -> None:
     sets = lead_of(Filter(flow="f", tag="t", states=PENDING, queue="q")).sets
-    assert sets == ((Source("flow"),), (Source("tag"),), (Source("pending_of_queue"),))
+    assert sets == ((IndexSource("flow"),), (IndexSource("tag"),), (IndexSource("pending_of_queue"),))
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_index_knows_of_tasks_workers_texts_and_times(which: Filter) -> None:
     assert not is_of_places(which)
 
 
-def covered(source: Source) -> set[State]:
+def covered(source: IndexSource) -> set[State]:
     if source.state is not None:
         return {source.state}
     if source.name == "due":
@@ -80,7 +80,7 @@ def test_the_places_of_some_states_hold_each_of_them_once(queue: str | None) -> 
 
 
 def test_states_said_twice_are_looked_for_once() -> None:
-    assert places_of(Filter(states=PENDING + PENDING)) == (Source("pending"),)
+    assert places_of(Filter(states=PENDING + PENDING)) == (IndexSource("pending"),)
 
 
 def test_only_states_and_a_queue_are_places() -> None:

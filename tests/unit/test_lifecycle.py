@@ -10,9 +10,9 @@ from msgspec import UNSET, structs
 
 from headrace.core.retention.lifecycle import (
     Lifecycle,
-    Terms,
-    TermsBook,
-    TermsRow,
+    Policies,
+    PolicyRow,
+    StoredPolicy,
     changed_terms,
     check_removal,
     effective,
@@ -34,7 +34,7 @@ def test_settings_say_everything() -> None:
 
 
 def test_a_task_goes_before_its_queue_before_the_settings() -> None:
-    task, queue = Terms(max_pending=1), Terms(max_pending=2, max_waiting=None)
+    task, queue = StoredPolicy(max_pending=1), StoredPolicy(max_pending=2, max_waiting=None)
     held = effective(task, queue, Settings(stale_retrying=3))
     assert (held.max_pending, held.max_waiting, held.max_retrying, held.max_scheduled) == (1, None, 3000, DAY)
 
@@ -42,34 +42,36 @@ def test_a_task_goes_before_its_queue_before_the_settings() -> None:
 @pytest.mark.parametrize(
     ("task", "queue", "action"),
     [
-        (Terms(), Terms(), "review"),
-        (Terms(keep_failed=1, archive=False), Terms(), "review"),
-        (Terms(max_age=1), Terms(), "dead"),
-        (Terms(), Terms(max_pending=None), "dead"),
-        (Terms(max_age=1, on_stale="fail"), Terms(on_stale="review"), "fail"),
-        (Terms(max_age=1), Terms(on_stale="review"), "review"),
-        (Terms(on_stale="fail"), Terms(), "fail"),
+        (StoredPolicy(), StoredPolicy(), "review"),
+        (StoredPolicy(keep_failed=1, archive=False), StoredPolicy(), "review"),
+        (StoredPolicy(max_age=1), StoredPolicy(), "dead"),
+        (StoredPolicy(), StoredPolicy(max_pending=None), "dead"),
+        (StoredPolicy(max_age=1, on_stale="fail"), StoredPolicy(on_stale="review"), "fail"),
+        (StoredPolicy(max_age=1), StoredPolicy(on_stale="review"), "review"),
+        (StoredPolicy(on_stale="fail"), StoredPolicy(), "fail"),
     ],
 )
 def test_a_threshold_of_a_task_or_queue_is_meant_unless_one_says_otherwise(
-    task: Terms, queue: Terms, action: str
+    task: StoredPolicy, queue: StoredPolicy, action: str
 ) -> None:
     assert effective(task, queue, Settings()).on_stale == action
 
 
 def test_an_order_goes_before_what_code_declares_field_by_field() -> None:
-    declared, ordered = Terms(max_pending=1, max_age=2), Terms(max_age=None)
-    book = TermsBook([TermsRow("task", "send", declared, ordered), TermsRow("queue", "send", Terms())], Settings())
+    declared, ordered = StoredPolicy(max_pending=1, max_age=2), StoredPolicy(max_age=None)
+    book = Policies(
+        [PolicyRow("task", "send", declared, ordered), PolicyRow("queue", "send", StoredPolicy())], Settings()
+    )
     assert (book.of("send", "mail").max_pending, book.of("send", "mail").max_age) == (1, None)
     assert book.of("other", "send").max_age is None
     assert book.of("other", "mail") == usual_terms(Settings())
 
 
 def test_orders_are_changed_and_taken_back_one_by_one() -> None:
-    said = changed_terms(Terms(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
-    assert said == Terms(max_pending=600_000, on_stale="fail", max_age=None)
+    said = changed_terms(StoredPolicy(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
+    assert said == StoredPolicy(max_pending=600_000, on_stale="fail", max_age=None)
     said = changed_terms(said, {"max_pending": "default", "remove_on_fail": 7})
-    assert said == Terms(on_stale="fail", max_age=None, remove_on_fail=7)
+    assert said == StoredPolicy(on_stale="fail", max_age=None, remove_on_fail=7)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -88,7 +90,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given", "told"), WRONG)
 def test_a_word_that_makes_no_sense_is_refused_by_its_name(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidJob, match=told):
-        changed_terms(Terms(), given)
+        changed_terms(StoredPolicy(), given)
 
 
 @pytest.mark.parametrize("fields", [{"max_pending": -1}, {"on_stale": "kill"}, {"archive": 1}])
@@ -98,7 +100,7 @@ def test_a_lifecycle_refuses_them_where_it_is_written(fields: dict[str, Any]) ->
 
 
 def test_finished_jobs_may_go_at_once() -> None:
-    assert Lifecycle(keep_completed=0).terms() == Terms(keep_completed=0)
+    assert Lifecycle(keep_completed=0).terms() == StoredPolicy(keep_completed=0)
     assert [check_removal("remove_on_complete", value) for value in (True, False, 1, 50)] == [True, False, 1, 50]
     for bad in (0, -1, 1.5, "5", None, 10**9):
         with pytest.raises(InvalidJob, match="how many of the newest"):

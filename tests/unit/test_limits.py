@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules
-from headrace.core.jobs.records import Want
+from headrace.core.jobs.records import ClaimRequest
 from headrace.core.queues.limits import (
     STRATEGIES,
-    Doorkeeper,
-    Gate,
-    Head,
-    Order,
+    ClaimOrder,
+    Limit,
+    LimitCounter,
+    QueuedJob,
     allows,
     as_rate,
     drawn,
@@ -30,7 +30,7 @@ from headrace.core.queues.limits import (
     spent,
     weight_of,
 )
-from headrace.engines.sql.lane_rotation import Turns
+from headrace.engines.sql.lane_rotation import LaneRotation
 from headrace.engines.sql.limited_claim import earlier, rulebook
 from headrace.errors import ConfigError
 
@@ -200,11 +200,11 @@ def test_a_rate_means_what_it_says_to_within_a_hundredth(starts: int, unit: str)
 # -- lanes and gates
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-gates = st.builds(Gate, st.sampled_from(["key", "rate", "needs", "task"]), names)
+gates = st.builds(Limit, st.sampled_from(["key", "rate", "needs", "task"]), names)
 
 
 @given(st.lists(gates, max_size=6))
-def test_a_lane_tells_its_gates(several: list[Gate]) -> None:
+def test_a_lane_tells_its_gates(several: list[Limit]) -> None:
     lane = lane_of(several)
     found = gates_of(lane)
     assert set(found) == set(several)
@@ -213,60 +213,60 @@ def test_a_lane_tells_its_gates(several: list[Gate]) -> None:
 
 
 @given(st.lists(gates, max_size=6), st.randoms())
-def test_a_lane_is_the_same_however_its_gates_are_listed(several: list[Gate], chance: random.Random) -> None:
+def test_a_lane_is_the_same_however_its_gates_are_listed(several: list[Limit], chance: random.Random) -> None:
     shuffled = [*several, *several[:2]]
     chance.shuffle(shuffled)
     assert lane_of(shuffled) == lane_of(several)
 
 
 @given(st.lists(gates, max_size=4), st.lists(gates, max_size=4))
-def test_different_gates_are_different_lanes(one: list[Gate], other: list[Gate]) -> None:
+def test_different_gates_are_different_lanes(one: list[Limit], other: list[Limit]) -> None:
     assert (lane_of(one) == lane_of(other)) == (set(one) == set(other))
 
 
 def test_a_job_without_gates_is_in_no_lane() -> None:
     assert lane_of([]) == ""
     assert gates_of("") == []
-    assert lane_of([Gate("key", "")]) != ""
+    assert lane_of([Limit("key", "")]) != ""
 
 
 @pytest.mark.parametrize("name", ["", ":", "c:x", '"', "\\", '","r:x', "\0", "\n", "grüße 🚰", "]", "\u2028"])
 def test_no_name_is_taken_for_another_one(name: str) -> None:
-    several = [Gate("key", name), Gate("rate", name), Gate("needs", name), Gate("task", name)]
+    several = [Limit("key", name), Limit("rate", name), Limit("needs", name), Limit("task", name)]
     assert set(gates_of(lane_of(several))) == set(several)
-    assert gates_of(lane_of([Gate("needs", name)])) == [Gate("needs", name)]
+    assert gates_of(lane_of([Limit("needs", name)])) == [Limit("needs", name)]
 
 
 def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> None:
-    asked: list[Gate] = []
-    room = {Gate("key", "a"): 2.0, Gate("rate", "b"): 5.0, Gate("needs", "gpu"): float("inf")}
+    asked: list[Limit] = []
+    room = {Limit("key", "a"): 2.0, Limit("rate", "b"): 5.0, Limit("needs", "gpu"): float("inf")}
 
-    def room_of(gate: Gate) -> float:
+    def room_of(gate: Limit) -> float:
         asked.append(gate)
         return room[gate]
 
-    keeper = Doorkeeper(room_of)
-    both = [Gate("key", "a"), Gate("rate", "b")]
+    keeper = LimitCounter(room_of)
+    both = [Limit("key", "a"), Limit("rate", "b")]
     assert [keeper.lets_in(both) for _ in range(3)] == [True, True, False]
-    assert [keeper.lets_in([Gate("rate", "b"), Gate("needs", "gpu")]) for _ in range(4)] == [True, True, True, False]
-    assert keeper.passed == {Gate("key", "a"): 2, Gate("rate", "b"): 5, Gate("needs", "gpu"): 3}
+    assert [keeper.lets_in([Limit("rate", "b"), Limit("needs", "gpu")]) for _ in range(4)] == [True, True, True, False]
+    assert keeper.passed == {Limit("key", "a"): 2, Limit("rate", "b"): 5, Limit("needs", "gpu"): 3}
     assert len(asked) == 3, "each gate is asked once"
     assert keeper.lets_in([])
 
 
 def test_who_is_not_let_in_is_counted_nowhere() -> None:
-    keeper = Doorkeeper(lambda gate: 0 if gate.kind == "needs" else 1)
-    assert not keeper.lets_in([Gate("key", "a"), Gate("needs", "gpu")])
-    assert keeper.room(Gate("key", "a")) == 1
+    keeper = LimitCounter(lambda gate: 0 if gate.kind == "needs" else 1)
+    assert not keeper.lets_in([Limit("key", "a"), Limit("needs", "gpu")])
+    assert keeper.room(Limit("key", "a")) == 1
     assert keeper.passed == {}
 
 
 # -- turns
 
 
-def heads_of(lane: str, priorities: list[int], first: int = 0) -> list[Head]:
+def heads_of(lane: str, priorities: list[int], first: int = 0) -> list[QueuedJob]:
     """The front of a lane: its jobs in the order of a claim."""
-    heads = [Head(first + n, "work", level, 1000 + first + n, lane) for n, level in enumerate(priorities)]
+    heads = [QueuedJob(first + n, "work", level, 1000 + first + n, lane) for n, level in enumerate(priorities)]
     return sorted(heads, key=lambda head: (-head.priority, head.rank, head.seq))
 
 
@@ -276,7 +276,7 @@ lanes_of_heads = st.lists(st.lists(st.integers(-3, 3), max_size=12), max_size=8)
 
 
 @given(lanes_of_heads)
-def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[list[Head]]) -> None:
+def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[list[QueuedJob]]) -> None:
     order = in_turn(lanes)
     assert sorted(head.seq for head in order) == sorted(head.seq for heads in lanes for head in heads)
     for heads in lanes:
@@ -285,13 +285,13 @@ def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[li
 
 
 @given(lanes_of_heads)
-def test_the_more_urgent_goes_before_the_less_urgent_whatever_the_lane(lanes: list[list[Head]]) -> None:
+def test_the_more_urgent_goes_before_the_less_urgent_whatever_the_lane(lanes: list[list[QueuedJob]]) -> None:
     levels = [head.priority for head in in_turn(lanes)]
     assert levels == sorted(levels, reverse=True)
 
 
 @given(lanes_of_heads)
-def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[Head]]) -> None:
+def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[QueuedJob]]) -> None:
     order = in_turn(lanes)
     for level in {head.priority for head in order}:
         left = {heads[0].lane: sum(head.priority == level for head in heads) for heads in lanes if heads}
@@ -305,20 +305,20 @@ def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[
 
 def test_without_priorities_only_turns_and_age_count() -> None:
     lanes = [heads_of("a", [9, 9, 9], 10), heads_of("b", [0, 0], 20), heads_of("c", [-5], 0)]
-    assert "".join(head.lane for head in in_turn(lanes, Order("fifo"))) == "cababa"
+    assert "".join(head.lane for head in in_turn(lanes, ClaimOrder("fifo"))) == "cababa"
 
 
-AGED = Order("priority", 10)
+AGED = ClaimOrder("priority", 10)
 
 
 @st.composite
-def aged_lanes(draw: st.DrawFn) -> list[list[Head]]:
+def aged_lanes(draw: st.DrawFn) -> list[list[QueuedJob]]:
     """Lanes in their own order, each with jobs of several priorities that wait since different times."""
     told = st.tuples(st.integers(-3, 3), st.integers(1, 60), st.booleans())
     lanes = draw(st.lists(st.lists(told, max_size=8), max_size=6))
     heads = [
         [
-            Head(100 * lane + n, "work", level, -at if lifo else at, f"l{lane}")
+            QueuedJob(100 * lane + n, "work", level, -at if lifo else at, f"l{lane}")
             for n, (level, at, lifo) in enumerate(jobs)
         ]
         for lane, jobs in enumerate(lanes)
@@ -331,7 +331,7 @@ served_last = st.none() | st.builds("l{}".format, st.integers(0, 6))
 
 @given(aged_lanes(), served_last)
 def test_with_ageing_age_and_priority_go_together_among_lanes_in_whole_points(
-    lanes: list[list[Head]], last: str | None
+    lanes: list[list[QueuedJob]], last: str | None
 ) -> None:
     order = in_turn(lanes, AGED, {} if last is None else {0: last})
     for place, head in enumerate(order):
@@ -343,7 +343,7 @@ def test_with_ageing_age_and_priority_go_together_among_lanes_in_whole_points(
 
 @given(aged_lanes(), served_last)
 def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
-    lanes: list[list[Head]], last: str | None
+    lanes: list[list[QueuedJob]], last: str | None
 ) -> None:
     order = in_turn(lanes, AGED, {} if last is None else {0: last})
     for level in {AGED.level_of(head) for head in order}:
@@ -357,34 +357,38 @@ def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
 
 @pytest.mark.parametrize(("last", "order"), [("", "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca")])
 def test_with_ageing_turns_go_on_behind_the_last_one_whatever_the_level(last: str, order: str) -> None:
-    lanes = [[Head(n, "work", 5, at, lane)] for n, (lane, at) in enumerate({"a": 17, "c": 12, "b": 15}.items())]
+    lanes = [[QueuedJob(n, "work", 5, at, lane)] for n, (lane, at) in enumerate({"a": 17, "c": 12, "b": 15}.items())]
     assert "".join(head.lane for head in in_turn(lanes, AGED, {0: last})) == order
     assert "".join(head.lane for head in in_turn(lanes, AGED)) == "cba", "the oldest first if nobody was served"
 
 
 def test_with_ageing_the_moment_changes_no_order() -> None:
     """All grow older alike: who is a point ahead stays a point ahead."""
-    old, urgent = Head(1, "work", 0, 1000, "a"), Head(2, "work", 5, 1050, "b")
+    old, urgent = QueuedJob(1, "work", 0, 1000, "a"), QueuedJob(2, "work", 5, 1050, "b")
     assert AGED.level_of(old) == AGED.level_of(urgent)
-    assert AGED.level_of(Head(3, "work", 5, 1060, "b")) == AGED.level_of(old) - 1
-    assert AGED.level_of(Head(4, "work", 0, -1000, "a")) == AGED.level_of(old), "first among its equals, and as old"
+    assert AGED.level_of(QueuedJob(3, "work", 5, 1060, "b")) == AGED.level_of(old) - 1
+    assert AGED.level_of(QueuedJob(4, "work", 0, -1000, "a")) == AGED.level_of(old), (
+        "first among its equals, and as old"
+    )
 
 
 @pytest.mark.parametrize("strategy", ["fifo", "lifo", "weighted_random", "fresh_first"])
 def test_ageing_counts_in_the_order_of_priority_alone(strategy: Strategy) -> None:
-    head = Head(1, "work", 7, 1000, "a")
+    head = QueuedJob(1, "work", 7, 1000, "a")
     assert (
-        Order(strategy, 10).level_of(head) == Order(strategy).level_of(head) == (7 if strategy == "fresh_first" else 0)
+        ClaimOrder(strategy, 10).level_of(head)
+        == ClaimOrder(strategy).level_of(head)
+        == (7 if strategy == "fresh_first" else 0)
     )
 
 
 def test_with_ageing_levels_do_not_pile_up_in_the_memory() -> None:
     cursors: dict[str, str] = {}
     for step in range(100):
-        turns = Turns(cursors, "default", AGED)
-        turns.serve(Head(step, "work", step % 7, 1000 * step, f"l{step}"))
+        turns = LaneRotation(cursors, "default", AGED)
+        turns.serve(QueuedJob(step, "work", step % 7, 1000 * step, f"l{step}"))
         turns.keep(None, fruitless=False)
-    assert Turns(cursors, "default", AGED).served == {0: "l99"}
+    assert LaneRotation(cursors, "default", AGED).served == {0: "l99"}
 
 
 # -- orders
@@ -423,20 +427,20 @@ def test_drawn_takes_the_level_the_chance_falls_on(chance: float, level: int) ->
 
 
 @st.composite
-def fronts(draw: st.DrawFn) -> dict[int, list[Head]]:
+def fronts(draw: st.DrawFn) -> dict[int, list[QueuedJob]]:
     jobs = draw(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 200), st.booleans()), max_size=20))
-    levels: dict[int, list[Head]] = {}
+    levels: dict[int, list[QueuedJob]] = {}
     for seq, (level, at, lifo) in enumerate(jobs):
-        levels.setdefault(level, []).append(Head(seq, "work", level, -at if lifo else at))
+        levels.setdefault(level, []).append(QueuedJob(seq, "work", level, -at if lifo else at))
     return levels
 
 
 @given(fronts(), st.integers(0, 25))
-def test_by_age_priority_counts_for_nothing(levels: dict[int, list[Head]], jobs: int) -> None:
+def test_by_age_priority_counts_for_nothing(levels: dict[int, list[QueuedJob]], jobs: int) -> None:
     everything = [(abs(head.rank), head.seq) for heads in levels.values() for head in heads]
 
     def places(strategy: Strategy) -> list[tuple[int, int]]:
-        return [(abs(head.rank), head.seq) for head in merged(levels, Order(strategy), jobs)]
+        return [(abs(head.rank), head.seq) for head in merged(levels, ClaimOrder(strategy), jobs)]
 
     assert places("fifo") == sorted(everything)[:jobs]
     assert places("lifo") == sorted(everything, reverse=True)[:jobs]
@@ -444,9 +448,9 @@ def test_by_age_priority_counts_for_nothing(levels: dict[int, list[Head]], jobs:
 
 @given(fronts(), st.integers(1, 50))
 def test_with_ageing_nobody_is_overtaken_by_more_than_priority_is_worth(
-    levels: dict[int, list[Head]], ageing: int
+    levels: dict[int, list[QueuedJob]], ageing: int
 ) -> None:
-    order = merged(levels, Order("priority", ageing), 100)
+    order = merged(levels, ClaimOrder("priority", ageing), 100)
     assert len(order) == sum(map(len, levels.values()))
     for place, head in enumerate(order):
         for later in order[place + 1 :]:
@@ -465,18 +469,18 @@ def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
     """However a database writes an empty list: else every turn would be made with care, for nothing."""
     book = rulebook(told)
     assert not book.is_minded
-    assert not book.asks_care("default", Want("w", 1, 1))
-    assert not book.asks_care("default", Want("w", 1, 1, strategy="priority"))
-    assert book.asks_care("default", Want("w", 1, 1, strategy="lifo"))
+    assert not book.asks_care("default", ClaimRequest("w", 1, 1))
+    assert not book.asks_care("default", ClaimRequest("w", 1, 1, strategy="priority"))
+    assert book.asks_care("default", ClaimRequest("w", 1, 1, strategy="lifo"))
 
 
 def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
     book = rulebook(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
     assert book.is_minded
-    assert [queue for queue in "abcd" if book.asks_care(queue, Want("w", 1, 1))] == ["b", "c"]
+    assert [queue for queue in "abcd" if book.asks_care(queue, ClaimRequest("w", 1, 1))] == ["b", "c"]
     assert book.weights == {"a": 3, "b": 1}
-    assert rulebook(r'[[],[],[["work","{\"paused\":true}"]]]').asks_care("any", Want("w", 1, 1))
-    assert rulebook('[[["a","{"]],[],[]]').asks_care("any", Want("w", 1, 1)), (
+    assert rulebook(r'[[],[],[["work","{\"paused\":true}"]]]').asks_care("any", ClaimRequest("w", 1, 1))
+    assert rulebook('[[["a","{"]],[],[]]').asks_care("any", ClaimRequest("w", 1, 1)), (
         "a statement may see more in what is damaged"
     )
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from headrace.core.durations import window_ms
-from headrace.core.jobs.records import Depth
+from headrace.core.jobs.records import QueueCount
 from headrace.core.jobs.states import State
 from headrace.core.metrics import buckets, values
 from headrace.core.metrics.buckets import DAY, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.metrics.cells import EMPTY, Cell, total
+from headrace.core.metrics.cells import EMPTY, MetricCell, total
 from headrace.core.metrics.gauges import STORE, Gauge, Gauges, as_gauges, sample_of_jobs, then
 from headrace.core.metrics.histogram import Histogram
 from headrace.core.settings.settings import Settings
@@ -20,7 +20,7 @@ from tests.support.builders import worker_row
 from tests.support.cases import check_each
 
 NOW = 1_700_000_000_000
-SOME = Cell(
+SOME = MetricCell(
     enqueued=20,
     started=12,
     completed=8,
@@ -98,7 +98,7 @@ def test_what_is_not_counted_so_is_refused(asked: dict[str, str], told: str) -> 
 
 
 def gauges(pending: int, queue: str = "mail", oldest: int = NOW - 5000) -> Gauges:
-    depths = [Depth(queue, State.PENDING, pending, oldest), Depth("other", State.RUNNING, 2, NOW)]
+    depths = [QueueCount(queue, State.PENDING, pending, oldest), QueueCount("other", State.RUNNING, 2, NOW)]
     return as_gauges(sample_of_jobs(depths, [worker_row("w1", seen_at=NOW)], ["default"], NOW))
 
 
@@ -113,7 +113,7 @@ def test_a_sample_is_of_each_queue_and_of_all() -> None:
 
 
 def test_jobs_that_are_over_and_workers_that_are_silent_are_not_in_it() -> None:
-    depths = [Depth("mail", State.COMPLETED, 9, NOW)]
+    depths = [QueueCount("mail", State.COMPLETED, 9, NOW)]
     found = sample_of_jobs(depths, [worker_row("ghost", seen_at=NOW - 3_600_000)], [], NOW)
     assert list(found) == [STORE]
     assert found[STORE]["workers"] == 0
@@ -135,7 +135,7 @@ def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
 
 
 def test_metrics_of_many_cells_are_those_of_their_sum() -> None:
-    cells = [SOME, EMPTY, SOME, Cell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
+    cells = [SOME, EMPTY, SOME, MetricCell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
     for name in values.TALLIED:
         assert values.summed(name, cells, 30.0) == values.tallied(name, total(cells), 30.0)
 

@@ -7,25 +7,25 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.metrics.buckets import ALL, EVER, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.metrics.cells import EMPTY, MOST, OTHERS, SUM, Cell, added, total
+from headrace.core.metrics.cells import EMPTY, MOST, OTHERS, SUM, MetricCell, added, total
 from headrace.core.metrics.rollup import Folded, fold, widened
 
 NOON = 1_700_006_400_000
 
 
-def group(type_: str, *jobs: str, at: int = NOON, **more: object) -> Group:
-    return Group(type_, at, "mail", "send", jobs=list(jobs), **more)  # type: ignore[arg-type]
+def group(type_: str, *jobs: str, at: int = NOON, **more: object) -> EventGroup:
+    return EventGroup(type_, at, "mail", "send", jobs=list(jobs), **more)  # type: ignore[arg-type]
 
 
-def cell(folded: Folded, section: str = "q", name: str = "send", start: int = NOON) -> Cell:
+def cell(folded: Folded, section: str = "q", name: str = "send", start: int = NOON) -> MetricCell:
     queue = "mail" if section == "q" else ""
     return folded.get((start, (section, queue, name)), EMPTY)  # type: ignore[arg-type]
 
 
 def test_an_alert_counts_for_no_task_that_it_is_about() -> None:
-    folded = fold([Group("alert.raised", NOON, "mail", "send"), Group("alert.cleared", NOON, None, "send")])
+    folded = fold([EventGroup("alert.raised", NOON, "mail", "send"), EventGroup("alert.cleared", NOON, None, "send")])
     assert list(folded) == [(NOON, ("q", "", ""))]
     assert folded[NOON, ("q", "", "")].other == {"alert.raised": 1, "alert.cleared": 1}
 
@@ -71,7 +71,7 @@ def test_what_a_job_says_of_itself_is_not_counted() -> None:
 
 
 def test_what_is_about_no_job_is_one_event_of_the_store() -> None:
-    folded = fold([Group("schedule.skipped", NOON), Group("schedule.fired", NOON)])
+    folded = fold([EventGroup("schedule.skipped", NOON), EventGroup("schedule.fired", NOON)])
     assert folded[NOON, ("q", "", "")].other == {"schedule.skipped": 1, "schedule.fired": 1}
 
 
@@ -102,7 +102,7 @@ pages = st.lists(
 
 
 @given(pages)
-def test_wider_buckets_hold_the_same(groups: list[Group]) -> None:
+def test_wider_buckets_hold_the_same(groups: list[EventGroup]) -> None:
     folded = fold(groups)
     for width in ALL:
         wide = widened(folded, width)
@@ -112,8 +112,8 @@ def test_wider_buckets_hold_the_same(groups: list[Group]) -> None:
 
 
 @given(pages, st.integers(0, 30))
-def test_it_does_not_matter_where_one_fold_ends_and_the_next_begins(groups: list[Group], cut: int) -> None:
-    def ever(some: Iterable[Group]) -> Cell:
+def test_it_does_not_matter_where_one_fold_ends_and_the_next_begins(groups: list[EventGroup], cut: int) -> None:
+    def ever(some: Iterable[EventGroup]) -> MetricCell:
         return total(widened(fold(some), EVER).values())
 
     assert ever(groups[:cut]).plus(ever(groups[cut:])) == ever(groups)
@@ -134,12 +134,12 @@ def test_buckets_begin_at_multiples_of_their_width() -> None:
 
 
 def test_a_paper_does_not_grow_with_the_names_of_tasks() -> None:
-    paper: dict[str, Cell] = {}
+    paper: dict[str, MetricCell] = {}
     for number in range(5 * MOST):
-        paper = added(paper, {f"task-{number}": Cell(started=1), "task-0": Cell(started=1)})
+        paper = added(paper, {f"task-{number}": MetricCell(started=1), "task-0": MetricCell(started=1)})
     assert len(paper) <= MOST + 2
     assert (paper["task-0"].started, paper[SUM].started) == (5 * MOST, 10 * MOST - 1)
     assert paper[OTHERS].started == 10 * MOST - 1 - sum(
         cell.started for name, cell in paper.items() if name not in (SUM, OTHERS)
     )
-    assert added({}, {f"task-{number}": Cell(started=1) for number in range(2 * MOST)})[OTHERS].started == MOST
+    assert added({}, {f"task-{number}": MetricCell(started=1) for number in range(2 * MOST)})[OTHERS].started == MOST

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Outcome
-from headrace.core.jobs.states import FINAL, Event, State, is_legal
+from headrace.core.jobs.states import FINAL, State, Trigger, is_legal
 
 NOW = 1_000_000
 CLAIM = Claim("job", 7, "task", "default", 0, 5, 2, 4, "{}", 0, 0, 0, 0, 0, None, None)
@@ -62,7 +62,7 @@ def test_what_has_no_new_time_leaves_the_old_one(name: str) -> None:
 
 def test_a_success_carries_its_result_and_no_error() -> None:
     done = ALL["succeed"]
-    assert (done.event, done.result, done.result_checksum) == (Event.SUCCEED, "42", 9)
+    assert (done.event, done.result, done.result_checksum) == (Trigger.SUCCEED, "42", 9)
     assert (done.error_type, done.reason) == (None, None)
 
 

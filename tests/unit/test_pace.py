@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.runtime.worker.prefetch import Pace
+from headrace.runtime.worker.prefetch import Prefetch
 
 
 class Watch:
@@ -26,39 +26,39 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     return watch
 
 
-def work(pace: Pace, watch: Watch, jobs: int, seconds: float, times: int = 10) -> None:
+def work(pace: Prefetch, watch: Watch, jobs: int, seconds: float, times: int = 10) -> None:
     for _ in range(times):
         watch.now += seconds
         pace.finished(jobs)
 
 
 def test_a_fresh_worker_fetches_nothing_ahead(watch: Watch) -> None:
-    assert Pace(4, 1000).ahead == 0
+    assert Prefetch(4, 1000).ahead == 0
 
 
 def test_short_jobs_are_fetched_ahead_for_a_moment_of_work(watch: Watch) -> None:
-    pace = Pace(4, 1000)
+    pace = Prefetch(4, 1000)
     work(pace, watch, jobs=50, seconds=0.01)  # 5000 jobs a second
     assert 100 <= pace.ahead <= 250
 
 
 def test_long_jobs_are_not_fetched_ahead(watch: Watch) -> None:
-    pace = Pace(4, 1000)
+    pace = Prefetch(4, 1000)
     work(pace, watch, jobs=1, seconds=0.1)
     assert pace.ahead == 0
 
 
 def test_never_more_than_allowed(watch: Watch) -> None:
-    pace = Pace(1, 10)
+    pace = Prefetch(1, 10)
     work(pace, watch, jobs=1000, seconds=0.01)
     assert pace.ahead == 10
-    nothing = Pace(1, 0)
+    nothing = Prefetch(1, 0)
     work(nothing, watch, jobs=1000, seconds=0.01)
     assert nothing.ahead == 0
 
 
 def test_one_slow_moment_counts_in_full_and_recovery_is_gradual(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     fast = pace.ahead
     work(pace, watch, jobs=1, seconds=0.06, times=1)
@@ -68,7 +68,7 @@ def test_one_slow_moment_counts_in_full_and_recovery_is_gradual(watch: Watch) ->
 
 
 def test_a_moment_too_short_to_tell_slows_nothing_down(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     fast = pace.ahead
     work(pace, watch, jobs=1, seconds=0.01, times=4)
@@ -78,7 +78,7 @@ def test_a_moment_too_short_to_tell_slows_nothing_down(watch: Watch) -> None:
 
 
 def test_time_in_which_runners_had_no_work_slows_nothing_down(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     fast = pace.ahead
     pace.starved()
@@ -89,7 +89,7 @@ def test_time_in_which_runners_had_no_work_slows_nothing_down(watch: Watch) -> N
 
 
 def test_jobs_of_many_short_turns_are_counted_together(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     for _ in range(100):
         pace.starved()
         work(pace, watch, jobs=1, seconds=0.0005, times=1)
@@ -97,7 +97,7 @@ def test_jobs_of_many_short_turns_are_counted_together(watch: Watch) -> None:
 
 
 def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_most(watch: Watch) -> None:
-    pace = Pace(4, 10_000)
+    pace = Prefetch(4, 10_000)
     work(pace, watch, jobs=50, seconds=0.01)
     quick = pace.ahead
     for _ in range(10):
@@ -111,7 +111,7 @@ def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_m
 
 
 def test_a_store_far_away_does_not_make_jobs_look_long(watch: Watch) -> None:
-    pace = Pace(4, 1000)
+    pace = Prefetch(4, 1000)
     for _ in range(20):
         work(pace, watch, jobs=4, seconds=0.001, times=1)
         watch.now += 0.1
@@ -120,14 +120,14 @@ def test_a_store_far_away_does_not_make_jobs_look_long(watch: Watch) -> None:
 
 
 def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(watch: Watch) -> None:
-    pace = Pace(4, 1000)
+    pace = Prefetch(4, 1000)
     pace.turned(5.0)
     work(pace, watch, jobs=1, seconds=0.1)
     assert pace.ahead == 0
 
 
 def test_time_without_jobs_says_nothing_about_their_length(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     before = pace.ahead
     watch.now += 3600
@@ -137,7 +137,7 @@ def test_time_without_jobs_says_nothing_about_their_length(watch: Watch) -> None
 
 
 def test_a_stall_stops_fetching_ahead(watch: Watch) -> None:
-    pace = Pace(1, 1000)
+    pace = Prefetch(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     pace.stalled()
     assert pace.ahead == 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.flows.drawing import Box, Picture
-from headrace.web.pages.flow_graph import Node, graph, svg
+from headrace.core.flows.drawing import GraphNode, JobGraph
+from headrace.web.pages.flow_graph import DrawnNode, graph, svg
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -17,7 +17,7 @@ def many(task: str) -> str:
 
 
 def test_a_small_flow_has_a_box_and_a_link_for_each_job() -> None:
-    picture = Picture([Box("a", "fetch", "completed"), Box("b", "merge", "failed")], [("a", "b")])
+    picture = JobGraph([GraphNode("a", "fetch", "completed"), GraphNode("b", "merge", "failed")], [("a", "b")])
     drawn = graph(picture, link, many)
     assert [(node.link, node.state) for node in drawn.nodes] == [("/jobs/a", "completed"), ("/jobs/b", "failed")]
     text = svg(drawn, "What waits")
@@ -27,10 +27,10 @@ def test_a_small_flow_has_a_box_and_a_link_for_each_job() -> None:
 
 
 def test_many_jobs_of_one_task_at_one_step_are_a_bundle() -> None:
-    parts = [Box(f"p{n}", "resize", "completed" if n else "failed") for n in range(50)]
-    boxes = [Box("first", "split", "completed"), *parts, Box("last", "join", "waiting")]
+    parts = [GraphNode(f"p{n}", "resize", "completed" if n else "failed") for n in range(50)]
+    boxes = [GraphNode("first", "split", "completed"), *parts, GraphNode("last", "join", "waiting")]
     edges = [("first", part.id) for part in parts] + [(part.id, "last") for part in parts]
-    drawn = graph(Picture(boxes, edges), link, many, most=20)
+    drawn = graph(JobGraph(boxes, edges), link, many, most=20)
     assert {node.label: node.jobs for node in drawn.nodes} == {"split": 1, "resize": 50, "join": 1}
     assert len(drawn.edges) == 2
     bundle = drawn.nodes[1]
@@ -40,25 +40,30 @@ def test_many_jobs_of_one_task_at_one_step_are_a_bundle() -> None:
 
 
 def test_a_step_that_is_too_wide_is_a_bundle_and_the_others_are_not() -> None:
-    parts = [Box(f"p{n}", "resize", "completed") for n in range(30)]
-    boxes = [Box("a", "split", "completed"), *parts, Box("b", "join", "waiting"), Box("c", "join", "waiting")]
+    parts = [GraphNode(f"p{n}", "resize", "completed") for n in range(30)]
+    boxes = [
+        GraphNode("a", "split", "completed"),
+        *parts,
+        GraphNode("b", "join", "waiting"),
+        GraphNode("c", "join", "waiting"),
+    ]
     edges = [("a", part.id) for part in parts] + [(part.id, end) for part in parts for end in ("b", "c")]
-    drawn = graph(Picture(boxes, edges), link, many)
+    drawn = graph(JobGraph(boxes, edges), link, many)
     assert [(node.label, node.jobs) for node in drawn.nodes] == [("split", 1), ("resize", 30), ("join", 1), ("join", 1)]
     assert [node.link for node in drawn.nodes] == ["/jobs/a", "/jobs?task=resize", "/jobs/b", "/jobs/c"]
     assert len(drawn.edges) == 3
 
 
 def test_the_gravest_state_is_the_look_of_a_bundle() -> None:
-    assert Node("x", "x", {"completed": 9, "running": 1}, "").state == "running"
-    assert Node("x", "x", {"completed": 9, "running": 1, "failed": 1}, "").state == "failed"
+    assert DrawnNode("x", "x", {"completed": 9, "running": 1}, "").state == "running"
+    assert DrawnNode("x", "x", {"completed": 9, "running": 1, "failed": 1}, "").state == "failed"
 
 
 def test_whatever_a_task_is_called_it_is_text() -> None:
-    text = svg(graph(Picture([Box("a", HOSTILE, "pending")], []), link, many), HOSTILE)
+    text = svg(graph(JobGraph([GraphNode("a", HOSTILE, "pending")], []), link, many), HOSTILE)
     assert "<script" not in text
     assert "&lt;script&gt;" in text
 
 
 def test_no_jobs_are_an_empty_drawing() -> None:
-    assert "<svg" in svg(graph(Picture([], []), link, many), "nothing")
+    assert "<svg" in svg(graph(JobGraph([], []), link, many), "nothing")

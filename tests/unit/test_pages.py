@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.events.event import TYPES, Interest, interest, page_of
-from headrace.core.events.log import Group, arrivals, endings, events_of, narrowed, page, read
+from headrace.core.events.event import TYPES, EventFilter, interest, page_of
+from headrace.core.events.log import EventGroup, arrivals, endings, events_of, narrowed, page, read
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
 
 NOW = 1_700_000_000_000
-RAN = Group("ran", NOW, "q", "t", "w", ["a", "b"], [1, 2], [10, 20], [3, 4])
+RAN = EventGroup("ran", NOW, "q", "t", "w", ["a", "b"], [1, 2], [10, 20], [3, 4])
 
 
-def _types(groups: list[Group]) -> list[tuple[str, list[str]]]:
+def _types(groups: list[EventGroup]) -> list[tuple[str, list[str]]]:
     return [(group.type, group.jobs) for group in groups]
 
 
@@ -42,7 +42,7 @@ def test_a_page_that_is_true_of_some_tells_every_start_and_their_ends() -> None:
 
 
 def test_what_a_run_noted_is_told_though_another_one_was_refused() -> None:
-    noted = Group("job.progress", NOW, "q", "t", "w", ["c"], [1], data=[{"progress": 0.5}])
+    noted = EventGroup("job.progress", NOW, "q", "t", "w", ["c"], [1], data=[{"progress": 0.5}])
     assert _types(narrowed([RAN, noted], {"b"}))[1:] == [("job.completed", ["b"]), ("job.progress", ["c"])]
 
 
@@ -52,13 +52,13 @@ def test_every_column_is_narrowed_alike() -> None:
 
 
 def test_an_id_that_came_twice_counts_once() -> None:
-    twice = Group("job.enqueued", NOW, "q", "t", None, ["a", "a", "b"])
+    twice = EventGroup("job.enqueued", NOW, "q", "t", None, ["a", "a", "b"])
     assert _types(read(page([twice]).text, '["a"]')) == [("job.enqueued", ["a"])]
 
 
 @pytest.mark.parametrize("place", range(5))
 def test_a_cursor_leads_on_behind_its_event(place: int) -> None:
-    groups = read(page([RAN, Group("queue.paused", NOW, "q")]).text)
+    groups = read(page([RAN, EventGroup("queue.paused", NOW, "q")]).text)
     everything = list(events_of("7-1", groups))
     assert [event.cursor for event in everything] == ["7-1.0", "7-1.1", "7-1.2", "7-1.3", "7-1"]
     assert list(events_of("7-1", groups, everything[place].cursor)) == everything[place + 1 :]
@@ -95,7 +95,7 @@ def test_patterns_name_types() -> None:
     assert interest("*").types == set(TYPES)
     assert interest(["job.log", "dead.*"]).types == {"job.log", "dead.entered", "dead.resolved"}
     assert interest().covers("job.log", "any", None)
-    assert not Interest(queue="q").covers("job.log", "other", None)
+    assert not EventFilter(queue="q").covers("job.log", "other", None)
 
 
 @pytest.mark.parametrize("pattern", ["job", "job.", "jobs.*", "job.complete", "", ".*", 7, None])
@@ -119,7 +119,7 @@ def test_cursors_are_taken_apart() -> None:
     ],
 )
 def test_ids_that_begin_alike_are_stored_in_short_and_read_in_full(ids: list[str]) -> None:
-    group = Group("job.enqueued", NOW, "q", "t", None, ids)
+    group = EventGroup("job.enqueued", NOW, "q", "t", None, ids)
     told = page([group])
     assert read(told.text) == [group]
     assert "0197-aa-01" not in told.text

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.errors import ConfigError
 
 
@@ -28,13 +28,13 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def test_without_parameters_there_are_sensible_ones() -> None:
-    address = Address("postgresql://ann@db/jobs")
+    address = PostgresUrl("postgresql://ann@db/jobs")
     assert (address.schema, address.connections, address.statement_timeout) == ("public", 10, 30)
     assert (address.pooler, address.poll) == (False, 0.25)
 
 
 def test_parameters_are_taken_from_the_url() -> None:
-    address = Address("postgresql://db/jobs?schema=Crew_1&connections=3&statement_timeout=7&pooler=on&poll=50")
+    address = PostgresUrl("postgresql://db/jobs?schema=Crew_1&connections=3&statement_timeout=7&pooler=on&poll=50")
     assert (address.schema, address.connections, address.statement_timeout) == ("Crew_1", 3, 7)
     assert (address.pooler, address.poll) == (True, 0.05)
 
@@ -66,14 +66,14 @@ def test_parameters_are_taken_from_the_url() -> None:
 )
 def test_a_wrong_value_is_named_with_the_rule_it_breaks(parameter: str, rule: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Address(f"postgresql://db/jobs?{parameter}")
+        PostgresUrl(f"postgresql://db/jobs?{parameter}")
     assert str(caught.value).startswith("url: ")
     assert rule in str(caught.value)
 
 
 @pytest.mark.parametrize("word", ["on", "ON", "true", "1"])
 def test_a_switch_may_be_turned_on_in_several_ways(word: str) -> None:
-    assert Address(f"postgresql://db/jobs?pooler={word}").pooler
+    assert PostgresUrl(f"postgresql://db/jobs?pooler={word}").pooler
 
 
 # -- what is libpq's
@@ -81,14 +81,14 @@ def test_a_switch_may_be_turned_on_in_several_ways(word: str) -> None:
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "PostgreSQL"])
 def test_both_names_of_the_scheme_are_known(scheme: str, connected: dict[str, Any]) -> None:
-    Address(f"{scheme}://ann@db/jobs").connect()
+    PostgresUrl(f"{scheme}://ann@db/jobs").connect()
     assert connected["parsed"] == {"user": "ann", "host": "db", "dbname": "jobs"}
 
 
 @pytest.mark.parametrize("url", ["mysql://db/jobs", "postgresql", "postgresql:jobs", "", "db/jobs"])
 def test_what_is_no_such_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigError, match="url: it should look like postgresql://"):
-        Address(url)
+        PostgresUrl(url)
 
 
 @pytest.mark.parametrize(
@@ -119,19 +119,19 @@ def test_what_is_no_such_url_is_refused_with_an_example(url: str) -> None:
 def test_everything_else_reaches_libpq_as_it_was_meant(
     url: str, parsed: dict[str, str], connected: dict[str, Any]
 ) -> None:
-    Address(url).connect()
+    PostgresUrl(url).connect()
     assert connected["parsed"] == parsed
 
 
 def test_options_of_the_url_are_kept_and_win_over_ours(connected: dict[str, Any]) -> None:
     options = "-c%20search_path%3Da%5C%20b%20-c%20statement_timeout%3D5s"
-    Address(f"postgresql://db/jobs?options={options}&statement_timeout=9").connect()
+    PostgresUrl(f"postgresql://db/jobs?options={options}&statement_timeout=9").connect()
     assert connected["options"].endswith(r" -c search_path=a\ b -c statement_timeout=5s")
     assert connected["options"].startswith("-c statement_timeout=9s -c idle_in_transaction_session_timeout=60s")
 
 
 def test_settings_of_the_url_are_not_overruled(connected: dict[str, Any]) -> None:
-    Address("postgresql://db/jobs?connect_timeout=1&application_name=shop&keepalives_idle=99").connect()
+    PostgresUrl("postgresql://db/jobs?connect_timeout=1&application_name=shop&keepalives_idle=99").connect()
     assert connected["parsed"]["connect_timeout"] == "1"
     assert connected["parsed"]["application_name"] == "shop"
     assert {"connect_timeout", "application_name", "keepalives_idle"}.isdisjoint(connected)
@@ -139,10 +139,10 @@ def test_settings_of_the_url_are_not_overruled(connected: dict[str, Any]) -> Non
 
 
 def test_behind_a_pooler_nothing_is_set_for_the_session_and_nothing_prepared(connected: dict[str, Any]) -> None:
-    Address("postgresql://db/jobs?pooler=on").connect()
+    PostgresUrl("postgresql://db/jobs?pooler=on").connect()
     assert "options" not in connected
     assert connected["prepare_threshold"] is None
-    Address("postgresql://db/jobs").connect()
+    PostgresUrl("postgresql://db/jobs").connect()
     assert connected["prepare_threshold"] is not None
 
 
@@ -158,7 +158,7 @@ def test_behind_a_pooler_nothing_is_set_for_the_session_and_nothing_prepared(con
 )
 def test_what_libpq_does_not_understand_is_told_in_its_words(url: str, told: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Address(url)
+        PostgresUrl(url)
     assert str(caught.value).startswith("url: ")
     assert told in str(caught.value)
     assert "secret" not in str(caught.value)
@@ -180,7 +180,7 @@ def test_what_libpq_does_not_understand_is_told_in_its_words(url: str, told: str
 )
 def test_a_password_that_is_not_encoded_properly_is_refused_without_a_word_of_it(url: str) -> None:
     with pytest.raises(ConfigError, match="%40") as caught:
-        Address(url)
+        PostgresUrl(url)
     told = "".join(traceback.format_exception(caught.value))
     assert "xyzzy" not in told
     assert "plugh" not in told
@@ -203,7 +203,7 @@ def test_a_password_that_is_not_encoded_properly_is_refused_without_a_word_of_it
     ],
 )
 def test_an_address_is_shown_as_a_url_that_leads_there_and_has_no_password(url: str, shown: str) -> None:
-    address = Address(url)
+    address = PostgresUrl(url)
     assert str(address) == shown
     assert "secret" not in repr(address)
-    assert str(Address(shown)) == shown
+    assert str(PostgresUrl(shown)) == shown

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.shared import liveness_file
-from headrace.engines.shared.liveness_file import LockedPresence, bury, find_dead, local_folder
+from headrace.engines.shared.liveness_file import LivenessFile, bury, find_dead, local_folder
 from headrace.errors import ConfigError
 from tests.support.processes import Child
 
@@ -108,18 +108,18 @@ def test_a_link_in_the_place_of_a_sign_of_life_is_not_followed(temporary: Path) 
     victim.write_text("precious")
     (folder / "w1.alive").symlink_to(victim)
     with pytest.raises(OSError, match="w1"):
-        LockedPresence(folder, "w1")
+        LivenessFile(folder, "w1")
     assert find_dead(folder) == {}
     assert victim.read_text() == "precious"
 
 
 def test_a_worker_is_dead_when_its_process_is_and_its_begun_claims_are_known() -> None:
     folder = local_folder("a store")
-    living = LockedPresence(folder, "living")
+    living = LivenessFile(folder, "living")
     living.begin(11)
 
     def begin_and_die(_: object) -> object:
-        dying = LockedPresence(folder, "dying")
+        dying = LivenessFile(folder, "dying")
         _, place, _ = dying.begin(21), dying.begin(22), dying.begin(23)
         dying.settled(place or 0)
         return find_dead(folder)
@@ -152,7 +152,7 @@ def test_a_folder_cleared_away_under_the_workers_tells_of_nobody() -> None:
 
 def test_where_there_are_no_locks_nobody_is_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = local_folder("a store")
-    LockedPresence(folder, "w1").close()
+    LivenessFile(folder, "w1").close()
     (folder / "w2.alive").write_bytes(b"\0" * 8)
     assert find_dead(folder) == {"w2": set()}
     monkeypatch.setattr(liveness_file, "locks", None)

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.codec import codec
-from headrace.core.codec.result_refs import MARK, ParentFailure, Promise, failure_text, filled, ids_in, promises_in
+from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_text, filled, ids_in, promises_in
 from headrace.core.jobs.states import State
 from headrace.core.tasks.signature import Signature
 from headrace.errors import InvalidJob
 
-ONE, OTHER = Promise("job-1"), Promise("0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f")
+ONE, OTHER = ResultRef("job-1"), ResultRef("0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f")
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(['{"$result":"x"}', "$result", MARK]),
     lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("$result"), inner),
@@ -53,7 +53,7 @@ def test_a_result_comes_in_the_place_of_its_promise_whatever_it_and_its_neighbor
 
 
 def test_a_list_of_promises_takes_no_more_room_than_their_ids() -> None:
-    text = codec.encode_call(([Promise(f"job-{number}") for number in range(1000)],), {})
+    text = codec.encode_call(([ResultRef(f"job-{number}") for number in range(1000)],), {})
     assert len(text) < 1000 * len('"job-999",') + 100
     assert len(ids_in(text)) == 1000
     assert codec.decode_call(filled(text, lambda job_id: job_id.removeprefix("job-")))[0] == (list(range(1000)),)

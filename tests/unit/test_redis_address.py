@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from headrace.engines.redis.engine import RedisEngine
-from headrace.engines.redis.store_url import Address, parse
+from headrace.engines.redis.store_url import RedisUrl, parse
 from headrace.errors import ConfigError
 
 
-def told(address: Address, *names: str) -> tuple[Any, ...]:
+def told(address: RedisUrl, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(address, name) for name in names)
 
 

@@ -9,7 +9,7 @@ import redis
 from redis import exceptions
 
 from headrace.engines.redis import health
-from headrace.engines.redis.connections import Wire
+from headrace.engines.redis.connections import RedisConnections
 from headrace.engines.redis.errors import translated
 from headrace.engines.redis.store_url import parse
 from headrace.errors import ConfigError, EngineUnavailable
@@ -76,8 +76,8 @@ class ToldWire:
         return answer.encode() if command[0] == "INFO" else [command[2].encode(), answer.encode()]
 
 
-def wire(**info: str | Exception) -> Wire:
-    return cast(Wire, ToldWire(**info))
+def wire(**info: str | Exception) -> RedisConnections:
+    return cast(RedisConnections, ToldWire(**info))
 
 
 @pytest.mark.parametrize("version", ["2.8.19", "5.0.14", "6.0.16", "6.1.240"])

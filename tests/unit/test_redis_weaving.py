@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.redis import script_loader
-from headrace.engines.redis.script_linker import Chamber, Piece, chamber_if, chamber_when_called, statements, weave
+from headrace.engines.redis.script_linker import LazyBlock, Piece, chamber_if, chamber_when_called, statements, weave
 from tests.support.cases import check_each
 
 _GIVEN = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
@@ -88,7 +88,7 @@ def test_a_part_that_is_there_is_not_taken_in_again() -> None:
 
 def test_a_call_of_one_job_makes_few_functions() -> None:
     for name in ("insert", "exchange"):
-        outermost = [p._replace(inside=()) if isinstance(p, Chamber) else p for p in _pieces_of(name)]
+        outermost = [p._replace(inside=()) if isinstance(p, LazyBlock) else p for p in _pieces_of(name)]
         assert weave(outermost).count("local function ") < 36, name
 
 
@@ -102,7 +102,7 @@ def _passed_names(pieces: Sequence[Piece], known: set[str]) -> list[str]:
     twice: list[str] = []
     passed: list[str] = []
     for piece in pieces:
-        if isinstance(piece, Chamber):
+        if isinstance(piece, LazyBlock):
             twice += passed + _passed_names(piece.inside, known.copy())
             passed = []
         else:
@@ -125,7 +125,7 @@ def test_every_function_that_is_called_is_in_sight() -> None:
 def _out_of_sight(pieces: Sequence[Piece], seen: set[str]) -> list[str]:
     missing: list[str] = []
     for piece in pieces:
-        if isinstance(piece, Chamber):
+        if isinstance(piece, LazyBlock):
             missing += _out_of_sight(piece.inside, seen.copy())
             seen.update(_DEFINED.findall(piece.opening))
         else:

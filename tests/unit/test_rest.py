@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.runtime.worker import idle
-from headrace.runtime.worker.idle import Rest
+from headrace.runtime.worker.idle import IdleState
 from headrace.testing import VirtualClock
 
 
@@ -20,7 +20,7 @@ def moment(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def test_a_lease_that_ends_is_looked_for_when_it_ends(moment: SimpleNamespace) -> None:
     clock = VirtualClock()
-    made = Rest(clock)
+    made = IdleState(clock)
     made.leases_end(clock.now() + 5000)
     assert not made.is_time_to_reap()
     clock.advance(5)
@@ -29,7 +29,7 @@ def test_a_lease_that_ends_is_looked_for_when_it_ends(moment: SimpleNamespace) -
 
 def test_a_lease_that_was_given_since_is_found_though_the_next_heartbeat_is_far(moment: SimpleNamespace) -> None:
     """A worker with a lease of an hour beats every twenty minutes; another one may have leases of seconds."""
-    made = Rest(VirtualClock())
+    made = IdleState(VirtualClock())
     made.leases_end(None)
     moment.now += 11
     assert not made.is_time_to_reap()

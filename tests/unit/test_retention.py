@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Terms
+from headrace.core.retention.lifecycle import StoredPolicy
 from headrace.core.retention.retention import (
     GRACE,
     KEYS_HOLD,
     Fate,
-    Finished,
+    FinishedJob,
     asks_for_removal,
     fate,
     kept_until,
@@ -22,7 +22,7 @@ from headrace.core.retention.retention import (
 
 END = 1_000_000_000_000
 DAY = 86_400_000
-USUAL = Terms(
+USUAL = StoredPolicy(
     keep_completed=7 * DAY,
     keep_failed=30 * DAY,
     keep_cancelled=8 * DAY,
@@ -34,12 +34,12 @@ USUAL = Terms(
 
 def job(
     state: State = State.COMPLETED, *, options: str | None = None, keyed: bool = False, held: bool = False
-) -> Finished:
-    return Finished(1, "job", "work", "default", state, END, 3, options, keyed, held)
+) -> FinishedJob:
+    return FinishedJob(1, "job", "work", "default", state, END, 3, options, keyed, held)
 
 
-def terms(**more: Any) -> Terms:
-    return Terms(**more).over(USUAL)
+def terms(**more: Any) -> StoredPolicy:
+    return StoredPolicy(**more).over(USUAL)
 
 
 @pytest.mark.parametrize(("state", "days"), [(State.COMPLETED, 7), (State.FAILED, 30), (State.CANCELLED, 8)])
@@ -112,14 +112,14 @@ def test_a_key_holds_for_its_day() -> None:
 
 
 def test_the_shortest_time_of_all_terms_says_how_far_to_look() -> None:
-    both = [USUAL, Terms(keep_failed=DAY), Terms(keep_completed=None)]
+    both = [USUAL, StoredPolicy(keep_failed=DAY), StoredPolicy(keep_completed=None)]
     assert shortest(both, State.COMPLETED) == 7 * DAY
     assert shortest(both, State.FAILED) == DAY
-    assert shortest([Terms(keep_failed=None)], State.FAILED) is None
+    assert shortest([StoredPolicy(keep_failed=None)], State.FAILED) is None
 
 
 def test_removal_is_looked_for_only_where_terms_ask_for_it() -> None:
     assert not asks_for_removal([USUAL], State.COMPLETED)
-    assert asks_for_removal([USUAL, Terms(remove_on_complete=3)], State.COMPLETED)
-    assert not asks_for_removal([USUAL, Terms(remove_on_complete=3)], State.FAILED)
-    assert not asks_for_removal([Terms(remove_on_fail=True)], State.CANCELLED)
+    assert asks_for_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.COMPLETED)
+    assert not asks_for_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.FAILED)
+    assert not asks_for_removal([StoredPolicy(remove_on_fail=True)], State.CANCELLED)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.queues.fair_share import Rota
+from headrace.core.queues.fair_share import FairShare
 
 weights_of = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=8)
 
 
-def turn(rota: Rota, room: int, backlog: Mapping[str, int]) -> Counter[str]:
+def turn(rota: FairShare, room: int, backlog: Mapping[str, int]) -> Counter[str]:
     """What a claim takes: every queue up to its quota, then whoever has more, in order."""
     taken: Counter[str] = Counter()
     shares = rota.shares(room)
@@ -25,7 +25,7 @@ def turn(rota: Rota, room: int, backlog: Mapping[str, int]) -> Counter[str]:
 
 
 def run(weights: Mapping[str, int], room: int, turns: int) -> list[Counter[str]]:
-    rota = Rota(weights)
+    rota = FairShare(weights)
     return [turn(rota, room, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
 
 
@@ -68,13 +68,13 @@ def test_turns_are_mixed_and_not_one_queue_after_the_other() -> None:
 
 
 def test_an_empty_queue_leaves_its_slots_to_the_others() -> None:
-    rota = Rota({"a": 1, "b": 9})
+    rota = FairShare({"a": 1, "b": 9})
     assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}
     assert turn(rota, 10, {"a": 3, "b": 0}).total() == 3
 
 
 def test_a_queue_that_was_empty_for_long_does_not_take_over_when_it_is_back() -> None:
-    rota = Rota({"a": 1, "b": 1})
+    rota = FairShare({"a": 1, "b": 1})
     for _ in range(500):
         turn(rota, 4, {"a": 100, "b": 0})
     back = [turn(rota, 4, {"a": 100, "b": 100}) for _ in range(10)]
@@ -83,7 +83,7 @@ def test_a_queue_that_was_empty_for_long_does_not_take_over_when_it_is_back() ->
 
 
 def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
-    rota = Rota({"a": 1, "b": 1})
+    rota = FairShare({"a": 1, "b": 1})
     for _ in range(100):
         rota.shares(0)
         rota.took({})
@@ -91,12 +91,12 @@ def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
 
 
 def test_a_single_queue_always_gets_everything() -> None:
-    rota = Rota({"only": 3})
+    rota = FairShare({"only": 3})
     assert [turn(rota, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]
 
 
 def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -> None:
-    rota = Rota({})
+    rota = FairShare({})
     assert rota.shares(10) == ()
     rota.serve(["bulk", "mail"])
     taken = sum((turn(rota, 10, {"bulk": 10**9, "mail": 10**9}) for _ in range(100)), Counter())
@@ -108,12 +108,12 @@ def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -
 # -- weights by rules
 
 
-def shares_of(rota: Rota, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
+def shares_of(rota: FairShare, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
     return sum((turn(rota, room, backlog) for _ in range(turns)), Counter())
 
 
 def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> None:
-    rota, backlog = Rota({"a": 1, "b": 1}), {"a": 10**9, "b": 10**9}
+    rota, backlog = FairShare({"a": 1, "b": 1}), {"a": 10**9, "b": 10**9}
     rota.weigh({"a": 3})
     assert shares_of(rota, 1, 400, backlog) == {"a": 300, "b": 100}
     rota.weigh({})
@@ -122,13 +122,13 @@ def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> Non
 
 
 def test_a_rule_and_what_the_worker_was_told_are_multiplied() -> None:
-    rota, backlog = Rota({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
+    rota, backlog = FairShare({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
     rota.weigh({"b": 4, "elsewhere": 100})
     assert shares_of(rota, 3, 200, backlog) == {"a": 200, "b": 400}
 
 
 def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later() -> None:
-    rota = Rota({})
+    rota = FairShare({})
     rota.weigh({"new": 3})
     rota.serve(["old"])
     rota.serve(["new", "old"])
@@ -142,26 +142,26 @@ def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later()
 def test_strictly_each_queue_is_served_before_the_next_one_whatever_the_weights(
     weights: dict[str, int], room: int
 ) -> None:
-    rota = Rota(weights, "strict")
+    rota = FairShare(weights, "strict")
     rota.weigh({next(reversed(weights)): 1000})
     assert [(share.queue, share.quota) for share in rota.shares(room)] == [(queue, room) for queue in weights]
 
 
 def test_strictly_the_last_queue_has_what_those_before_it_leave() -> None:
-    rota = Rota({"first": 1, "last": 9}, "strict")
+    rota = FairShare({"first": 1, "last": 9}, "strict")
     assert turn(rota, 10, {"first": 100, "last": 100}) == {"first": 10, "last": 0}
     assert turn(rota, 10, {"first": 3, "last": 100}) == {"first": 3, "last": 7}
 
 
 def test_strictly_a_worker_of_all_queues_serves_them_as_they_are_told() -> None:
-    rota = Rota({}, "strict")
+    rota = FairShare({}, "strict")
     assert rota.shares(5) == ()
     rota.serve(["a", "b"])
     assert [share.queue for share in rota.shares(5)] == ["a", "b"]
 
 
 def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
-    rota = Rota({"a": 1, "b": 1}, "random")
+    rota = FairShare({"a": 1, "b": 1}, "random")
     rota.weigh({"a": 3})
     first: Counter[str] = Counter()
     for _ in range(4000):
@@ -173,5 +173,5 @@ def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
 
 
 def test_at_random_an_empty_queue_leaves_its_slots_to_the_others() -> None:
-    rota = Rota({"a": 1, "b": 1000}, "random")
+    rota = FairShare({"a": 1, "b": 1000}, "random")
     assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}

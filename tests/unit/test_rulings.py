@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import OPEN, Event, State, is_legal, sources
+from headrace.core.jobs.states import OPEN, State, Trigger, is_legal, sources
 from headrace.engines.shared.decisions import movable, position, signed, state_after, topics_of
 from headrace.errors import InvalidJob
 
@@ -31,27 +31,27 @@ def test_a_change_of_its_time_moves_a_job_that_has_not_started(source: State, ru
     assert state_after(source, run_at, NOW) is target
 
 
-@pytest.mark.parametrize("source", sorted(sources(Event.AMEND)))
+@pytest.mark.parametrize("source", sorted(sources(Trigger.AMEND)))
 def test_a_change_of_anything_else_leaves_it_where_it_is(source: State) -> None:
     assert state_after(source, None, NOW) is source
 
 
-@pytest.mark.parametrize("source", sorted(sources(Event.AMEND)))
+@pytest.mark.parametrize("source", sorted(sources(Trigger.AMEND)))
 @pytest.mark.parametrize("run_at", [None, EARLIER, NOW, LATER])
 def test_a_change_never_leads_where_the_table_of_states_does_not(source: State, run_at: int | None) -> None:
-    assert is_legal(Event.AMEND, source, state_after(source, run_at, NOW))
+    assert is_legal(Trigger.AMEND, source, state_after(source, run_at, NOW))
 
 
 @pytest.mark.parametrize(
     ("event", "topics"),
     [
-        (Event.CANCEL, {"done", "orders", "work"}),
-        (Event.DELETE, {"done"}),
-        (Event.REVIVE, {"work"}),
-        (Event.HURRY, {"work"}),
+        (Trigger.CANCEL, {"done", "orders", "work"}),
+        (Trigger.DELETE, {"done"}),
+        (Trigger.REVIVE, {"work"}),
+        (Trigger.HURRY, {"work"}),
     ],
 )
-def test_a_move_rings_for_those_it_concerns(event: Event, topics: set[str]) -> None:
+def test_a_move_rings_for_those_it_concerns(event: Trigger, topics: set[str]) -> None:
     assert set(topics_of(event)) == topics
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.schedules.cron import parsed
-from headrace.core.schedules.dst import Gap, Overlap, WallClock
+from headrace.core.schedules.dst import Gap, Overlap, ZonedCron
 from headrace.core.schedules.schedule import Timing, next_after, next_dst_transition, upcoming
 from headrace.core.schedules.zones import stretch_at
 from headrace.errors import InvalidSchedule
@@ -125,7 +125,7 @@ def check_against_the_oracle(text: str, zone: str, day: str) -> None:
     low, high = start + DAY, start + 2 * AROUND * DAY
     for gap, overlap in product(GAPS, OVERLAPS):
         expected = [run for run in expected_runs(text, zone, day, gap, overlap) if low <= run < high]
-        clock = WallClock(parsed(text), zone, gap, overlap)
+        clock = ZonedCron(parsed(text), zone, gap, overlap)
         told = f"{text} in {zone}, {gap}, {overlap}"
         assert list(takewhile(lambda run: run < high, clock.rising(low - 1))) == expected, told
         assert list(clock.falling(high, low)) == expected[::-1], told

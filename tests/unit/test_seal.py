@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal, key_of
+from headrace.core.codec.encryption import Cipher, key_of
 from headrace.core.codec.result_refs import ids_in
 from headrace.core.settings.settings import Settings, resolve
-from headrace.core.tasks.unique import Key
+from headrace.core.tasks.unique import UniqueKey
 from headrace.errors import ConfigError, CorruptPayload
 from tests.support.waiting import PATIENCE
 
@@ -27,7 +27,7 @@ def key(name: str, byte: int) -> str:
 
 
 OLD, NEW = key("2025", 1), key("2026", 2)
-SEAL = Seal([NEW, OLD])
+SEAL = Cipher([NEW, OLD])
 TEXTS = st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_one_is_told_as_such(text: str) -> None:
 
 
 def test_the_first_key_seals_and_all_of_them_open() -> None:
-    before = Seal([OLD]).sealed("x", "call", "pay")
+    before = Cipher([OLD]).sealed("x", "call", "pay")
     assert SEAL.opened(before, "call", "pay") == "x"
     assert (key_of(before), key_of(SEAL.sealed("x", "call", "pay"))) == ("2025", "2026")
 
@@ -95,14 +95,14 @@ def test_what_was_stored_in_clear_is_read_in_clear() -> None:
 def test_a_missing_key_is_named_with_what_to_do() -> None:
     sealed = SEAL.sealed('{"args":[1],"kwargs":{}}', "call", "pay")
     with pytest.raises(CorruptPayload, match=r"key '2026', and there are only '2025' here; add that key to encryption"):
-        Seal([OLD]).opened(sealed, "call", "pay")
+        Cipher([OLD]).opened(sealed, "call", "pay")
     for decode in (codec.decode, codec.decode_call):
         with pytest.raises(CorruptPayload, match="key '2026', and there are none here; add that key"):
             decode(sealed)
 
 
 def test_another_key_of_the_same_name_does_not_open_it() -> None:
-    sealed = Seal([key("2026", 9)]).sealed("x", "call", "pay")
+    sealed = Cipher([key("2026", 9)]).sealed("x", "call", "pay")
     with pytest.raises(CorruptPayload, match="another key has this name"):
         SEAL.opened(sealed, "call", "pay")
 
@@ -121,7 +121,7 @@ def test_a_forked_process_never_seals_as_its_parent_does() -> None:
 def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.core.codec.encryption._OF_ONE_SALT", 10)
     monkeypatch.setattr("headrace.core.codec.encryption._KNOWN_SALTS", 3)
-    fresh = Seal([NEW])
+    fresh = Cipher([NEW])
     sealed = [fresh.sealed(str(n), "call", "pay") for n in range(100)]
     salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in sealed]
     assert [salts.count(salt) for salt in dict.fromkeys(salts)] == [10] * 10
@@ -138,10 +138,10 @@ def test_promises_stand_beside_a_sealed_call_and_are_inside_of_it() -> None:
 
 
 def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
-    one = Key("u", ("task", "pay", None))
+    one = UniqueKey("u", ("task", "pay", None))
     plain, own = one.of((), {}), one.of((), {}, SEAL.hash_key)
-    assert own == one.of((), {}, Seal([NEW]).hash_key)
-    assert len({plain, own, one.of((), {}, Seal([OLD]).hash_key)}) == 3
+    assert own == one.of((), {}, Cipher([NEW]).hash_key)
+    assert len({plain, own, one.of((), {}, Cipher([OLD]).hash_key)}) == 3
 
 
 # -- keys
@@ -160,13 +160,13 @@ def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
 )
 def test_what_is_no_key_is_told_without_showing_it(keys: list[str], told: str) -> None:
     with pytest.raises(ConfigError, match=told) as caught:
-        Seal(keys)
+        Cipher(keys)
     for one in keys:
         assert one.partition(":")[2][:10] not in str(caught.value) or not one.partition(":")[2]
 
 
 def test_a_key_needs_no_padding() -> None:
-    assert Seal([NEW.rstrip("=")]).opened(SEAL.sealed("x", "a", "b"), "a", "b") == "x"
+    assert Cipher([NEW.rstrip("=")]).opened(SEAL.sealed("x", "a", "b"), "a", "b") == "x"
 
 
 @pytest.mark.parametrize("value", [f"{NEW}, {OLD}", [NEW, OLD], (NEW, OLD)])
@@ -180,7 +180,7 @@ def test_keys_are_a_setting(value: Any) -> None:
 def test_no_key_is_shown_by_settings_or_their_errors() -> None:
     secret = NEW.partition(":")[2]
     settings = Settings(encryption_keys=(NEW, OLD))
-    for shown in (repr(settings), str(settings.shown()), repr(Seal([NEW])), f"{settings}"):
+    for shown in (repr(settings), str(settings.shown()), repr(Cipher([NEW])), f"{settings}"):
         assert secret not in shown
         assert "2026" in shown
     for wrong in ([NEW, 5], {"a": NEW}, NEW + "x", f"{NEW};{OLD}"):
@@ -204,4 +204,4 @@ def test_cryptography_is_loaded_only_where_there_are_keys() -> None:
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[crypto\]'"):
-        Seal([NEW])
+        Cipher([NEW])

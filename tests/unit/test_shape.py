@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from headrace.core.codec.annotations import Misfit, shape_of
+from headrace.core.codec.annotations import TypeMismatch, shape_of
 
 if typing.TYPE_CHECKING:
     from somewhere_else import Unknown  # type: ignore[import-not-found]
@@ -60,7 +60,7 @@ class Odd(metaclass=Unasked): ...
 def told(annotation: Any, value: Any, *, rebuilt: bool = False) -> str:
     """What is told of a value that does not fit."""
     shape = shape_of(annotation)
-    with pytest.raises(Misfit) as refused:
+    with pytest.raises(TypeMismatch) as refused:
         shape.rebuilt(value) if rebuilt else shape.fit(value)
     return refused.value.tell(hide=False)
 

@@ -23,7 +23,7 @@ from headrace.app.services.why import explain_spooled
 from headrace.core.clock import SystemClock
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchiveRow, row_of
 from headrace.core.settings.settings import Settings, resolve
 from headrace.engines.protocol.engine import Engine
@@ -97,7 +97,9 @@ class Shelf:
 
     def __init__(self, *jobs: NewJob) -> None:
         self.away: Exception | None = None
-        self._rows = [row_of(Parcel(replace(as_row(job), finished_at=job.created_at + 1), [], [], [])) for job in jobs]
+        self._rows = [
+            row_of(JobExport(replace(as_row(job), finished_at=job.created_at + 1), [], [], [])) for job in jobs
+        ]
 
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
         if self.away is not None:

@@ -7,24 +7,33 @@ from typing import Any
 import pytest
 
 from headrace.core.jobs.states import OPEN, State
-from headrace.core.retention.lifecycle import OnStale, Terms, TermsBook, TermsRow
-from headrace.core.retention.staleness import Aged, Ages, Finding, Watch, in_words, judgment, verdict, watch
+from headrace.core.retention.lifecycle import OnStale, Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.staleness import (
+    AgeQuery,
+    AgeStats,
+    JobAge,
+    StaleFinding,
+    in_words,
+    judgment,
+    verdict,
+    watch,
+)
 from headrace.core.settings.settings import Settings
 
 NOW = 1_700_000_000_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 
-def aged(state: State = State.PENDING, lasted: int = 0, age: int = 0, **more: Any) -> Aged:
-    return Aged("job", more.pop("task", "send"), more.pop("queue", "mail"), state, 7, NOW - lasted, NOW - age, **more)
+def aged(state: State = State.PENDING, lasted: int = 0, age: int = 0, **more: Any) -> JobAge:
+    return JobAge("job", more.pop("task", "send"), more.pop("queue", "mail"), state, 7, NOW - lasted, NOW - age, **more)
 
 
-def look(job: Aged, *rows: TermsRow, **settings: Any) -> Finding | None:
-    return verdict(job, TermsBook(rows, Settings(**settings)), NOW)
+def look(job: JobAge, *rows: PolicyRow, **settings: Any) -> StaleFinding | None:
+    return verdict(job, Policies(rows, Settings(**settings)), NOW)
 
 
-def task(**terms: Any) -> TermsRow:
-    return TermsRow("task", "send", Terms(**terms))
+def task(**terms: Any) -> PolicyRow:
+    return PolicyRow("task", "send", StoredPolicy(**terms))
 
 
 @pytest.mark.parametrize(
@@ -62,14 +71,14 @@ def test_a_job_that_is_due_later_is_never_stale() -> None:
         ((task(max_waiting=1),), "review"),  # the threshold that it is over is not the task's own
         ((task(max_pending=DAY),), "dead"),
         ((task(max_pending=DAY, on_stale="fail"),), "fail"),
-        ((TermsRow("queue", "mail", Terms(), Terms(max_pending=DAY)),), "dead"),
-        ((TermsRow("queue", "mail", Terms(), Terms(on_stale="fail")),), "fail"),
-        ((TermsRow("queue", "other", Terms(), Terms(on_stale="fail")),), "review"),
-        ((TermsRow("task", "send", Terms(max_pending=DAY), Terms(on_stale="review")),), "review"),
+        ((PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(max_pending=DAY)),), "dead"),
+        ((PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(on_stale="fail")),), "fail"),
+        ((PolicyRow("queue", "other", StoredPolicy(), StoredPolicy(on_stale="fail")),), "review"),
+        ((PolicyRow("task", "send", StoredPolicy(max_pending=DAY), StoredPolicy(on_stale="review")),), "review"),
     ],
 )
 def test_a_job_is_ended_only_if_somebody_said_so_of_its_task_or_queue(
-    rows: tuple[TermsRow, ...], action: OnStale
+    rows: tuple[PolicyRow, ...], action: OnStale
 ) -> None:
     found = look(aged(lasted=2 * DAY), *rows)
     assert found is not None
@@ -116,9 +125,12 @@ def test_a_judgment_names_version_time_and_threshold() -> None:
 
 
 def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
-    rows = [task(max_pending=HOUR, max_age=None), TermsRow("queue", "q", Terms(), Terms(max_running=MINUTE))]
+    rows = [
+        task(max_pending=HOUR, max_age=None),
+        PolicyRow("queue", "q", StoredPolicy(), StoredPolicy(max_running=MINUTE)),
+    ]
     found = watch(rows, Settings(stale_scheduled=None), NOW)
-    assert found == Watch(
+    assert found == AgeQuery(
         {
             State.PENDING: NOW - 45 * MINUTE,
             State.WAITING: NOW - 45 * MINUTE,
@@ -129,12 +141,15 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
     )
     assert watch([task(max_age=HOUR)], Settings(), NOW).due == NOW - 45 * MINUTE
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
-    assert watch([], Settings(**off), NOW) == Watch({}, None)  # type: ignore[arg-type]
+    assert watch([], Settings(**off), NOW) == AgeQuery({}, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
 def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
-    rows = [task(max_age=7 * HOUR), TermsRow("queue", "mail", Terms(), Terms(max_waiting=5, max_running=HOUR))]
+    rows = [
+        task(max_age=7 * HOUR),
+        PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(max_waiting=5, max_running=HOUR)),
+    ]
     wide = watch(rows, Settings(), NOW)
     for lasted in (1, 3, 4, MINUTE, HOUR // 2, HOUR, 6 * HOUR, 20 * HOUR, 2 * DAY):
         job = aged(state, lasted, lasted)
@@ -149,9 +164,9 @@ def test_lengths_of_time_are_told_in_two_units() -> None:
 
 
 def test_ages_are_counted_and_the_ten_stalest_named() -> None:
-    ages = Ages(State.PENDING, "mail")
+    ages = AgeStats(State.PENDING, "mail")
     for number in range(30):
-        ages.add(Aged(f"j{number:02d}", "send", "mail", State.PENDING, 1, NOW - number * HOUR, NOW), NOW)
-    ages.add(Aged("later", "send", "mail", State.PENDING, 1, NOW + DAY, NOW), NOW)
+        ages.add(JobAge(f"j{number:02d}", "send", "mail", State.PENDING, 1, NOW - number * HOUR, NOW), NOW)
+    ages.add(JobAge("later", "send", "mail", State.PENDING, 1, NOW + DAY, NOW), NOW)
     assert (ages.jobs, ages.longest, ages.over_an_hour, ages.over_a_day) == (31, 29 * HOUR, 28, 5)
     assert [job_id for _, job_id in ages.stalest] == [f"j{number}" for number in range(29, 19, -1)]

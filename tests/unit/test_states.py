@@ -12,36 +12,36 @@ from pathlib import Path
 import pytest
 
 from headrace.core.jobs import states as module
-from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, State, Trigger, diagram, is_legal, sources
 from tests.support.waiting import PATIENCE
 
-MOVES_NOTHING = {Event.LEASE_LOST, Event.REVIEW, Event.STEP, Event.SLEEP, Event.EVENT}
-MOVES = [event for event in Event if event not in MOVES_NOTHING]
-BY_A_WORKER = {Event.SUCCEED, Event.RETRY, Event.SNOOZE, Event.RELEASE}
+MOVES_NOTHING = {Trigger.LEASE_LOST, Trigger.REVIEW, Trigger.STEP, Trigger.SLEEP, Trigger.EVENT}
+MOVES = [event for event in Trigger if event not in MOVES_NOTHING]
+BY_A_WORKER = {Trigger.SUCCEED, Trigger.RETRY, Trigger.SNOOZE, Trigger.RELEASE}
 
 # The whole table once more, written by hand: whoever changes the one has to mean it in the other.
 EXPECTED = {
-    Event.SUBMIT: ("", "pending scheduled waiting"),
-    Event.PROMOTE: ("scheduled retrying", "pending"),
-    Event.UNBLOCK: ("waiting", "pending scheduled completed"),
-    Event.CLAIM: ("pending", "running"),
-    Event.SUCCEED: ("running", "completed waiting"),
-    Event.RETRY: ("running", "retrying"),
-    Event.SNOOZE: ("running", "scheduled pending"),
-    Event.RELEASE: ("running", "pending scheduled"),
-    Event.FAIL: ("waiting scheduled retrying pending running", "failed"),
-    Event.EXPIRE: ("running", "pending retrying failed"),
-    Event.CANCEL: ("waiting scheduled retrying pending running", "cancelled"),
-    Event.LAPSE: ("waiting scheduled retrying pending", "cancelled"),
-    Event.STALE: ("waiting scheduled retrying pending running", "failed"),
-    Event.REVIVE: ("failed cancelled completed", "pending scheduled waiting"),
-    Event.HURRY: ("scheduled retrying waiting", "pending"),
-    Event.AMEND: ("waiting scheduled retrying pending", "waiting scheduled retrying pending"),
-    Event.DELETE: ("waiting scheduled retrying pending completed failed cancelled", ""),
+    Trigger.SUBMIT: ("", "pending scheduled waiting"),
+    Trigger.PROMOTE: ("scheduled retrying", "pending"),
+    Trigger.UNBLOCK: ("waiting", "pending scheduled completed"),
+    Trigger.CLAIM: ("pending", "running"),
+    Trigger.SUCCEED: ("running", "completed waiting"),
+    Trigger.RETRY: ("running", "retrying"),
+    Trigger.SNOOZE: ("running", "scheduled pending"),
+    Trigger.RELEASE: ("running", "pending scheduled"),
+    Trigger.FAIL: ("waiting scheduled retrying pending running", "failed"),
+    Trigger.EXPIRE: ("running", "pending retrying failed"),
+    Trigger.CANCEL: ("waiting scheduled retrying pending running", "cancelled"),
+    Trigger.LAPSE: ("waiting scheduled retrying pending", "cancelled"),
+    Trigger.STALE: ("waiting scheduled retrying pending running", "failed"),
+    Trigger.REVIVE: ("failed cancelled completed", "pending scheduled waiting"),
+    Trigger.HURRY: ("scheduled retrying waiting", "pending"),
+    Trigger.AMEND: ("waiting scheduled retrying pending", "waiting scheduled retrying pending"),
+    Trigger.DELETE: ("waiting scheduled retrying pending completed failed cancelled", ""),
 }
 
 
-def edges(*without: Event) -> set[tuple[State, State]]:
+def edges(*without: Trigger) -> set[tuple[State, State]]:
     return {
         (source, target)
         for event, row in TRANSITIONS.items()
@@ -58,7 +58,7 @@ def reachable_from(start: set[State], steps: set[tuple[State, State]]) -> set[St
 
 
 @pytest.mark.parametrize("event", MOVES)
-def test_every_event_has_its_row_and_says_what_it_is_about(event: Event) -> None:
+def test_every_event_has_its_row_and_says_what_it_is_about(event: Trigger) -> None:
     row = TRANSITIONS[event]
     assert row.event is event
     assert row.note
@@ -66,28 +66,28 @@ def test_every_event_has_its_row_and_says_what_it_is_about(event: Event) -> None
 
 
 def test_every_state_can_be_reached_from_a_submission() -> None:
-    assert reachable_from(set(TRANSITIONS[Event.SUBMIT].targets), edges()) == set(State)
+    assert reachable_from(set(TRANSITIONS[Trigger.SUBMIT].targets), edges()) == set(State)
 
 
 def test_every_state_that_is_not_final_can_be_left_without_an_operator() -> None:
-    by_hand = (Event.CANCEL, Event.HURRY, Event.AMEND, Event.REVIVE)
+    by_hand = (Trigger.CANCEL, Trigger.HURRY, Trigger.AMEND, Trigger.REVIVE)
     left = {source for source, target in edges(*by_hand) if source is not target}
     assert left >= OPEN
 
 
 def test_from_every_open_state_a_final_one_can_be_reached_by_itself() -> None:
-    steps = edges(Event.CANCEL, Event.STALE, Event.LAPSE, Event.AMEND, Event.HURRY)
+    steps = edges(Trigger.CANCEL, Trigger.STALE, Trigger.LAPSE, Trigger.AMEND, Trigger.HURRY)
     for state in OPEN:
         assert reachable_from({state}, steps) & FINAL
 
 
 def test_a_final_state_is_left_by_hand_only() -> None:
     leaving = {event for event, row in TRANSITIONS.items() if row.sources & FINAL}
-    assert leaving == {Event.REVIVE, Event.DELETE}
+    assert leaving == {Trigger.REVIVE, Trigger.DELETE}
 
 
 def test_a_job_starts_running_by_a_claim_alone() -> None:
-    assert {event for event, row in TRANSITIONS.items() if State.RUNNING in row.targets} == {Event.CLAIM}
+    assert {event for event, row in TRANSITIONS.items() if State.RUNNING in row.targets} == {Trigger.CLAIM}
 
 
 def test_what_a_worker_decides_starts_from_running_alone() -> None:
@@ -95,12 +95,12 @@ def test_what_a_worker_decides_starts_from_running_alone() -> None:
 
 
 def test_a_running_job_cannot_be_deleted_or_amended() -> None:
-    assert State.RUNNING not in sources(Event.DELETE) | sources(Event.AMEND)
+    assert State.RUNNING not in sources(Trigger.DELETE) | sources(Trigger.AMEND)
 
 
 def test_only_a_submission_comes_from_nowhere_and_only_a_deletion_leads_there() -> None:
-    assert [event for event, row in TRANSITIONS.items() if not row.sources] == [Event.SUBMIT]
-    assert [event for event, row in TRANSITIONS.items() if not row.targets] == [Event.DELETE]
+    assert [event for event, row in TRANSITIONS.items() if not row.sources] == [Trigger.SUBMIT]
+    assert [event for event, row in TRANSITIONS.items() if not row.targets] == [Trigger.DELETE]
 
 
 def test_the_groups_of_states_do_not_overlap_and_leave_nothing_out() -> None:
@@ -110,13 +110,13 @@ def test_the_groups_of_states_do_not_overlap_and_leave_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("event", MOVES)
-def test_is_legal_agrees_with_the_table_for_every_pair_of_states(event: Event) -> None:
+def test_is_legal_agrees_with_the_table_for_every_pair_of_states(event: Trigger) -> None:
     legal = {(source, target) for source, target in product(State, State) if is_legal(event, source, target)}
     assert legal == set(product(TRANSITIONS[event].sources, TRANSITIONS[event].targets))
 
 
-@pytest.mark.parametrize("word", [*State, *Event])
-def test_names_are_the_words_the_store_keeps(word: State | Event) -> None:
+@pytest.mark.parametrize("word", [*State, *Trigger])
+def test_names_are_the_words_the_store_keeps(word: State | Trigger) -> None:
     assert re.fullmatch(r"[a-z]+|lease lost", word.value)
     assert str(word) == word.value == word.name.lower().replace("_", " ")
 
@@ -136,7 +136,7 @@ def test_the_diagram_has_every_edge_and_no_other() -> None:
     expected = {
         (source, target, event.value)
         for event, row in TRANSITIONS.items()
-        if event is not Event.AMEND  # it would draw a loop at every state that it leaves alone
+        if event is not Trigger.AMEND  # it would draw a loop at every state that it leaves alone
         for source in row.sources or {"[*]"}
         for target in row.targets or {"[*]"}
     }

@@ -8,11 +8,11 @@ import pytest
 
 from headrace.core.jobs.outcomes import suspend
 from headrace.core.jobs.records import Claim, Lease
-from headrace.core.jobs.states import Event, State, is_legal
+from headrace.core.jobs.states import State, Trigger, is_legal
 from headrace.core.jobs.steps import Step, asleep, awaiting, is_asleep, is_awaiting
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.context.step_store import Remembering
+from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.context.steps import Suspended, suspension_in
 
 CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0, None, None)
@@ -21,7 +21,7 @@ CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0,
 def test_a_suspended_job_comes_again_by_itself_and_spends_no_attempt() -> None:
     outcome = suspend(CLAIM, 9000, awaiting("paid"), 2000, "paid", 2)
     assert is_legal(outcome.event, State.RUNNING, outcome.state)
-    assert (outcome.event, outcome.run_at, outcome.refund, outcome.quiet) == (Event.SNOOZE, 9000, 1, False)
+    assert (outcome.event, outcome.run_at, outcome.refund, outcome.quiet) == (Trigger.SNOOZE, 9000, 1, False)
     assert (outcome.awaits, outcome.awaited_number, outcome.reason) == ("paid", 2, "waits for event 'paid'")
 
 
@@ -61,12 +61,12 @@ class Flickering:
 
 def test_a_step_that_is_done_is_stored_as_soon_as_the_store_is_back() -> None:
     store, step = Flickering(2), Step("step", "charge", 1, 1000)
-    assert Remembering(cast(Engine, store), 30.0).remember(CLAIM, step)
+    assert RetryingStepStore(cast(Engine, store), 30.0).remember(CLAIM, step)
     assert store.kept == [(Lease("job", 4), step)]
 
 
 def test_nobody_waits_for_a_store_longer_than_the_lease_can_hold() -> None:
     store = Flickering(1000)
     with pytest.raises(EngineUnavailable, match="away"):
-        Remembering(cast(Engine, store), 0.2).remember(CLAIM, Step("step", "charge", 1, 1000))
+        RetryingStepStore(cast(Engine, store), 0.2).remember(CLAIM, Step("step", "charge", 1, 1000))
     assert store.failures < 1000

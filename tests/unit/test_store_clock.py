@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace.engines.shared import server_clock as module
-from headrace.engines.shared.server_clock import StoreClock
+from headrace.engines.shared.server_clock import ServerClock
 from headrace.errors import EngineUnavailable
 
 NOW = 1_700_000_000_000  # the server's time at the first moment of a test
@@ -65,9 +65,9 @@ def server(machine: Machine) -> Server:
 
 
 @pytest.fixture
-def clock(machine: Machine, server: Server) -> StoreClock:
+def clock(machine: Machine, server: Server) -> ServerClock:
     """A clock that has asked once."""
-    made = StoreClock(never)
+    made = ServerClock(never)
     keep_right(made, server.ask)
     return made
 
@@ -80,13 +80,13 @@ def never() -> int:
     raise EngineUnavailable("nobody was ever reached")
 
 
-def keep_right(clock: StoreClock, ask: Callable[[], int]) -> None:
+def keep_right(clock: ServerClock, ask: Callable[[], int]) -> None:
     clock.ask = ask
     clock.keep_right()
 
 
 def test_the_first_answer_is_the_stores_time_already(server: Server) -> None:
-    assert StoreClock(server.ask).now() == NOW
+    assert ServerClock(server.ask).now() == NOW
     assert server.asked == 1
 
 
@@ -97,7 +97,7 @@ def test_a_server_that_is_away_is_not_asked_again_for_every_answer(machine: Mach
         asked.append(machine.counter)
         return never()
 
-    clock = StoreClock(count)
+    clock = ServerClock(count)
     for _ in range(5):
         machine.passes(1)
         clock.now()
@@ -108,7 +108,7 @@ def test_a_server_that_is_away_is_not_asked_again_for_every_answer(machine: Mach
 
 
 def test_until_the_store_answered_it_is_this_machines_time(machine: Machine) -> None:
-    clock = StoreClock(never)
+    clock = ServerClock(never)
     assert clock.now() == 42
     machine.passes(1)
     assert clock.now() == 1042
@@ -118,11 +118,11 @@ def test_the_first_question_is_asked_at_once_even_if_the_machine_was_just_starte
     machine: Machine, server: Server
 ) -> None:
     machine.counter = 0.0
-    keep_right(StoreClock(never), server.ask)
+    keep_right(ServerClock(never), server.ask)
     assert server.asked == 1
 
 
-def test_the_answer_is_carried_on(clock: StoreClock, machine: Machine) -> None:
+def test_the_answer_is_carried_on(clock: ServerClock, machine: Machine) -> None:
     assert clock.now() == NOW
     machine.passes(12.5)
     assert clock.now() == NOW + 12_500
@@ -130,14 +130,14 @@ def test_the_answer_is_carried_on(clock: StoreClock, machine: Machine) -> None:
 
 @pytest.mark.parametrize("step", [-86_400_000, 86_400_000])
 def test_a_machine_whose_clock_is_set_does_not_change_the_stores_time(
-    clock: StoreClock, machine: Machine, step: int
+    clock: ServerClock, machine: Machine, step: int
 ) -> None:
     machine.wall_ms += step
     machine.passes(1)
     assert clock.now() == NOW + 1000
 
 
-def test_the_server_is_not_asked_again_for_half_a_minute(clock: StoreClock, machine: Machine, server: Server) -> None:
+def test_the_server_is_not_asked_again_for_half_a_minute(clock: ServerClock, machine: Machine, server: Server) -> None:
     machine.passes(29.9)
     keep_right(clock, server.ask)
     assert server.asked == 1
@@ -148,7 +148,7 @@ def test_the_server_is_not_asked_again_for_half_a_minute(clock: StoreClock, mach
 
 @pytest.mark.parametrize("step", [-3000, 3000])
 def test_a_server_whose_clock_is_set_is_followed_at_the_next_answer(
-    clock: StoreClock, machine: Machine, server: Server, step: int
+    clock: ServerClock, machine: Machine, server: Server, step: int
 ) -> None:
     server.step(step)
     assert clock.now() == NOW
@@ -157,7 +157,7 @@ def test_a_server_whose_clock_is_set_is_followed_at_the_next_answer(
     assert clock.now() == server.now == NOW + 30_000 + step
 
 
-def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: StoreClock, machine: Machine) -> None:
+def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: ServerClock, machine: Machine) -> None:
     machine.passes(100)
     with pytest.raises(EngineUnavailable):
         keep_right(clock, away)
@@ -165,7 +165,7 @@ def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: StoreClock
 
 
 def test_a_question_that_failed_is_asked_again_the_next_time(
-    clock: StoreClock, machine: Machine, server: Server
+    clock: ServerClock, machine: Machine, server: Server
 ) -> None:
     machine.passes(30)
     with pytest.raises(EngineUnavailable):
@@ -175,7 +175,7 @@ def test_a_question_that_failed_is_asked_again_the_next_time(
 
 
 def test_a_server_that_is_away_from_the_first_moment_leaves_this_machines_time(machine: Machine) -> None:
-    clock = StoreClock(never)
+    clock = ServerClock(never)
     with pytest.raises(EngineUnavailable):
         keep_right(clock, away)
     assert clock.now() == 42
@@ -183,14 +183,14 @@ def test_a_server_that_is_away_from_the_first_moment_leaves_this_machines_time(m
 
 def test_the_clock_is_never_ahead_of_the_server(machine: Machine, server: Server) -> None:
     """Or a job would begin before its time."""
-    clock = StoreClock(never)
+    clock = ServerClock(never)
     server.there = server.back = 0.1
     keep_right(clock, server.ask)
     assert clock.now() == server.now - 100
 
 
 def test_an_answer_that_was_long_under_way_does_not_spoil_a_better_one(
-    clock: StoreClock, machine: Machine, server: Server
+    clock: ServerClock, machine: Machine, server: Server
 ) -> None:
     """All connections were busy: the middle of such a wait would be seconds off."""
     machine.passes(30)
@@ -200,7 +200,7 @@ def test_an_answer_that_was_long_under_way_does_not_spoil_a_better_one(
 
 
 def test_a_bad_first_answer_is_put_right_by_the_next_good_one(machine: Machine, server: Server) -> None:
-    clock = StoreClock(never)
+    clock = ServerClock(never)
     server.back = 4.0
     keep_right(clock, server.ask)
     assert clock.now() - server.now == -4000
@@ -217,7 +217,7 @@ def test_a_system_without_a_counter_that_outlasts_sleep_uses_the_plain_one(monke
 
 
 def test_threads_that_ask_at_once_leave_one_consistent_time(
-    clock: StoreClock, machine: Machine, server: Server
+    clock: ServerClock, machine: Machine, server: Server
 ) -> None:
     machine.passes(30)
     start = threading.Barrier(8)

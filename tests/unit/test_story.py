@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.events.history import Entry, errors_of, tell
-from headrace.core.jobs.records import Filing, JobRow
-from headrace.core.jobs.states import Event, State
+from headrace.core.events.history import HistoryEntry, errors_of, tell
+from headrace.core.jobs.records import HistoryRow, JobRow
+from headrace.core.jobs.states import State, Trigger
 
-S, E = State, Event
+S, E = State, Trigger
 
 
 def row(**given: Any) -> JobRow:
@@ -26,20 +26,20 @@ def row(**given: Any) -> JobRow:
     return JobRow(**{**values, **given})
 
 
-def filed(event: str, source: str, target: str, version: int, attempt: int = 1, **given: Any) -> Filing:
+def filed(event: str, source: str, target: str, version: int, attempt: int = 1, **given: Any) -> HistoryRow:
     values: dict[str, Any] = {
         "at": 1000 + version * 10, "worker": "w1", "started_at": 1000 + version * 10 - 5, "finished_at": None,
         "detail": None, "error_type": None, "error_message": None, "error_traceback": None,
     }  # fmt: skip
     found = {**values, **given}
-    return Filing(found.pop("at"), event, source, target, version, attempt, **found)
+    return HistoryRow(found.pop("at"), event, source, target, version, attempt, **found)
 
 
-def steps(entries: list[Entry]) -> list[tuple[str, str | None, str]]:
+def steps(entries: list[HistoryEntry]) -> list[tuple[str, str | None, str]]:
     return [(str(entry.event), entry.from_state, str(entry.to_state)) for entry in entries]
 
 
-def retried(version: int, attempt: int) -> Filing:
+def retried(version: int, attempt: int) -> HistoryRow:
     return filed(E.RETRY, S.RUNNING, S.RETRYING, version, attempt, error_type="OSError", error_message="away")
 
 
@@ -159,8 +159,8 @@ def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
 def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
     filings = [retried(3, 1), filed("lease lost", S.RETRYING, S.RETRYING, 2), filed("step", S.RUNNING, S.RUNNING, 5)]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, [msgspec.convert(msgspec.to_builtins(filing), Filing) for filing in filings])
-    assert {type(entry.event) for entry in told} == {Event}
+    told = tell(done, [msgspec.convert(msgspec.to_builtins(filing), HistoryRow) for filing in filings])
+    assert {type(entry.event) for entry in told} == {Trigger}
     assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
     assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from headrace.engines.wakeup import server as module
-from headrace.engines.wakeup.server import Tower, TowerBell
+from headrace.engines.wakeup.server import ServerBell, ServerBells
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
@@ -94,8 +94,8 @@ def exchange() -> Exchange:
 
 
 @pytest.fixture
-def tower(exchange: Exchange) -> Iterator[Tower]:
-    made = Tower(exchange.call)
+def tower(exchange: Exchange) -> Iterator[ServerBells]:
+    made = ServerBells(exchange.call)
     yield made
     exchange.answer.set()
     made.close()
@@ -116,14 +116,14 @@ def bell_threads() -> int:
 # -- ringing
 
 
-def test_a_message_rings_the_bells_of_its_topic(tower: Tower, exchange: Exchange) -> None:
+def test_a_message_rings_the_bells_of_its_topic(tower: ServerBells, exchange: Exchange) -> None:
     work, done = tower.listen("work", ()), tower.listen("done", ())
     exchange.line().say("work")
     assert work.wait(PATIENCE)
     assert not done.wait(0)
 
 
-def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: Tower, exchange: Exchange) -> None:
+def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: ServerBells, exchange: Exchange) -> None:
     bell, last = tower.listen("work", ()), tower.listen("done", ())
     line = exchange.line()
     line.say("work")
@@ -134,7 +134,7 @@ def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: T
     assert not bell.wait(0)
 
 
-def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: Tower) -> None:
+def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: ServerBells) -> None:
     bell = tower.listen("work", ())
 
     class RungTooLate(threading.Event):
@@ -160,7 +160,9 @@ def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: Tower)
         ("work:", ["all"]),
     ],
 )
-def test_who_names_queues_is_not_rung_for_the_work_of_others(tower: Tower, message: str, heard: list[str]) -> None:
+def test_who_names_queues_is_not_rung_for_the_work_of_others(
+    tower: ServerBells, message: str, heard: list[str]
+) -> None:
     bells = {
         "all": tower.listen("work", ()),
         "mail": tower.listen("work", ["mail"]),
@@ -170,14 +172,14 @@ def test_who_names_queues_is_not_rung_for_the_work_of_others(tower: Tower, messa
     assert [name for name, bell in bells.items() if bell.wait(0)] == heard
 
 
-def test_a_bell_may_be_rung_from_within_its_process(tower: Tower) -> None:
+def test_a_bell_may_be_rung_from_within_its_process(tower: ServerBells) -> None:
     bell = tower.listen("work", ())
     bell.ring()
     assert bell.wait(0)
     assert not bell.wait(0)
 
 
-def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: Tower, exchange: Exchange) -> None:
+def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: ServerBells, exchange: Exchange) -> None:
     bell = tower.listen("work", ())
     line = exchange.line()
     for number in range(500):
@@ -188,16 +190,16 @@ def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: Tower, e
 # -- the line and the thread
 
 
-def test_all_bells_share_one_thread_and_one_line(tower: Tower, exchange: Exchange) -> None:
+def test_all_bells_share_one_thread_and_one_line(tower: ServerBells, exchange: Exchange) -> None:
     bells = [tower.listen("work", ()) for _ in range(50)]
     assert (exchange.calls, bell_threads()) == (1, 1)
     exchange.line().say("work")
     assert all(bell.wait(PATIENCE) for bell in bells)
 
 
-def test_two_towers_have_a_line_each(tower: Tower, exchange: Exchange) -> None:
+def test_two_towers_have_a_line_each(tower: ServerBells, exchange: Exchange) -> None:
     elsewhere = Exchange()
-    other = Tower(elsewhere.call)
+    other = ServerBells(elsewhere.call)
     here, there = tower.listen("work", ()), other.listen("work", ())
     exchange.line().say("work")
     assert here.wait(PATIENCE)
@@ -208,10 +210,10 @@ def test_two_towers_have_a_line_each(tower: Tower, exchange: Exchange) -> None:
     assert bell_threads() == 1
 
 
-def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: Tower, exchange: Exchange) -> None:
+def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: ServerBells, exchange: Exchange) -> None:
     """Its maker has to wait for the line."""
     exchange.answer.clear()
-    made: queue.Queue[TowerBell] = queue.Queue()
+    made: queue.Queue[ServerBell] = queue.Queue()
     threading.Thread(target=lambda: made.put(tower.listen("work", ())), daemon=True).start()
     assert exchange.called.wait(PATIENCE)
     assert made.empty()
@@ -222,7 +224,7 @@ def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: Tower, exc
 
 
 def test_who_did_not_wait_for_a_slow_line_is_rung_when_it_is_there(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.02)
     exchange.answer.clear()
@@ -232,7 +234,7 @@ def test_who_did_not_wait_for_a_slow_line_is_rung_when_it_is_there(
     assert bell.wait(PATIENCE)
 
 
-def test_without_bells_there_is_neither_thread_nor_line(tower: Tower, exchange: Exchange) -> None:
+def test_without_bells_there_is_neither_thread_nor_line(tower: ServerBells, exchange: Exchange) -> None:
     bells = [tower.listen("work", ()) for _ in range(3)]
     line = exchange.line()
     for bell in bells:
@@ -242,7 +244,7 @@ def test_without_bells_there_is_neither_thread_nor_line(tower: Tower, exchange: 
     assert exchange.calls == 1
 
 
-def test_a_bell_may_be_closed_twice(tower: Tower, exchange: Exchange) -> None:
+def test_a_bell_may_be_closed_twice(tower: ServerBells, exchange: Exchange) -> None:
     bell, kept = tower.listen("work", ()), tower.listen("work", ())
     bell.close()
     bell.close()
@@ -251,7 +253,7 @@ def test_a_bell_may_be_closed_twice(tower: Tower, exchange: Exchange) -> None:
     assert not bell.wait(0)
 
 
-def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: Tower, exchange: Exchange) -> None:
+def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: ServerBells, exchange: Exchange) -> None:
     """Either the thread is still there, or a new one comes, but not both."""
     for _ in range(50):
         tower.listen("work", ()).close()
@@ -265,7 +267,9 @@ def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: Tower, exchan
     kept.close()
 
 
-def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(tower: Tower, exchange: Exchange) -> None:
+def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(
+    tower: ServerBells, exchange: Exchange
+) -> None:
     bell = tower.listen("work", ())
     line = exchange.line()
     with tower._lock:
@@ -278,7 +282,7 @@ def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(towe
     assert bell.wait(PATIENCE)
 
 
-def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: Tower, exchange: Exchange) -> None:
+def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: ServerBells, exchange: Exchange) -> None:
     kept = threading.Event()
     exchange.answer.clear()
 
@@ -298,7 +302,7 @@ def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: Tower,
 # -- a line that breaks
 
 
-def test_when_the_line_is_up_again_everybody_is_rung(tower: Tower, exchange: Exchange, quick: None) -> None:
+def test_when_the_line_is_up_again_everybody_is_rung(tower: ServerBells, exchange: Exchange, quick: None) -> None:
     bells = [tower.listen("work", ["mail"]), tower.listen("done", ())]
     exchange.line().cut()
     exchange.line()
@@ -307,7 +311,7 @@ def test_when_the_line_is_up_again_everybody_is_rung(tower: Tower, exchange: Exc
     eventually(lambda: not any(bell.wait(0) for bell in bells), "and then there is silence")
 
 
-def test_what_is_said_on_the_new_line_is_heard(tower: Tower, exchange: Exchange, quick: None) -> None:
+def test_what_is_said_on_the_new_line_is_heard(tower: ServerBells, exchange: Exchange, quick: None) -> None:
     bell = tower.listen("work", ())
     for _ in range(3):
         exchange.line().cut()
@@ -317,7 +321,7 @@ def test_what_is_said_on_the_new_line_is_heard(tower: Tower, exchange: Exchange,
     assert bell.wait(PATIENCE)
 
 
-def test_a_server_that_is_away_holds_up_no_listener(tower: Tower, exchange: Exchange) -> None:
+def test_a_server_that_is_away_holds_up_no_listener(tower: ServerBells, exchange: Exchange) -> None:
     exchange.down = True
     bell = tower.listen("work", ())
     assert tower._up.is_set(), "it was told, and did not wait until its patience ran out"
@@ -329,20 +333,20 @@ class Pauses:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[float] = []
-        wait = Tower._wait
+        wait = ServerBells._wait
 
-        def record(tower: Tower, limit: float, *sources: object) -> None:
+        def record(tower: ServerBells, limit: float, *sources: object) -> None:
             if len(sources) == 1:  # no line to wait for: it is a pause
                 self.taken.append(limit)
                 limit = 0.0
             wait(tower, limit, *sources)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Tower, "_wait", record)
+        monkeypatch.setattr(ServerBells, "_wait", record)
         monkeypatch.setattr("headrace.engines.wakeup.server.random.uniform", lambda _, most: most)
 
 
 def test_a_line_that_fails_again_and_again_is_called_less_and_less_by_one_thread(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = Pauses(monkeypatch)
     exchange.down = True
@@ -353,7 +357,7 @@ def test_a_line_that_fails_again_and_again_is_called_less_and_less_by_one_thread
 
 
 def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = Pauses(monkeypatch)
     call = exchange.call
@@ -370,7 +374,7 @@ def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
 
 
 def test_a_line_that_held_for_long_is_called_again_soon(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.4)
     pauses = Pauses(monkeypatch)
@@ -388,7 +392,7 @@ def test_a_line_that_held_for_long_is_called_again_soon(
 
 
 def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as crowded:
         crowded.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no more threads")))
@@ -402,7 +406,9 @@ def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
 # -- closing
 
 
-def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(tower: Tower, exchange: Exchange) -> None:
+def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(
+    tower: ServerBells, exchange: Exchange
+) -> None:
     bell = tower.listen("work", ())
     line = exchange.line()
     tower.close()
@@ -412,7 +418,9 @@ def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(tower:
     assert bell.wait(0)
 
 
-def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(tower: Tower, exchange: Exchange) -> None:
+def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(
+    tower: ServerBells, exchange: Exchange
+) -> None:
     old = tower.listen("work", ())
     exchange.line()
     tower.close()
@@ -422,7 +430,7 @@ def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(tow
     assert old.wait(PATIENCE)
 
 
-def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: Tower, exchange: Exchange) -> None:
+def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: ServerBells, exchange: Exchange) -> None:
     exchange.answer.clear()
     threading.Thread(target=lambda: tower.listen("work", ()), daemon=True).start()
     assert exchange.called.wait(PATIENCE)
@@ -437,7 +445,7 @@ def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: To
 
 
 def test_a_tower_closed_while_it_pauses_ends_at_once(
-    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "headrace.engines.wakeup.server.random.uniform", lambda *_: 2 * PATIENCE
@@ -449,7 +457,7 @@ def test_a_tower_closed_while_it_pauses_ends_at_once(
     assert bell_threads() == 0
 
 
-def test_an_unused_tower_may_be_closed_twice(tower: Tower, exchange: Exchange) -> None:
+def test_an_unused_tower_may_be_closed_twice(tower: ServerBells, exchange: Exchange) -> None:
     tower.close()
     tower.close()
     assert exchange.calls == 0
@@ -461,7 +469,7 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no f
 
 
 @forks
-def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: Tower, exchange: Exchange) -> None:
+def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: ServerBells, exchange: Exchange) -> None:
     bell = tower.listen("work", ())
     line = exchange.line()
 
@@ -480,7 +488,9 @@ def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: Tower, exchang
 
 @forks
 @pytest.mark.parametrize("act", ["close the tower", "close the bell", "both"])
-def test_a_child_that_clears_up_leaves_its_parents_thread_alone(tower: Tower, exchange: Exchange, act: str) -> None:
+def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
+    tower: ServerBells, exchange: Exchange, act: str
+) -> None:
     bell = tower.listen("work", ())
     line = exchange.line()
 
@@ -504,7 +514,9 @@ def test_a_child_that_clears_up_leaves_its_parents_thread_alone(tower: Tower, ex
 
 
 @forks
-def test_a_fork_while_the_tower_is_locked_leaves_the_child_able_to_listen(tower: Tower, exchange: Exchange) -> None:
+def test_a_fork_while_the_tower_is_locked_leaves_the_child_able_to_listen(
+    tower: ServerBells, exchange: Exchange
+) -> None:
     with tower._lock:  # as a thread of the parent may have it at that moment
         child = Child(lambda _: tower.listen("work", ()).wait(0))
     assert child.hear() is False
@@ -519,7 +531,7 @@ def never() -> Line:
 
 
 def test_where_nobody_calls_a_bell_rings_by_itself() -> None:
-    tower = Tower(never, poll=0.02)
+    tower = ServerBells(never, poll=0.02)
     bell = tower.listen("work", ())
     assert bell_threads() == 0
     assert bell.wait(PATIENCE)
@@ -528,20 +540,20 @@ def test_where_nobody_calls_a_bell_rings_by_itself() -> None:
 
 
 def test_a_polling_bell_is_silent_in_between() -> None:
-    bell = Tower(never, poll=PATIENCE).listen("work", ())
+    bell = ServerBells(never, poll=PATIENCE).listen("work", ())
     assert not bell.wait(0)
     assert not bell.wait(0.01)
 
 
 def test_who_waits_often_and_briefly_is_rung_all_the_same() -> None:
-    bell = Tower(never, poll=0.05).listen("work", ())
+    bell = ServerBells(never, poll=0.05).listen("work", ())
     eventually(lambda: bell.wait(0.001), "it rings in the end")
     assert not bell.wait(0)
 
 
 def test_orders_are_not_looked_for_all_the_time() -> None:
     """They come with the heartbeat, and a look for them is a write."""
-    tower = Tower(never, poll=0.001)
+    tower = ServerBells(never, poll=0.001)
     bell = tower.listen("orders", ())
     assert not bell.wait(0.05)
     tower.ring("orders")
@@ -549,7 +561,7 @@ def test_orders_are_not_looked_for_all_the_time() -> None:
 
 
 def test_a_polling_bell_is_rung_at_once_within_its_process() -> None:
-    tower = Tower(never, poll=PATIENCE)
+    tower = ServerBells(never, poll=PATIENCE)
     bell, other = tower.listen("work", ["mail"]), tower.listen("done", ())
     tower.ring("work:mail")
     assert bell.wait(0)

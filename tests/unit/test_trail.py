@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.codec import codec
-from headrace.core.tasks.trace_context import NO_TRAIL, Trail, correlation_of, decoded, marked, plain, trail_of
+from headrace.core.tasks.trace_context import NO_TRAIL, TraceContext, correlation_of, decoded, marked, plain, trail_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-TRAIL = Trail(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)
+TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ def test_a_trail_comes_back_and_the_metadata_is_what_it_was(given: dict[str, obj
 
 
 def test_a_job_has_one_trail_and_a_new_one_takes_its_place() -> None:
-    text = marked(marked(codec.encode({"a": 1}), TRAIL), Trail(correlation="new"))
-    assert trail_of(text) == Trail(correlation="new")
+    text = marked(marked(codec.encode({"a": 1}), TRAIL), TraceContext(correlation="new"))
+    assert trail_of(text) == TraceContext(correlation="new")
     assert plain(text) == '{"a":1}'
     assert marked(text, NO_TRAIL) == '{"a":1}'
     assert marked(marked(None, TRAIL), NO_TRAIL) is None

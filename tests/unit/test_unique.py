@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State
-from headrace.core.jobs.unique_rules import Condition, Rule
+from headrace.core.jobs.unique_rules import UniqueCondition, UniqueRule
 from headrace.core.tasks.unique import (
     Cache,
-    Key,
     OnConflict,
     Unique,
+    UniqueKey,
     for_cache,
     for_debounce,
     for_idempotency,
@@ -132,7 +132,7 @@ def test_a_key_of_ones_own_goes_across_tasks_and_arguments() -> None:
 
 def test_keys_of_different_kinds_never_meet() -> None:
     texts = ("buy", None)
-    kinds = {Key("u", texts).of((), {}), Key("i", texts).of((), {}), Key("c", texts).of((), {})}
+    kinds = {UniqueKey("u", texts).of((), {}), UniqueKey("i", texts).of((), {}), UniqueKey("c", texts).of((), {})}
     assert len(kinds) == 3
     assert all(len(one) == 34 for one in kinds)
 
@@ -152,22 +152,22 @@ def test_a_cache_goes_by_its_task_and_what_its_key_names() -> None:
 
 
 def test_without_a_window_the_jobs_that_are_not_finished_count() -> None:
-    rule = for_unique(Unique(), Key("u", ())).rule(NOW)
+    rule = for_unique(Unique(), UniqueKey("u", ())).rule(NOW)
     assert rule.act == "keep"
     assert [set(condition.states) for condition in rule.conditions] == [OPEN]
     assert [condition.created_since for condition in rule.conditions] == [None]
 
 
 def test_with_a_window_completed_ones_count_as_well_until_it_is_over() -> None:
-    [condition] = for_unique(Unique(window=timedelta(minutes=1)), Key("u", ())).rule(NOW).conditions
+    [condition] = for_unique(Unique(window=timedelta(minutes=1)), UniqueKey("u", ())).rule(NOW).conditions
     assert set(condition.states) == OPEN | {State.COMPLETED}
     assert condition.created_since == NOW - 59_999  # one of a minute ago no longer counts
 
 
 def test_states_that_are_named_count_and_no_others() -> None:
     unique = Unique(states=["failed", State.PENDING], window=1, on_conflict="raise")
-    expected = Condition((State.PENDING, State.FAILED), NOW - 999)
-    assert for_unique(unique, Key("u", ())).rule(NOW) == Rule((expected,), "refuse")
+    expected = UniqueCondition((State.PENDING, State.FAILED), NOW - 999)
+    assert for_unique(unique, UniqueKey("u", ())).rule(NOW) == UniqueRule((expected,), "refuse")
 
 
 @pytest.mark.parametrize(
@@ -181,24 +181,26 @@ def test_states_that_are_named_count_and_no_others() -> None:
     ],
 )
 def test_each_conflict_has_its_act(on_conflict: OnConflict, act: str) -> None:
-    assert for_unique(Unique(on_conflict=on_conflict), Key("u", ())).act == act
+    assert for_unique(Unique(on_conflict=on_conflict), UniqueKey("u", ())).act == act
 
 
 def test_to_keep_the_last_a_job_that_runs_does_not_count() -> None:
-    [condition] = for_unique(Unique(on_conflict="keep_last_if_running"), Key("u", ())).rule(NOW).conditions
+    [condition] = for_unique(Unique(on_conflict="keep_last_if_running"), UniqueKey("u", ())).rule(NOW).conditions
     assert set(condition.states) == NOT_STARTED
 
 
 def test_what_debounce_throttle_idempotency_and_cache_mean() -> None:
-    key = Key("u", ())
-    assert for_debounce(key).rule(NOW) == Rule((Condition(tuple(s for s in State if s in NOT_STARTED)),), "replace")
-    assert for_throttle(key, 1000).rule(NOW) == Rule((Condition(tuple(State), NOW - 999),))
+    key = UniqueKey("u", ())
+    assert for_debounce(key).rule(NOW) == UniqueRule(
+        (UniqueCondition(tuple(s for s in State if s in NOT_STARTED)),), "replace"
+    )
+    assert for_throttle(key, 1000).rule(NOW) == UniqueRule((UniqueCondition(tuple(State), NOW - 999),))
     still, recent = for_idempotency("x").rule(NOW).conditions
     assert (frozenset(still.states), still.created_since) == (OPEN, None)
     assert (frozenset(recent.states), recent.created_since) == (OPEN | FINAL, NOW - 86_400_000 + 1)
     shared, done = for_cache(Cache(ttl=60), "buy", buy).rule(NOW).conditions
     assert (frozenset(shared.states), shared.finished_since) == (OPEN, None)
-    assert done == Condition((State.COMPLETED,), None, NOW - 59_999)
+    assert done == UniqueCondition((State.COMPLETED,), None, NOW - 59_999)
 
 
 # -- wrong words

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from headrace.app.services.why import explain
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.queue_rules import TaskRow
 from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import NO_DEADLINE
-from headrace.core.queues.limits import Gate, lane_of
-from headrace.engines.protocol.queries import Desk
+from headrace.core.queues.limits import Limit, lane_of
+from headrace.engines.protocol.queries import Queries
 from tests.unit.test_story import row
 
 NOW = 1_000_000
@@ -51,7 +51,7 @@ class Counter:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         return []
 
-    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
         return []
 
     def count(self, which: Filter) -> int:
@@ -60,7 +60,7 @@ class Counter:
 
 
 def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
-    return explain(job, cast(Desk, Counter(list(workers), paused, pending)), NOW)
+    return explain(job, cast(Queries, Counter(list(workers), paused, pending)), NOW)
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
@@ -116,7 +116,7 @@ def test_workers_of_other_queues_do_not_help() -> None:
 
 
 def test_it_tells_the_queue_and_the_needs_at_once_whatever_is_missing_first() -> None:
-    picky = row(lane=lane_of([Gate("needs", "gpu")]))
+    picky = row(lane=lane_of([Limit("needs", "gpu")]))
     assert "`headrace worker --needs gpu`" in why(picky)
     command = "`headrace worker -q default --needs gpu`"
     assert command in why(picky, worker(queues='{"other":1}'))

@@ -19,7 +19,7 @@ from headrace.app.jobs.jobs import Jobs
 from headrace.app.queues.queues import Queue, QueueStats, all_stats
 from headrace.app.queues.task_rules import rule_task, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.app.web_entry import ASGI, asgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
@@ -36,7 +36,7 @@ from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.submit.submitter import Submitter
 
 if TYPE_CHECKING:
-    from headrace.core.events.event import Happening
+    from headrace.core.events.event import Event
     from headrace.runtime.flows.flow import Flow
     from headrace.runtime.spool.spool import Spool
     from headrace.runtime.worker.worker import Worker
@@ -63,7 +63,7 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self._archive = open_archive(self.settings)
         self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
-        self.hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self.hub = Services(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self.seal = self.hub.seal
         self.hub.keep_archive_in(self._archive)
         self.submitter = Submitter(self.engine, self.clock, self.settings, self.hub, self.spool)
@@ -166,7 +166,7 @@ class Headrace:
 
     # -- watching
 
-    def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Happening]:
+    def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Event]:
         """Like events(), for `async for`."""
         return self.events.follow_async(since, **which)
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from msgspec import structs
 
 from headrace.core.clock import Clock
-from headrace.core.settings.settings import Found, Settings, resolve
+from headrace.core.settings.settings import ResolvedSettings, Settings, resolve
 from headrace.core.urls import redacted_url
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.runtime.spool.spool import Spool
 
 
-def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
+def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> ResolvedSettings:
     """Arguments over HEADRACE_* over headrace.toml or [tool.headrace] in pyproject.toml of the folder."""
     values, name = _file_settings(folder or Path.cwd())
     return resolve(arguments, os.environ, values, name, cpus=_cpus())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.flow_run import FlowRun
@@ -13,7 +13,7 @@ from headrace.runtime.jobs.flow_run import FlowRun
 class Flows:
     """`app.flows`."""
 
-    def __init__(self, hub: AppHub) -> None:
+    def __init__(self, hub: Services) -> None:
         self._hub = hub
 
     def get(self, flow_id: str) -> FlowRun:

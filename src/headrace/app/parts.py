@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.app.registry import Registry
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.jobs.task import Task
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from headrace.app.schedules.schedules import Schedules
 
 
-class House(Protocol):
+class AppParts(Protocol):
     """What the parts need of their app."""
 
     engine: Engine
     settings: Settings
-    hub: AppHub
+    hub: Services
     submitter: Submitter
     registry: Registry
     tasks: dict[str, Task[..., Any, Any]]
@@ -40,70 +40,70 @@ class House(Protocol):
     def task_by_name(self, name: str) -> Task[..., Any, Any]: ...
 
 
-def schedules(app: House) -> Schedules:
+def schedules(app: AppParts) -> Schedules:
     """The schedules of this app's store."""
     from headrace.app.schedules.schedules import Schedules
 
     return Schedules(app.hub, app.submitter, app.registry.as_task, app.tasks)
 
 
-def flows(app: House) -> Flows:
+def flows(app: AppParts) -> Flows:
     """The flows of this app's store."""
     from headrace.app.flows import Flows
 
     return Flows(app.hub)
 
 
-def dead(app: House) -> Dead:
+def dead(app: AppParts) -> Dead:
     """The dead letters of this app's store: jobs that failed for good."""
     from headrace.app.dead_letters.dead import Dead
 
     return Dead(app.hub, app.task_by_name, app.settings)
 
 
-def lifecycle(app: House) -> Lifecycles:
+def lifecycle(app: AppParts) -> Lifecycles:
     """How long the jobs of this app's store may stay, and those that stay too long."""
     from headrace.app.retention.lifecycle import Lifecycles
 
     return Lifecycles(app.hub, app.settings, app.tasks)
 
 
-def alerts(app: House) -> Alerts:
+def alerts(app: AppParts) -> Alerts:
     """What is wrong now and who is told: rules, alerts, channels, silences."""
     from headrace.app.alerts.alerts import Alerts
 
     return Alerts(app.hub, app.settings)
 
 
-def metrics(app: House) -> Metrics:
+def metrics(app: AppParts) -> Metrics:
     """How this app's store does: what became of jobs, how fast, and what waits."""
     from headrace.app.metrics.metrics import Metrics
 
     return Metrics(app.hub, app.settings)
 
 
-def admin(app: House) -> Admin:
+def admin(app: AppParts) -> Admin:
     """What keeps this app's store sound: backups, checks, upkeep by hand."""
     from headrace.app.admin.admin import Admin
 
     return Admin(app.hub, app.settings)
 
 
-def audit(app: House) -> Audit:
+def audit(app: AppParts) -> Audit:
     """Who did what over HTTP."""
     from headrace.app.admin.audit import Audit
 
     return Audit(app.hub)
 
 
-def webhooks(app: House) -> Webhooks:
+def webhooks(app: AppParts) -> Webhooks:
     """Who is told of which events over the web."""
     from headrace.app.events.webhooks import Webhooks
 
     return Webhooks(app.hub, app.registry.builtin)
 
 
-def events(app: House) -> EventStream:
+def events(app: AppParts) -> EventStream:
     """What happens in this app's store: `for event in app.events(): ...`."""
     from headrace.app.events.events import EventStream
 

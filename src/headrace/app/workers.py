@@ -11,7 +11,7 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
 from headrace.core.health import stalls
-from headrace.core.health.process_stats import KIND, MemoryTrace, Vitals, key_of, told
+from headrace.core.health.process_stats import KIND, MemoryTrace, ProcessStats, key_of, told
 from headrace.core.jobs.known_tasks import knows
 from headrace.core.jobs.records import WorkerRow
 from headrace.engines.protocol.engine import Engine
@@ -55,7 +55,9 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         return knows(self.tasks, task)
 
     @classmethod
-    def of(cls, row: WorkerRow, now: int, vitals: Vitals | None = None, stalled: Iterable[str] = ()) -> WorkerInfo:
+    def of(
+        cls, row: WorkerRow, now: int, vitals: ProcessStats | None = None, stalled: Iterable[str] = ()
+    ) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
         known.pop("wish")
         known["silent"] = row.is_silent(now)

@@ -16,7 +16,7 @@ from headrace.app.jobs import records
 from headrace.cli.output import Column, ago, stamp
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
-from headrace.core.events.history import Entry
+from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
 from headrace.errors import CorruptPayload, HeadraceError
@@ -60,7 +60,7 @@ def _said(told: records.JobRecord) -> dict[str, Any]:
     return {name: value for name, value in msgspec.structs.asdict(told).items() if value is not msgspec.UNSET}
 
 
-def entry_record(entry: Entry) -> dict[str, Any]:
+def entry_record(entry: HistoryEntry) -> dict[str, Any]:
     return msgspec.structs.asdict(entry)
 
 
@@ -74,7 +74,7 @@ def row(job: Job[Any], now: datetime) -> Sequence[str]:
     return job.id, job.state, job.task, job.queue, run, ago(job.created_at, now), str(job.priority), _detail(job, now)
 
 
-def entry_row(entry: Entry) -> Sequence[str]:
+def entry_row(entry: HistoryEntry) -> Sequence[str]:
     """A line of a job's history."""
     return (
         stamp(entry.at),

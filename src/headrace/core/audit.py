@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 
 KIND = "audit"
 _DIGITS = 16
@@ -39,10 +39,10 @@ class _Value(Struct, frozen=True, array_like=True):
 _values = msgspec.json.Decoder(_Value)
 
 
-def paper_of(now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]) -> Paper:
+def paper_of(now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]) -> Document:
     """An entry, to be put on the shelf. `unique` tells it from others of the same millisecond."""
     value = msgspec.json.encode(_Value(who, what, target, outcome, detail)).decode()
-    return Paper(KIND, f"{key_of(now)}-{unique}", 0, value)
+    return Document(KIND, f"{key_of(now)}-{unique}", 0, value)
 
 
 def key_of(ms: int) -> str:
@@ -50,7 +50,7 @@ def key_of(ms: int) -> str:
     return f"{ms:0{_DIGITS}d}"
 
 
-def entry_of(paper: Paper) -> AuditEntry:
+def entry_of(paper: Document) -> AuditEntry:
     value = _values.decode(paper.value)
     at = to_datetime(int(paper.key[:_DIGITS]))
     assert at is not None

@@ -8,7 +8,7 @@ from msgspec import Struct
 STAYS = "~"
 
 
-class Paper(Struct, frozen=True, array_like=True):
+class Document(Struct, frozen=True, array_like=True):
     """A document by its kind and its key. Version 0 is that of one that is not there yet."""
 
     kind: str

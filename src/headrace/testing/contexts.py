@@ -15,7 +15,7 @@ from headrace.core.settings.settings import Settings
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
 from headrace.runtime.context.steps import suspension_in
 from headrace.testing.clock import VirtualClock
-from headrace.testing.runner import Attempt, Shift
+from headrace.testing.runner import InlineAttempt, InlineWorker
 
 C = TypeVar("C", bound=Clock)
 
@@ -68,11 +68,11 @@ def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
         job.refresh()
     if job.state is not State.PENDING:
         return False, None
-    shift = Shift(app)
+    shift = InlineWorker(app)
     claim = shift.claim_this(job)
     if claim is None:  # its queue is paused, or somebody was quicker
         return False, None
-    attempt = Attempt(shift, claim)
+    attempt = InlineAttempt(shift, claim)
     attempt.run()
     with contextlib.suppress(JobNotFound):
         job.refresh()

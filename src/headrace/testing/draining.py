@@ -6,7 +6,7 @@ from headrace import Headrace
 from headrace.core.jobs.records import Claim
 from headrace.errors import HeadraceError
 from headrace.testing.clock import VirtualClock
-from headrace.testing.runner import Attempt, Shift
+from headrace.testing.runner import InlineAttempt, InlineWorker
 
 
 def drain(app: Headrace, *, limit: int = 10_000) -> int:
@@ -17,28 +17,28 @@ def drain(app: Headrace, *, limit: int = 10_000) -> int:
     once its time has come, so `clock.advance(60)` and drain again. After `limit` attempts it raises: some job enqueues
     itself for ever. A job of an unknown task raises UnknownTask.
     """
-    shift = Shift(app)
+    shift = InlineWorker(app)
     ran = 0
     _store_declared(app)
     while (claim := shift.next()) is not None:
         if ran == limit:
             shift.give_back(claim)
             raise _endless(limit, claim)
-        Attempt(shift, claim).run()
+        InlineAttempt(shift, claim).run()
         ran += 1
     return ran
 
 
 async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
     """Like drain(), for async tests: coroutines run on the test's own event loop, others block it."""
-    shift = Shift(app)
+    shift = InlineWorker(app)
     ran = 0
     _store_declared(app)
     while (claim := shift.next()) is not None:
         if ran == limit:
             shift.give_back(claim)
             raise _endless(limit, claim)
-        await Attempt(shift, claim).arun()
+        await InlineAttempt(shift, claim).arun()
         ran += 1
     return ran
 

@@ -15,10 +15,10 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from headrace import Headrace, Job
-from headrace.core.events.log import COMPLETED, RAN, STARTED, Group
+from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import Claim, Lease, Note, Outcome, Share, Want
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome, QueueShare
+from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
 from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
@@ -28,8 +28,8 @@ from headrace.runtime.jobs.encryption import opened_steps, sealed_note, sealed_s
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
-from headrace.runtime.worker.execution import Plan, Planner, conclude, describe
-from headrace.runtime.worker.results import Fulfiller, MissingResult, is_promised
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
+from headrace.runtime.worker.results import MissingResult, ResultResolver, is_promised
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ WORKER = "headrace.testing"
 _SUSPENDED = (Suspended, BaseExceptionGroup)
 
 
-class Shift:
+class InlineWorker:
     """A test at work: takes jobs from its app's store and hands their outcomes in."""
 
     def __init__(self, app: Headrace) -> None:
@@ -50,8 +50,8 @@ class Shift:
         self._held: dict[Key, Claim] = {}
         self._began: dict[Key, int] = {}
         self.seal = app.seal
-        self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
-        self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result, app.seal)
+        self._planner = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
+        self._fulfiller = ResultResolver(app.engine.desk, self._planner.keeps_result, app.seal)
 
     def next(self) -> Claim | None:
         """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
@@ -67,7 +67,7 @@ class Shift:
     def claim(self) -> Claim | None:
         """The next job that is due, if there is one. Jobs that expired lapse on the way."""
         while True:
-            answer = self._engine.exchange([], Want(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
+            answer = self._engine.exchange([], ClaimRequest(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
                 claim = self._taken(answer.claims[0])
                 if self._is_runnable(claim):
@@ -87,8 +87,8 @@ class Shift:
 
     def claim_this(self, job: Job[Any]) -> Claim | None:
         """This very job, if it can run now; what stands before it in line is put back there."""
-        share = (Share(job.queue, 100),)
-        want = Want(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
+        share = (QueueShare(job.queue, 100),)
+        want = ClaimRequest(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
         others: list[Claim] = []
         mine = None
         while mine is None and (claims := self._engine.exchange([], want).claims):
@@ -102,7 +102,7 @@ class Shift:
         if claims:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
-    def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
+    def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
         groups = self._news(done, notes) if self._tells else ()
         settled = outcomes.lettered(list(done), self._dead_letters)
         self._engine.exchange(in_their_flows(self._engine.desk, settled), None, notes, groups=groups)
@@ -115,9 +115,9 @@ class Shift:
         self._began[claim.id, claim.version] = self.clock.now()
         return claim
 
-    def _news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
+    def _news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """What a worker would tell of these runs. Each took as long as it moved the clock."""
-        begun, ended = list[Group](), list[Group]()
+        begun, ended = list[EventGroup](), list[EventGroup]()
         for outcome in done:
             key = (outcome.id, outcome.version)
             claim = self._held.get(key)
@@ -125,12 +125,12 @@ class Shift:
                 began = self._began[key]
                 wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
                 about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
-                if outcome.event is Event.SUCCEED and not notes:
-                    begun.append(Group(RAN, *about, [run]))
+                if outcome.event is Trigger.SUCCEED and not notes:
+                    begun.append(EventGroup(RAN, *about, [run]))
                     continue
-                begun.append(Group(STARTED, *about, [], [run]))
-                if outcome.event is Event.SUCCEED:
-                    ended.append(Group(COMPLETED, *about[:-1], [], [run]))
+                begun.append(EventGroup(STARTED, *about, [], [run]))
+                if outcome.event is Trigger.SUCCEED:
+                    ended.append(EventGroup(COMPLETED, *about[:-1], [], [run]))
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def fulfilled(self, claim: Claim) -> Claim:
@@ -142,7 +142,7 @@ class Shift:
             raise answer
         return answer
 
-    def plan(self, claim: Claim) -> Plan:
+    def plan(self, claim: Claim) -> RunSpec:
         """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
         try:
             plan = self._planner.plan(claim)
@@ -168,16 +168,16 @@ class Shift:
         return bool(rows) and rows[0].version == claim.version
 
 
-class Attempt:
+class InlineAttempt:
     """A claim on its way to an outcome. It is also the line by which the job's context reports."""
 
-    def __init__(self, shift: Shift, claim: Claim) -> None:
+    def __init__(self, shift: InlineWorker, claim: Claim) -> None:
         self._shift = shift
         self.claim = claim
         self.plan = shift.plan(claim)
         timeout = self.plan.timeout
         self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
-        self.notes: list[Note] = []
+        self.notes: list[JobNote] = []
         self.error: BaseException | None = None
         tracer = self.plan.tracer
         self.trace = None if tracer is None else tracer.begin(claim, self.context.log)
@@ -235,7 +235,7 @@ class Attempt:
     def now(self) -> int:
         return self._shift.clock.now()
 
-    def note(self, note: Note) -> None:
+    def note(self, note: JobNote) -> None:
         self.notes.append(sealed_note(self._shift.seal, note))
 
     @property
@@ -255,7 +255,7 @@ class Attempt:
 class _Job:
     """Makes `current_job()` answer with this attempt, and puts the job back if the run is broken off."""
 
-    def __init__(self, attempt: Attempt) -> None:
+    def __init__(self, attempt: InlineAttempt) -> None:
         self._attempt = attempt
 
     def __enter__(self) -> None:

@@ -23,9 +23,9 @@ from headrace.web import health, prometheus
 from headrace.web.api import router
 from headrace.web.pages import login
 from headrace.web.problems import Refused, answer, refusal_of
-from headrace.web.security.credentials import Door
-from headrace.web.security.middleware import Guard, visit_of
-from headrace.web.sse import Changes, Stream
+from headrace.web.security.credentials import Credentials
+from headrace.web.security.middleware import SecurityMiddleware, visit_of
+from headrace.web.sse import ChangedTopics, Stream
 
 _PREFIX = "web_"
 
@@ -33,7 +33,7 @@ _PREFIX = "web_"
 def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
     settings = settings_with(app, options)
-    door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    door = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     dashboard = login.dashboard(app)
     # The dashboard's come last: the last of them takes whatever nobody else has.
     routes: list[BaseRoute] = [
@@ -46,7 +46,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _told, Refused: _refused, ClientDisconnect: _refused}
     )
-    guard = Guard(inner, app, door, settings, login=True)
+    guard = SecurityMiddleware(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
     return Web(surface, dashboard.get_ready, guard.end)
 
@@ -75,7 +75,7 @@ async def _changes(request: Request) -> ASGIApp:
     """What a page of the dashboard listens to."""
     visit = visit_of(request.scope)
     visit.require("viewer")
-    return Stream(visit.lives, Changes(), None)
+    return Stream(visit.lives, ChangedTopics(), None)
 
 
 def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from headrace.app.app import Headrace
-from headrace.core.jobs.states import Event, State, sources
+from headrace.core.jobs.states import State, Trigger, sources
 
 Act = Literal["cancel", "retry", "promote", "delete"]
 ACTS: tuple[Act, ...] = get_args(Act)
-_EVENTS: dict[Act, Event] = {
-    "cancel": Event.CANCEL,
-    "retry": Event.REVIVE,
-    "promote": Event.HURRY,
-    "delete": Event.DELETE,
+_EVENTS: dict[Act, Trigger] = {
+    "cancel": Trigger.CANCEL,
+    "retry": Trigger.REVIVE,
+    "promote": Trigger.HURRY,
+    "delete": Trigger.DELETE,
 }
 
 

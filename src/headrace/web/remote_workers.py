@@ -19,19 +19,29 @@ from msgspec import Struct, structs
 from headrace.app.app import Headrace
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
-from headrace.core.events.log import COMPLETED, STARTED, Group
+from headrace.core.events.log import COMPLETED, STARTED, EventGroup
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.known_tasks import KnownTasks
-from headrace.core.jobs.records import Claim, ErrorInfo, JobRow, Lease, Note, Outcome, Share, Want, WorkerRow
+from headrace.core.jobs.records import (
+    Claim,
+    ClaimRequest,
+    ErrorInfo,
+    JobNote,
+    JobRow,
+    Lease,
+    Outcome,
+    QueueShare,
+    WorkerRow,
+)
 from headrace.core.jobs.states import State
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
 from headrace.runtime.jobs.encryption import opened_claim, sealed_note
-from headrace.runtime.retention.remove_on_finish import Removals
-from headrace.runtime.worker.execution import Plan, Planner, conclude, describe
-from headrace.runtime.worker.results import MISSING, Fulfiller, is_promised
+from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
+from headrace.runtime.worker.results import MISSING, ResultResolver, is_promised
 
 _REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
 _LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
@@ -45,11 +55,11 @@ def stays() -> bool:
     return False
 
 
-class Handed(Struct, frozen=True):
+class RemoteClaim(Struct, frozen=True):
     """A claimed job with its arguments in clear."""
 
     claim: Claim
-    plan: Plan
+    plan: RunSpec
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
@@ -59,7 +69,7 @@ class Handed(Struct, frozen=True):
         return {} if stored is None else msgspec.json.decode(stored)
 
 
-class Ending(Struct, frozen=True, kw_only=True):
+class AttemptResult(Struct, frozen=True, kw_only=True):
     """How an attempt ended, as its worker tells it. `delay` is in seconds."""
 
     id: str
@@ -72,7 +82,7 @@ class Ending(Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
-class Settled(Struct, frozen=True):
+class RemoteSettleResult(Struct, frozen=True):
     """What became of an ending: whether it counted, and the state of the job afterwards, None if there is none."""
 
     id: str
@@ -80,14 +90,14 @@ class Settled(Struct, frozen=True):
     state: State | None
 
 
-class Remote:
+class RemoteWorkers:
     """Serves the workers of one app that come over HTTP."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
         settings = app.settings
-        self._planner = Planner(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
-        self._removals = Removals(app.engine, self._planner.removing)
+        self._planner = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
+        self._removals = RemoveOnFinish(app.engine, self._planner.removing)
         self._reap_at = 0.0
         self._met: set[str] = set()  # the tasks of jobs that were claimed here, by any worker
         self._is_closed = False
@@ -98,11 +108,11 @@ class Remote:
         self,
         worker: WorkerRow,
         tasks: Sequence[str],
-        want: Want,
+        want: ClaimRequest,
         wait: float,
         held: Sequence[Lease] | None = None,
         has_left: Callable[[], bool] = stays,
-    ) -> list[Handed]:
+    ) -> list[RemoteClaim]:
         """Jobs for this worker, at once or as soon as there are any; none after `wait` seconds, or if it has left.
 
         Who tells what it holds gets rid of what it was handed in an answer that never came.
@@ -137,7 +147,7 @@ class Remote:
         """Let go of those who wait."""
         self._is_closed = True
 
-    def _take(self, worker: str, want: Want) -> tuple[list[Handed], int | None]:
+    def _take(self, worker: str, want: ClaimRequest) -> tuple[list[RemoteClaim], int | None]:
         engine = self._app.engine
         answer = engine.exchange((), want)
         self._met.update(claim.task for claim in answer.claims)
@@ -160,17 +170,17 @@ class Remote:
         yield from (claim for claim in claims if not is_promised(claim))
         if not promised:
             return
-        fulfiller = Fulfiller(self._app.engine.desk, self._planner.keeps_result, self._app.seal)
+        fulfiller = ResultResolver(self._app.engine.desk, self._planner.keeps_result, self._app.seal)
         for claim, answer in zip(promised, fulfiller.fulfill(promised), strict=True):
             if isinstance(answer, Claim):
                 yield answer
             else:
                 refused.append(outcomes.fail(claim, MISSING, describe(answer), claim.max_attempts, self._now()))
 
-    def _handed(self, claim: Claim) -> Handed:
+    def _handed(self, claim: Claim) -> RemoteClaim:
         clear = opened_claim(self._app.seal, claim)
         codec.verify(clear.payload, clear.checksum)
-        return Handed(claim, self._plan(claim), *codec.decode_call(clear.payload))
+        return RemoteClaim(claim, self._plan(claim), *codec.decode_call(clear.payload))
 
     def _lettered(self, done: Iterable[Outcome]) -> list[Outcome]:
         return outcomes.lettered(list(done), self._app.settings.dead_letters)
@@ -185,7 +195,7 @@ class Remote:
     # -- renewing
 
     def renew(
-        self, worker: WorkerRow, leases: Sequence[Lease], notes: Sequence[Note], ttl: int
+        self, worker: WorkerRow, leases: Sequence[Lease], notes: Sequence[JobNote], ttl: int
     ) -> tuple[set[str], str]:
         """The ids of jobs that are not the worker's any more, and what an operator wishes of it."""
         if notes:
@@ -198,7 +208,7 @@ class Remote:
 
     # -- settling
 
-    def settle(self, worker: str, endings: Sequence[Ending]) -> list[Settled]:
+    def settle(self, worker: str, endings: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
         """Settle each that is still the worker's, all in one commit; the version decides inside of it."""
         engine = self._app.engine
         rows = {row.id: row for row in engine.desk.get([ending.id for ending in endings])}
@@ -215,7 +225,7 @@ class Remote:
         }
         return [_settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in endings]
 
-    def _outcome(self, claim: Claim, ending: Ending) -> Outcome:
+    def _outcome(self, claim: Claim, ending: AttemptResult) -> Outcome:
         plan, now = self._plan(claim), self._now()
         if ending.outcome == "success":
             return plan.success(claim, ending.result, now)
@@ -230,7 +240,7 @@ class Remote:
         said = {"error_type": told.type, "error_message": told.message, "error_traceback": told.traceback}
         return structs.replace(outcome, fingerprint=mark, **said)
 
-    def _plan(self, claim: Claim) -> Plan:
+    def _plan(self, claim: Claim) -> RunSpec:
         plan = self._planner.plan(claim)
         assert plan is not None  # a task whose code is nowhere has the usual options
         self._removals.note()  # who sweeps may have no worker but this
@@ -244,7 +254,7 @@ class Remote:
         now = self._now()
         self._app.engine.events.tell(
             [
-                Group(
+                EventGroup(
                     STARTED,
                     now,
                     claim.queue,
@@ -258,11 +268,11 @@ class Remote:
             ]
         )
 
-    def _told_completed(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[Group]:
+    def _told_completed(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[EventGroup]:
         if not self._app.settings.events:
             return []
         return [
-            Group(
+            EventGroup(
                 COMPLETED,
                 decided[row.id].at,
                 row.queue,
@@ -280,17 +290,17 @@ class Remote:
         return self._app.clock.now()
 
 
-def want_of(worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]) -> Want:
+def want_of(worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]) -> ClaimRequest:
     """What a worker asks for. Of several queues the weightier comes first; without any, all are meant."""
     order = sorted(queues, key=lambda queue: -queues[queue] * random.random())
-    shares = tuple(Share(queue, limit) for queue in order)
-    return Want(worker, limit, to_ms(lease), shares, not queues, tuple(capabilities))
+    shares = tuple(QueueShare(queue, limit) for queue in order)
+    return ClaimRequest(worker, limit, to_ms(lease), shares, not queues, tuple(capabilities))
 
 
-def note_of(lease: Lease, at: int, **told: Any) -> Note:
+def note_of(lease: Lease, at: int, **told: Any) -> JobNote:
     """Progress or a line of a log, as it is stored."""
     progress, fields = told.get("progress"), told.get("fields")
-    return Note(
+    return JobNote(
         lease.id,
         lease.version,
         at,
@@ -311,7 +321,7 @@ def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
     return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
-def _as_exception(ending: Ending) -> BaseException:
+def _as_exception(ending: AttemptResult) -> BaseException:
     """The error as the retry policies of tasks know errors: by their kinds, and kinds by their dotted names."""
     told = ending.error or ErrorInfo("Error", ending.reason or "")
     if ending.outcome == "snooze":
@@ -332,11 +342,11 @@ def _claim_of(row: JobRow) -> Claim:
     return Claim(ref=row.seq, **known)
 
 
-def _settled(ending: Ending, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> Settled:
+def _settled(ending: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
     if (outcome := applied.get(ending.id)) is not None:
-        return Settled(ending.id, True, outcome.state)
+        return RemoteSettleResult(ending.id, True, outcome.state)
     row = rows.get(ending.id)
-    return Settled(ending.id, False, None if row is None else row.state)
+    return RemoteSettleResult(ending.id, False, None if row is None else row.state)
 
 
 def text_of(value: Any) -> str:

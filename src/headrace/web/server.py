@@ -16,9 +16,9 @@ from headrace.app.app import Headrace
 from headrace.core import networks
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, HeadraceError
-from headrace.runtime.alerts.evaluate import Alerting
-from headrace.runtime.maintenance.loop import Chore, Keeper
-from headrace.runtime.metrics.collector import Gathering
+from headrace.runtime.alerts.evaluate import AlertCheck
+from headrace.runtime.maintenance.loop import MaintenanceLoop, MaintenanceTask
+from headrace.runtime.metrics.collector import MetricsCollector
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
@@ -41,7 +41,7 @@ def serve(app: Headrace, **options: Any) -> int:
         forwarded_allow_ips=["*" if one == networks.ANY else one for one in settings.web_trusted_proxies],
         timeout_graceful_shutdown=_PATIENCE,
     )
-    keeper = Keeper(_chores(app, settings), has_jobs=lambda: False)
+    keeper = MaintenanceLoop(_chores(app, settings), has_jobs=lambda: False)
     keeper.start()
     try:
         return _run(uvicorn.Server(config), web, listening)
@@ -59,15 +59,15 @@ def _listen(host: str, port: int) -> socket.socket:
         raise HeadraceError(f"can't listen on {host}:{port}: {error.strerror or error}".lower()) from None
 
 
-def _chores(app: Headrace, settings: Settings) -> list[Chore]:
+def _chores(app: Headrace, settings: Settings) -> list[MaintenanceTask]:
     """What has to go on also where no worker lives: somebody must tell that there is none."""
-    chores: list[Chore] = []
+    chores: list[MaintenanceTask] = []
     if settings.web_read_only:
         return chores
     if settings.metrics:
-        chores.append(Gathering(app.engine, settings))
+        chores.append(MetricsCollector(app.engine, settings))
     if settings.alert_check:
-        chores.append(Alerting(app.engine, settings, settings.alert_check))
+        chores.append(AlertCheck(app.engine, settings, settings.alert_check))
     return chores
 
 

@@ -21,12 +21,12 @@ from anyio.to_thread import run_sync
 from starlette.types import Message, Receive, Scope, Send
 
 from headrace.app.app import Headrace
-from headrace.core.events.event import Interest, page_of
-from headrace.core.events.log import Group, events_of
+from headrace.core.events.event import EventFilter, page_of
+from headrace.core.events.log import EventGroup, events_of
 from headrace.errors import HeadraceError
 
 log = logging.getLogger("headrace.web")
-Page = tuple[str, list[Group]]
+Page = tuple[str, list[EventGroup]]
 Position = tuple[int, ...]
 
 _PAGES = 200  # read at once
@@ -43,7 +43,7 @@ _HEADERS = [
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
-class Telling(Protocol):
+class StreamFormat(Protocol):
     """How events are told. Those who are told alike share what is written; it is a key of a dict."""
 
     def write(self, pages: Sequence[Page], after: str | None) -> bytes:
@@ -56,7 +56,7 @@ class Telling(Protocol):
 class EachEvent(msgspec.Struct, frozen=True):
     """Every event of this interest, in full."""
 
-    interest: Interest
+    interest: EventFilter
 
     def write(self, pages: Sequence[Page], after: str | None) -> bytes:
         covers = self.interest.covers
@@ -73,7 +73,7 @@ class EachEvent(msgspec.Struct, frozen=True):
         return b"".join(frames)
 
 
-class Changes(msgspec.Struct, frozen=True):
+class ChangedTopics(msgspec.Struct, frozen=True):
     """Only what has changed, by topics such as `queue:emails` and `job:0197…`; of very many jobs, `*`: everything."""
 
     most: int = 200
@@ -88,7 +88,7 @@ class Changes(msgspec.Struct, frozen=True):
         return b"id: %b\nevent: changed\ndata: %b\n\n" % (pages[-1][0].encode(), _encode(list(topics)))
 
 
-def _topics_of(group: Group, most: int) -> Iterable[str]:
+def _topics_of(group: EventGroup, most: int) -> Iterable[str]:
     kind = group.type.partition(".")[0]
     yield kind
     for name, value in (("queue", group.queue), ("task", group.task), ("worker", group.worker)):
@@ -97,10 +97,10 @@ def _topics_of(group: Group, most: int) -> Iterable[str]:
     yield from (f"job:{job_id}" for job_id in group.jobs[: most + 1])
 
 
-class Listener:
+class StreamSubscriber:
     """One who listens. `seen` is the page up to which it has been told."""
 
-    def __init__(self, telling: Telling, seen: Position) -> None:
+    def __init__(self, telling: StreamFormat, seen: Position) -> None:
         self.telling = telling
         self.seen = seen
         self.is_dropped = False
@@ -137,17 +137,17 @@ class Listener:
         return chunk
 
 
-class Live:
+class LiveFeed:
     """The reader of one app in one event loop, which reads while anybody listens."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._listeners: set[Listener] = set()
+        self._listeners: set[StreamSubscriber] = set()
         self._cursor: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
 
-    async def listen(self, telling: Telling, after: str | None) -> AsyncIterator[bytes]:
+    async def listen(self, telling: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
         """The stream of one listener: what it has missed, then what comes; a comment when there is nothing to tell."""
         seen = None if after is None else await self._within(after)
         if seen is not None:
@@ -179,7 +179,7 @@ class Live:
         last = await run_sync(self._app.engine.events.last)
         return last if position(after) > position(last) else after
 
-    async def _join(self, telling: Telling, seen: str | None) -> Listener:
+    async def _join(self, telling: StreamFormat, seen: str | None) -> StreamSubscriber:
         async with self._joining:
             is_idle = self._task is None or self._task.done()
             begin = seen if is_idle or seen is not None else self._cursor
@@ -187,13 +187,15 @@ class Live:
                 begin = await run_sync(self._app.engine.events.last)
             if is_idle:
                 self._cursor = begin
-            listener = Listener(telling, position(begin))
+            listener = StreamSubscriber(telling, position(begin))
             self._listeners.add(listener)
             if is_idle:
                 self._task = asyncio.create_task(self._read())
             return listener
 
-    async def _missed(self, telling: Telling, after: str, until: Position | None) -> AsyncIterator[tuple[str, bytes]]:
+    async def _missed(
+        self, telling: StreamFormat, after: str, until: Position | None
+    ) -> AsyncIterator[tuple[str, bytes]]:
         """What is behind a cursor, up to a position or to the end; each chunk with the cursor it reaches to."""
         while until is None or position(after) < until:
             pages = await run_sync(self._app.engine.events.read, after, _PAGES)
@@ -232,13 +234,13 @@ class Live:
             listener.offer(b'event: trouble\ndata: {"detail":"the store is not available"}\n\n')
         await asyncio.sleep(_AWAY)
 
-    def _news(self, tellings: set[Telling]) -> tuple[list[Page], dict[Telling, bytes]] | None:
+    def _news(self, tellings: set[StreamFormat]) -> tuple[list[Page], dict[StreamFormat, bytes]] | None:
         pages = self._app.engine.events.read(self._cursor, _PAGES)
         if not pages:
             return None
         return pages, {telling: telling.write(pages, None) for telling in tellings}
 
-    def _tell(self, listener: Listener, pages: list[Page], chunks: dict[Telling, bytes]) -> None:
+    def _tell(self, listener: StreamSubscriber, pages: list[Page], chunks: dict[StreamFormat, bytes]) -> None:
         first, last = position(pages[0][0]), position(pages[-1][0])
         if listener.seen >= last:
             return
@@ -263,17 +265,17 @@ def server_is_ending() -> bool:
     return any(getattr(server, "should_exit", False) is True for server in servers)
 
 
-class Lives:
+class LiveFeeds:
     """The readers of one app: mostly one, one for each event loop that asks."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, Live] = WeakKeyDictionary()
+        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveFeed] = WeakKeyDictionary()
 
-    def here(self) -> Live:
+    def here(self) -> LiveFeed:
         loop = asyncio.get_running_loop()
         if loop not in self._lives:
-            self._lives[loop] = Live(self._app)
+            self._lives[loop] = LiveFeed(self._app)
         return self._lives[loop]
 
     def close(self) -> None:
@@ -286,7 +288,7 @@ class Lives:
 class Stream:
     """The answer to a request that wants to listen, until either side ends it."""
 
-    def __init__(self, lives: Lives, telling: Telling, after: str | None) -> None:
+    def __init__(self, lives: LiveFeeds, telling: StreamFormat, after: str | None) -> None:
         self._lives, self._telling, self._after = lives, telling, after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

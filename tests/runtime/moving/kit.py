@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.transfer.move import Move, Step
+from headrace.app.transfer.move import CopyStep, StoreCopy
 from headrace.engines.protocol.engine import Engine
 
 JOBS = 700  # more than two pages
@@ -19,17 +19,17 @@ class Stopped(Exception):
     """The move was cut off here."""
 
 
-def move(source: Engine, target: Engine) -> Move:
+def move(source: Engine, target: Engine) -> StoreCopy:
     """A whole move that is expected to succeed."""
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     finish(made)
     return made
 
 
-def stop_at(number: int) -> Callable[[Step], None]:
+def stop_at(number: int) -> Callable[[CopyStep], None]:
     """Cut the move off after so many jobs."""
 
-    def look(step: Step) -> None:
+    def look(step: CopyStep) -> None:
         if step.stage == "carrying" and step.done >= number:
             raise Stopped
 
@@ -38,10 +38,10 @@ def stop_at(number: int) -> Callable[[Step], None]:
 
 def cut_off(source: Engine, target: Engine, number: int, *, into_used: bool = False) -> None:
     with pytest.raises(Stopped):
-        Move(source, target, into_used=into_used, progress=stop_at(number)).run(0)
+        StoreCopy(source, target, into_used=into_used, progress=stop_at(number)).run(0)
 
 
-def finish(made: Move) -> None:
+def finish(made: StoreCopy) -> None:
     """What a run of its own does to the end."""
     made.run(0)
     assert made.verify().differences == []

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.transfer.move import Move, Step, reopen
+from headrace.app.transfer.move import CopyStep, StoreCopy, reopen
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
@@ -35,7 +35,7 @@ def test_a_move_that_was_cut_off_goes_on_where_it_stopped(
     cut_off(source, target, 200)
     there = len(contents(target))
     assert 0 < there < JOBS
-    again = Move(source, target)
+    again = StoreCopy(source, target)
     assert again.standing() == "begun"
     carried = again.run(0)
     assert (carried.jobs, carried.known) == (JOBS - there, 0)
@@ -54,8 +54,8 @@ def test_it_may_be_cut_off_again_and_again_anywhere(source: Engine, target: Engi
 
 def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engine) -> None:
     fill(source, 50)
-    target.porter.post(Notice("arriving", source.url, 0))
-    assert Move(source, target).standing() == "new"
+    target.porter.post(StoreStatus("arriving", source.url, 0))
+    assert StoreCopy(source, target).standing() == "new"
     move(source, target)
     assert contents(target) == without_nul(contents(source))
 
@@ -63,9 +63,9 @@ def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engi
 def test_a_move_that_is_done_is_done(source: Engine, target: Engine) -> None:
     fill(source, 50)
     move(source, target)
-    target.desk.move(Filter(), Event.DELETE, 1000)
+    target.desk.move(Filter(), Trigger.DELETE, 1000)
     left = contents(target)
-    again = Move(source, target)
+    again = StoreCopy(source, target)
     assert again.standing() == "done"
     assert again.run(0).jobs == 0
     assert contents(target) == left, "what was finished and deleted since does not come back"
@@ -75,13 +75,13 @@ def test_two_that_move_at_once_do_not_disturb_each_other(source: Engine, target:
     fill(source, JOBS)
     turns = 0
 
-    def let_the_other(step: Step) -> None:
+    def let_the_other(step: CopyStep) -> None:
         nonlocal turns
         turns += 1
         if step.stage == "carrying" and turns == 2:
-            Move(source, target).run(0)
+            StoreCopy(source, target).run(0)
 
-    made = Move(source, target, progress=let_the_other)
+    made = StoreCopy(source, target, progress=let_the_other)
     made.run(0)
     assert made.verify().differences == []
     assert contents(target) == without_nul(contents(source))
@@ -95,21 +95,21 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     fill(source, 100)
     begun = len(claim_from(source, "mail"))
-    left: list[Parcel] = []
+    left: list[JobExport] = []
 
-    def overtake(step: Step) -> None:
+    def overtake(step: CopyStep) -> None:
         if step.stage != stage or left:
             return
-        finish(Move(source, target))
+        finish(StoreCopy(source, target))
         claims = target.exchange([], want(1000)).claims
         target.exchange([succeed(claim) for claim in claims], None)
-        target.desk.move(Filter(), Event.DELETE, 1000)
+        target.desk.move(Filter(), Trigger.DELETE, 1000)
         for letter in letters(target):
             target.letters.remove([letter.id])
         target.desk.pause_queue("mail", True)
         left.extend(contents(target))
 
-    made = Move(source, target, progress=overtake)
+    made = StoreCopy(source, target, progress=overtake)
     carried = made.run(0)
     assert begun
     assert carried.dead_letters == 0
@@ -129,19 +129,19 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     """It looked at the doors when nothing hung there, and was slow since."""
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("job")])
-    others = iter([Move(source, target)])
-    made = Move(source, target)
+    others = iter([StoreCopy(source, target)])
+    made = StoreCopy(source, target)
     swaps = 0
 
     def slow(swap: Callable[..., bool]) -> Callable[..., bool]:
-        def act(before: Notice | None, notice: Notice | None) -> bool:
+        def act(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
             nonlocal swaps
             swaps += 1
             if swaps == behind and (other := next(others, None)) is not None:
                 finish(other)
                 [claim] = target.exchange([], want()).claims
                 target.exchange([succeed(claim)], None)
-                target.desk.move(Filter(), Event.DELETE, 1000)
+                target.desk.move(Filter(), Trigger.DELETE, 1000)
             return swap(before, notice)
 
         return act
@@ -152,7 +152,7 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     assert made.verify().differences == []
     made.open()
     assert (states(target), target.porter.notice()) == ({}, None)
-    assert Move(source, target).standing() == "done"
+    assert StoreCopy(source, target).standing() == "done"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -165,17 +165,17 @@ def test_of_two_that_move_the_same_jobs_to_different_stores_at_once_one_is_refus
     looks = 0
     notice = source.porter.notice
 
-    def slow() -> Notice | None:
+    def slow() -> StoreStatus | None:
         nonlocal looks
         looks += 1
         told = notice()
         if looks == behind:
-            finish(Move(source, third))
+            finish(StoreCopy(source, third))
         return told
 
     monkeypatch.setattr(source.porter, "notice", slow)
     with pytest.raises(ConfigError, match="were carried over to"):
-        Move(source, target).run(0)
+        StoreCopy(source, target).run(0)
     assert (states(target), target.porter.notice()) == ({}, None)
     assert states(third) == {"job": State.PENDING}
 
@@ -189,16 +189,16 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
     third.insert([new_job("other")])
     notice = target.porter.notice
 
-    def slow() -> Notice | None:
+    def slow() -> StoreStatus | None:
         told = notice()
         if told is None:
             monkeypatch.setattr(target.porter, "notice", notice)
-            Move(third, target).run(0)
+            StoreCopy(third, target).run(0)
         return told
 
     monkeypatch.setattr(target.porter, "notice", slow)
     with pytest.raises(ConfigError, match="is being filled from"):
-        Move(source, target, into_used=True).run(0)
+        StoreCopy(source, target, into_used=True).run(0)
     assert unchanged(source)
     assert states(target) == {"other": State.PENDING}
 
@@ -209,19 +209,19 @@ def test_a_store_that_somebody_else_began_to_fill_is_not_said_to_have_all(
 ) -> None:
     fill(source, 100)
 
-    def take_over(step: Step) -> None:
+    def take_over(step: CopyStep) -> None:
         if step.stage == stage:
-            target.porter.post(Notice("arriving", ELSEWHERE, 1))
+            target.porter.post(StoreStatus("arriving", ELSEWHERE, 1))
 
-    made = Move(source, target, progress=take_over)
+    made = StoreCopy(source, target, progress=take_over)
     with pytest.raises(ConfigError, match="is being filled from"):
         finish(made)
-    assert target.porter.notice() == Notice("arriving", ELSEWHERE, 1)
+    assert target.porter.notice() == StoreStatus("arriving", ELSEWHERE, 1)
 
 
 def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: Engine, target: Engine) -> None:
     source.insert([new_job("job")])
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
     reopen(source)

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from headrace.app.services.why import explain
-from headrace.app.transfer.move import Move
-from headrace.core.jobs.records import Changes, Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.app.transfer.move import StoreCopy
+from headrace.core.jobs.records import Filter, JobUpdate
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
 from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move
@@ -38,7 +38,7 @@ def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: En
     target.desk.pause_queue("mail", True)
     target.desk.pause_queue("paused", False)
     mine = contents(target)
-    made = Move(source, target, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
     carried = made.run(0)
     assert (carried.jobs, carried.known) == (299, 1)
     verdict = made.verify()
@@ -62,9 +62,9 @@ def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_
         engine.insert([new_job(n, queue=q, created_at=now, run_at=now) for n, q in zip(names, queues, strict=True)])
         claims = engine.exchange([], only("mail"), now=at).claims
         engine.exchange([(succeed if c.id == "completed" else fail)(c, at=at) for c in claims], None, now=at)
-    target.desk.move(Filter(ids=("failed and deleted",)), Event.DELETE, 1)
+    target.desk.move(Filter(ids=("failed and deleted",)), Trigger.DELETE, 1)
     before, before_letters = contents(target), letters(target)
-    made = Move(source, target, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
     made.run(0)
     verdict = made.verify()
     assert (verdict.differences, verdict.taken) == ([], {"completed", "failed"})
@@ -78,7 +78,7 @@ def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None
     fill(source, JOBS)
     target.insert([new_job("mine")])
     cut_off(source, target, 100, into_used=True)
-    made = Move(source, target, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
     carried = made.run(0)
     assert carried.jobs + carried.known == JOBS
     assert carried.known > 0
@@ -95,19 +95,19 @@ def last_job(engine: Engine, state: State) -> str:
 
 def delete_one(target: Engine) -> str:
     job_id = last_job(target, State.COMPLETED)
-    target.desk.move(Filter(ids=(job_id,)), Event.DELETE, 1)
+    target.desk.move(Filter(ids=(job_id,)), Trigger.DELETE, 1)
     return rf"job {job_id} \(completed\) is missing"
 
 
 def amend_one(target: Engine) -> str:
     job_id = last_job(target, State.PENDING)
-    assert target.desk.amend(job_id, Changes(priority=50))
+    assert target.desk.amend(job_id, JobUpdate(priority=50))
     return f"job {job_id} differs in priority, version, history"
 
 
 def cancel_one(target: Engine) -> str:
     job_id = last_job(target, State.PENDING)
-    target.desk.move(Filter(ids=(job_id,)), Event.CANCEL, 1)
+    target.desk.move(Filter(ids=(job_id,)), Trigger.CANCEL, 1)
     return f"job {job_id} differs in state, .*history"
 
 
@@ -121,7 +121,7 @@ def test_what_is_not_as_it_was_is_found_and_told(
     source: Engine, target: Engine, tamper: Callable[[Engine], str]
 ) -> None:
     fill(source, JOBS)
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     with by_force(target):
         told = tamper(target)
@@ -135,11 +135,11 @@ def test_a_job_that_is_missing_is_brought_by_another_run_if_nothing_behind_it_is
     source: Engine, target: Engine
 ) -> None:
     fill(source, JOBS)
-    Move(source, target).run(0)
+    StoreCopy(source, target).run(0)
     job_id = contents(source)[-1].job.id
     with by_force(target):
-        target.desk.move(Filter(ids=(job_id,)), Event.DELETE, 1)
-    assert Move(source, target).verify().different == 1
+        target.desk.move(Filter(ids=(job_id,)), Trigger.DELETE, 1)
+    assert StoreCopy(source, target).verify().different == 1
     move(source, target)
 
 
@@ -147,11 +147,11 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     fill(source, 60)
     parcels = without_nul(source.porter.pack(0, 100))
     parcels[20], parcels[40] = parcels[40], parcels[20]
-    target.porter.post(Notice("arriving", source.url, 1))
+    target.porter.post(StoreStatus("arriving", source.url, 1))
     target.porter.unpack(parcels)
     target.porter.unpack_dead(letters(source))
     target.porter.unpack_queues(source.desk.queues())
-    verdict = Move(source, target).verify()
+    verdict = StoreCopy(source, target).verify()
     assert verdict.different == 20
     assert all("is out of order" in str(difference) for difference in verdict.differences)
     assert [difference.id for difference in verdict.differences] == [f"job-{number:06d}" for number in range(21, 41)]
@@ -170,11 +170,11 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     }
     by_id = {parcel.job.id: (what, parcel) for what, parcel in altered.items()}
     assert len(by_id) == len(altered)
-    target.porter.post(Notice("arriving", source.url, 1))
+    target.porter.post(StoreStatus("arriving", source.url, 1))
     target.porter.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in parcels])
     target.porter.unpack_dead(letters(source))
     target.porter.unpack_queues(source.desk.queues())
-    verdict = Move(source, target).verify()
+    verdict = StoreCopy(source, target).verify()
     assert {difference.id: difference.how for difference in verdict.differences} == {
         job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
     }
@@ -183,11 +183,11 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
 def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine) -> None:
     fill(source, 100)
     first, second, *rest = letters(source)
-    target.porter.post(Notice("arriving", source.url, 1))
+    target.porter.post(StoreStatus("arriving", source.url, 1))
     target.porter.unpack(without_nul(source.porter.pack(0, 1000)))
     target.porter.unpack_dead([msgspec.structs.replace(second, reason="another"), *rest])
     target.porter.unpack_queues(source.desk.queues())
-    verdict = Move(source, target).verify()
+    verdict = StoreCopy(source, target).verify()
     assert [str(difference) for difference in verdict.differences] == [
         f"dead letter {first.id} of job {first.job_id} is missing",
         f"dead letter {second.id} of job {second.job_id} differs",
@@ -203,7 +203,7 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
     monkeypatch.setattr(
         source.porter, "pack", lambda after, limit: [p for p in pack(after, limit) if p.job.id != hidden.id]
     )
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     [difference] = made.verify().differences
     count = source.desk.count(Filter(queue=hidden.queue))
@@ -212,10 +212,10 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
 
 def test_many_differences_are_counted_and_the_first_are_told(source: Engine, target: Engine) -> None:
     fill(source, 100)
-    target.porter.post(Notice("arriving", source.url, 1))
+    target.porter.post(StoreStatus("arriving", source.url, 1))
     target.porter.unpack_queues(source.desk.queues())
     target.porter.unpack_dead(letters(source))
-    verdict = Move(source, target).verify()
+    verdict = StoreCopy(source, target).verify()
     assert (verdict.different, len(verdict.differences)) == (100, 20)
 
 
@@ -225,12 +225,12 @@ def test_many_differences_are_counted_and_the_first_are_told(source: Engine, tar
 @pytest.mark.parametrize(
     ("notice", "told"),
     [
-        (Notice("moved", ELSEWHERE, 1), f"The jobs of this store were carried over to {ELSEWHERE}"),
-        (Notice("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
+        (StoreStatus("moved", ELSEWHERE, 1), f"The jobs of this store were carried over to {ELSEWHERE}"),
+        (StoreStatus("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
     ],
     ids=lambda given: getattr(given, "kind", "told"),
 )
-def test_why_tells_of_a_notice(source: Engine, notice: Notice, told: str) -> None:
+def test_why_tells_of_a_notice(source: Engine, notice: StoreStatus, told: str) -> None:
     source.insert([new_job("waits"), new_job("runs", queue="mail")])
     claim_from(source, "mail")
     now = source.clock.now()

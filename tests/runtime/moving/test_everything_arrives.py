@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from headrace.app.transfer.move import Move, Step
-from headrace.core.documents import Paper
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.app.transfer.move import CopyStep, StoreCopy
+from headrace.core.documents import Document
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.jobs.records import Claim, Filter, Outcome
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Notice, Parcel
-from headrace.core.retention.lifecycle import Terms, TermsRow
+from headrace.core.jobs.transfer import JobExport, StoreStatus
+from headrace.core.retention.lifecycle import PolicyRow, StoredPolicy
 from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
@@ -44,8 +44,8 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     fill(source, JOBS)
-    steps: list[Step] = []
-    made = Move(source, target, progress=steps.append)
+    steps: list[CopyStep] = []
+    made = StoreCopy(source, target, progress=steps.append)
     carried = made.run(0)
     expected, expected_letters = without_nul(contents(source)), letters(source)
     assert {parcel.job.state for parcel in expected} == set(State) - {State.RUNNING}
@@ -64,7 +64,7 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     assert verdict.contents.logs == sum(len(parcel.logs) for parcel in expected) > 0
     assert verdict.contents.dead_letters == len(expected_letters)
     assert {step.stage for step in steps} == {"waiting", "carrying", "comparing"}
-    assert steps[-1] == Step("comparing", JOBS, JOBS)
+    assert steps[-1] == CopyStep("comparing", JOBS, JOBS)
 
     assert target.exchange([], want()).claims == [], "workers wait until all is there"
     made.open()
@@ -82,7 +82,7 @@ def test_damaged_tags_are_carried_as_they_are_and_told(
     source = store.open()
     source.insert([new_job(name, tags=("red",)) for name in ("bad", "good")])
     put_field(KINDS[kind].url(store.address), "bad", "tags", '["red')
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     assert made.plan().contents.damaged == ["job bad: tags"]
     finish(made)
     assert made.verify().contents.damaged == ["job bad: tags"]
@@ -126,9 +126,9 @@ def test_rules_arrive_over_those_of_an_unused_store(
     source.desk.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
     source.desk.rule_task("send", TaskRules(paused=True))
     target.desk.rule_task("send", TaskRules(concurrency=1))
-    source.upkeep.declare_terms([TermsRow("task", "send", Terms(max_pending=1))])
-    source.upkeep.order_terms("queue", "mail", Terms(max_age=None, remove_on_fail=True))
-    target.upkeep.order_terms("task", "send", Terms(max_age=5))
+    source.upkeep.declare_terms([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
+    source.upkeep.order_terms("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
+    target.upkeep.order_terms("task", "send", StoredPolicy(max_age=5))
     move(source, target)
     assert target.upkeep.terms() == source.upkeep.terms()
     assert len(target.upkeep.terms()) == 2
@@ -143,9 +143,9 @@ def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.shelf.put([Paper("rule", f"{number:05}", 0, "ours") for number in range(2500)])
-    source.shelf.put([Paper("~place", "events", 0, "17")])
-    target.shelf.put([Paper("rule", "00007", 0, "theirs"), Paper("rule", "other", 0, "theirs")])
+    source.shelf.put([Document("rule", f"{number:05}", 0, "ours") for number in range(2500)])
+    source.shelf.put([Document("~place", "events", 0, "17")])
+    target.shelf.put([Document("rule", "00007", 0, "theirs"), Document("rule", "other", 0, "theirs")])
     move(source, target)
     found = [*target.shelf.browse("rule", last="01000"), *target.shelf.browse("rule", "01000", limit=9999)]
     assert [paper.key for paper in found] == [*(f"{number:05}" for number in range(2500)), "other"]
@@ -161,11 +161,11 @@ def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     source.insert([new_job("job")])
 
-    def measure(step: Step) -> None:
+    def measure(step: CopyStep) -> None:
         if step.stage == stage:
-            source.shelf.put([Paper("metrics.10s", "late", 0, "{}"), Paper("alert", "a", 0, "{}")])
+            source.shelf.put([Document("metrics.10s", "late", 0, "{}"), Document("alert", "a", 0, "{}")])
 
-    finish(Move(source, target, progress=measure))
+    finish(StoreCopy(source, target, progress=measure))
     assert [(paper.key, paper.value) for paper in target.shelf.browse("metrics.10s")] == [("late", "{}")]
     assert [paper.key for paper in target.shelf.browse("alert")] == ["a"]
 
@@ -173,25 +173,25 @@ def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
 def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_same_moment(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source.shelf.put([Paper("metrics.10s", str(number), 0, "ours") for number in range(5)])
+    source.shelf.put([Document("metrics.10s", str(number), 0, "ours") for number in range(5)])
     put, turns = target.shelf.put, iter([1, 3])
 
-    def overtaken(papers: Sequence[Paper]) -> bool:
+    def overtaken(papers: Sequence[Document]) -> bool:
         if (turn := next(turns, None)) is not None:
-            put([Paper("metrics.10s", str(turn), 0, "theirs")])
+            put([Document("metrics.10s", str(turn), 0, "theirs")])
         return put(papers)
 
     monkeypatch.setattr(target.shelf, "put", overtaken)
-    Move(source, target).run(0)
+    StoreCopy(source, target).run(0)
     assert [paper.value for paper in target.shelf.browse("metrics.10s")] == ["ours", "theirs", "ours", "theirs", "ours"]
 
 
 def test_a_paper_that_can_not_be_stored_is_told(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source.shelf.put([Paper("rule", "lost", 0, "ours")])
+    source.shelf.put([Document("rule", "lost", 0, "ours")])
     monkeypatch.setattr(target.shelf, "put", lambda papers: True)
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     assert [str(difference) for difference in made.verify().differences] == ["paper rule lost is missing"]
 
@@ -211,7 +211,7 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
-        lambda target: target.upkeep.order_terms("task", "send", Terms(max_age=9)),
+        lambda target: target.upkeep.order_terms("task", "send", StoredPolicy(max_age=9)),
         "lifecycle task send differs in what is ordered",
     ),
     "no lifecycle": (
@@ -236,10 +236,10 @@ def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_ru
 ) -> None:
     source.desk.rule_queue("mail", QueueRules(weight=3))
     source.desk.rule_task("send", TaskRules(paused=True))
-    source.upkeep.order_terms("task", "send", Terms(max_age=7))
+    source.upkeep.order_terms("task", "send", StoredPolicy(max_age=7))
     source.timetable.put(schedule(), new=True)
     source.timetable.record([Occurrence("tick", 1, 2, "enqueued", "job")])
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
     act, told = CHANGES[change]
@@ -257,7 +257,7 @@ def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine
     source.timetable.put(schedule("nightly", created_at=1, updated_at=1), new=True)
     source.timetable.put(schedule("weekly", created_at=1, updated_at=1), new=True)
     target.timetable.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     changed = msgspec.structs.replace(schedule("weekly", created_at=1, updated_at=1), paused=True)
     assert target.timetable.put(changed), "an operator at the new store"
@@ -281,7 +281,7 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
     source.timetable.put(ours, new=True)
     theirs = schedule("nightly", created_at=9, updated_at=9, origin="code", declared=declared)
     target.timetable.put(theirs, new=True)
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     verdict = made.verify()
     assert (verdict.differences, len(verdict.kept)) == ([], 0 if is_paused else 1)
@@ -292,10 +292,10 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
     for engine, weight in ((source, 2), (target, 3)):
         engine.desk.rule_queue("mail", QueueRules(weight=weight))
         engine.desk.rule_task("send", TaskRules(concurrency=weight))
-        engine.upkeep.order_terms("queue", "mail", Terms(max_age=weight))
+        engine.upkeep.order_terms("queue", "mail", StoredPolicy(max_age=weight))
         engine.timetable.put(schedule(created_at=weight, updated_at=weight), new=True)
     source.desk.rule_task("other", TaskRules(paused=True))
-    made = Move(source, target, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
     made.run(0)
     verdict = made.verify()
     assert verdict.differences == []
@@ -315,7 +315,7 @@ def test_what_waits_for_what_arrives_and_goes_on(
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     names = ["a", "b", "c"]
     jobs = [new_job(name, state=State.WAITING if name != "a" else State.PENDING, flow="f") for name in names]
-    bonds = [Bond("a", "b"), Bond("a", "c", "hold"), Bond("b", "c", "run")]
+    bonds = [Dependency("a", "b"), Dependency("a", "c", "hold"), Dependency("b", "c", "run")]
     source.plant(jobs, bonds, FlowRow("f", "family", 7))
     source.insert([new_job("alone")])
     move(source, target)
@@ -338,7 +338,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     source.insert([new_job("is lost", queue="mail", max_attempts=1)])
     assert claim_from(source, "mail")
     children = [new_job(f"after {name}", state=State.WAITING) for name in names]
-    bonds = [Bond(name, f"after {name}") for name in names]
+    bonds = [Dependency(name, f"after {name}") for name in names]
     source.plant([new_job("lapses", expires_at=late), *children], bonds)
 
     def work() -> None:
@@ -346,7 +346,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
         target.exchange([], only("no such queue"), now=late)
         target.reap(10, now=late)
 
-    made = Move(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
+    made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
     made.run(0)
     assert made.verify().differences == []
     assert target.desk.bonds(names) == bonds
@@ -366,13 +366,15 @@ def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
     source.insert([new_job(name, created_at=now, run_at=now) for name in names])
     children = [new_job(f"child of {name}", state=State.WAITING) for name in names]
     both = new_job("child of both", state=State.WAITING)
-    bonds = [Bond(name, f"child of {name}") for name in names]
-    source.plant([*children, both], [*bonds, Bond("completed", "child of both"), Bond("other", "child of both")])
+    bonds = [Dependency(name, f"child of {name}") for name in names]
+    source.plant(
+        [*children, both], [*bonds, Dependency("completed", "child of both"), Dependency("other", "child of both")]
+    )
     target.insert([new_job(name, created_at=now, run_at=now) for name in names[:3]])
     ends: dict[str, Callable[[Claim], Outcome]] = {"completed": succeed, "failed": fail, "open": release}
     claims = target.exchange([], want()).claims
     target.exchange([ends[claim.id](claim) for claim in claims], None)
-    made = Move(source, target, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
     made.run(0)
     verdict = made.verify()
     assert (verdict.differences, verdict.taken) == ([], set(names[:3]))
@@ -395,8 +397,8 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("parent")])
-    source.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
-    target.porter.post(Notice("arriving", source.url, 0))
+    source.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    target.porter.post(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("parent", created_at=1, run_at=1)])
     move(source, target)
     for name in ("parent", "child"):
@@ -406,7 +408,7 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 
 
 def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
-    bonds = [Bond(f"j{n}", f"j{n + 1}") for n in range(599)]
+    bonds = [Dependency(f"j{n}", f"j{n + 1}") for n in range(599)]
     source.plant([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], bonds)
     cut_off(source, target, 300)
     move(source, target)
@@ -414,11 +416,11 @@ def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine
 
 
 def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: Engine) -> None:
-    source.plant([new_job("a"), new_job("b", state=State.WAITING)], [Bond("a", "b")], FlowRow("f", "family", 7))
+    source.plant([new_job("a"), new_job("b", state=State.WAITING)], [Dependency("a", "b")], FlowRow("f", "family", 7))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(target.porter), "unpack_bonds", lambda *_: None)
         patch.setattr(type(target.porter), "unpack_flows", lambda *_: None)
-        made = Move(source, target)
+        made = StoreCopy(source, target)
         made.run(0)
     told = [str(difference) for difference in made.verify().differences]
     assert "bond a -> b is missing" in told
@@ -442,7 +444,7 @@ def test_heavy_jobs_are_carried_a_few_at_a_time(
     unpack = target.porter.unpack
     sizes: list[int] = []
 
-    def weighed(parcels: Sequence[Parcel], origin: str | None = None) -> int:
+    def weighed(parcels: Sequence[JobExport], origin: str | None = None) -> int:
         sizes.append(sum(len(parcel.job.payload) for parcel in parcels))
         return unpack(parcels, origin)
 

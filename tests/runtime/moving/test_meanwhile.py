@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.transfer.move import Move, Step, reopen
-from headrace.core.jobs.dependencies import Bond
+from headrace.app.transfer.move import CopyStep, StoreCopy, reopen
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Rule
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueInsert, UniqueRule
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul
@@ -41,13 +41,13 @@ def test_running_jobs_may_end_before_they_are_carried(source: Engine, target: En
     [claim] = claim_from(source, "mail")
     left = []
 
-    def settle(step: Step) -> None:
+    def settle(step: CopyStep) -> None:
         if step.stage == "waiting":
             left.append(step.total - step.done)
             if len(left) == 1:
                 source.exchange([succeed(claim)], None)
 
-    made = Move(source, target, progress=settle)
+    made = StoreCopy(source, target, progress=settle)
     assert made.run(60).running == []
     assert left == [1, 0]
     assert states(target) == {"job": State.COMPLETED}
@@ -61,7 +61,7 @@ def test_what_still_runs_is_taken_from_its_worker_and_what_that_brings_later_is_
     names = ["finished late", "failed late", "renewed", "last time"]
     source.insert([new_job(name, queue="mail", max_attempts=1 if name == "last time" else 3) for name in names])
     claims = {claim.id: claim for claim in claim_from(source, "mail", 4)}
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     orders = source.listen("orders")
     assert sorted(made.run(0).running) == sorted(names)
     assert orders.wait(PATIENCE), "the workers are told at once"
@@ -88,12 +88,12 @@ def test_nothing_is_taken_from_the_workers_of_a_store_that_was_brought_back_into
     source.insert([new_job("job", queue="mail")])
     [claim] = claim_from(source, "mail")
 
-    def give_up(step: Step) -> None:
+    def give_up(step: CopyStep) -> None:
         if step.stage == "waiting":
             reopen(source)
 
     with pytest.raises(ConfigError, match="was brought back into use"):
-        Move(source, target, progress=give_up).run(0)
+        StoreCopy(source, target, progress=give_up).run(0)
     assert source.exchange([succeed(claim)], None).refused == []
 
 
@@ -105,13 +105,13 @@ def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     source.insert([new_job("parent", queue="mail")])
     [held] = claim_from(source, "mail")
-    source.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
+    source.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
 
-    def end_late(step: Step) -> None:
+    def end_late(step: CopyStep) -> None:
         if step.stage == "carrying":
             source.exchange([succeed(held)], None)
 
-    made = Move(source, target, progress=end_late)
+    made = StoreCopy(source, target, progress=end_late)
     made.run(0)
     assert made.verify().differences == []
     made.open()
@@ -125,7 +125,7 @@ def test_nobody_waits_for_the_dead(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job("job", queue="mail")], now=past)
     assert source.exchange([], only("mail"), now=past).claims
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     assert made.run(3600).running == []
     assert states(target) == {"job": State.PENDING}
     assert row(target).crashes == 1
@@ -138,13 +138,13 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
     fill(source, JOBS)
     producer = 0
 
-    def produce(step: Step) -> None:
+    def produce(step: CopyStep) -> None:
         nonlocal producer
         if step.stage == "carrying":
             producer += 1
             target.insert([new_job(f"new-{producer}-{part}") for part in range(20)])
 
-    made = Move(source, target, progress=produce)
+    made = StoreCopy(source, target, progress=produce)
     made.run(0)
     assert producer > 1
     assert made.verify().differences == []
@@ -165,9 +165,9 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
     acts: dict[str, Act] = {"replaced": "replace", "later": "reschedule"}
     for name, act in acts.items():
         newer = new_job("new", unique_key=name, payload="[2]", created_at=now + 5, run_at=now + HOUR)
-        [verdict] = target.admit([Candidate(newer, Rule((Condition((State.PENDING,)),), act))])
+        [verdict] = target.admit([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
         assert verdict.id == name
-    target.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
+    target.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
     move(source, target)
     assert states(target) == {
         "replaced": State.SCHEDULED, "later": State.SCHEDULED, "parent": State.PENDING, "child": State.WAITING
@@ -181,9 +181,9 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
 def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job(name, created_at=past, run_at=past) for name in ("a", "daily", "z")], now=past)
-    target.porter.post(Notice("arriving", source.url, 0))
+    target.porter.post(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("daily", created_at=past + HOUR, run_at=past + HOUR)])
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     carried = made.run(0)
     assert (carried.jobs, carried.known) == (2, 1)
     verdict = made.verify()
@@ -195,7 +195,7 @@ def test_time_that_passes_meanwhile_is_no_difference(source: Engine, target: Eng
     now = source.clock.now()
     source.insert([new_job("due", queue="mail", created_at=now, run_at=now + HOUR)], now=now)
     source.insert([new_job("lapsed", queue="mail", created_at=now, run_at=now, expires_at=now + HOUR)], now=now)
-    made = Move(source, target)
+    made = StoreCopy(source, target)
     made.run(0)
     made.open()
     target.exchange([], only("no such queue"), now=now + HOUR)

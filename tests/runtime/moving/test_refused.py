@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.app.transfer.move import Move, reopen
+from headrace.app.transfer.move import StoreCopy, reopen
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
@@ -31,7 +31,7 @@ from tests.support.engines import KINDS, StoreUnderTest
 def test_a_store_is_not_moved_to_itself(source: Engine) -> None:
     fill(source, 5)
     with pytest.raises(ConfigError, match="the same store"):
-        Move(source, source).run(0)
+        StoreCopy(source, source).run(0)
     assert unchanged(source)
 
 
@@ -48,7 +48,7 @@ def test_a_store_is_known_to_be_the_same_by_another_name(
         source.insert([new_job("job")])
         assert states(other) == {"job": State.PENDING}
         with pytest.raises(ConfigError, match="are the same store"):
-            Move(source, other, into_used=True).run(0)
+            StoreCopy(source, other, into_used=True).run(0)
     finally:
         other.close()
     assert unchanged(source)
@@ -67,7 +67,7 @@ def test_a_store_in_use_is_not_filled(source: Engine, target: Engine) -> None:
     fill(source, 5)
     target.insert([new_job("mine")])
     with pytest.raises(ConfigError, match=r"is in use: it has 1 jobs.*--into-used"):
-        Move(source, target).run(0)
+        StoreCopy(source, target).run(0)
     assert unchanged(source, target)
 
 
@@ -75,29 +75,29 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
     fill(source, 5)
     target.insert([new_job("job", queue="mail")])
     target.exchange([fail(claim_from(target, "mail")[0])], None)
-    target.desk.move(Filter(), Event.DELETE, 10)
+    target.desk.move(Filter(), Trigger.DELETE, 10)
     with pytest.raises(ConfigError, match="is in use"):
-        Move(source, target).run(0)
+        StoreCopy(source, target).run(0)
 
 
 @pytest.mark.parametrize(
     ("at_source", "at_target", "told"),
     [
-        (Notice("moved", ELSEWHERE, 1), None, "were carried over to postgresql://elsewhere/db on 1970-01-01"),
-        (Notice("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
-        (None, Notice("moved", ELSEWHERE, 1), "choose another store, an empty one"),
-        (None, Notice("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
+        (StoreStatus("moved", ELSEWHERE, 1), None, "were carried over to postgresql://elsewhere/db on 1970-01-01"),
+        (StoreStatus("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
+        (None, StoreStatus("moved", ELSEWHERE, 1), "choose another store, an empty one"),
+        (None, StoreStatus("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
     ],
 )
 def test_stores_that_take_part_in_another_move_are_refused(
-    source: Engine, target: Engine, at_source: Notice | None, at_target: Notice | None, told: str
+    source: Engine, target: Engine, at_source: StoreStatus | None, at_target: StoreStatus | None, told: str
 ) -> None:
     fill(source, 5)
     source.porter.post(at_source)
     target.porter.post(at_target)
     for into_used in (False, True):
         with pytest.raises(ConfigError, match=told):
-            Move(source, target, into_used=into_used).run(0)
+            StoreCopy(source, target, into_used=into_used).run(0)
     assert (source.porter.notice(), target.porter.notice()) == (at_source, at_target)
     assert contents(target) == []
 
@@ -112,12 +112,12 @@ def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(sour
     assert source.insert([new_job("new")]) == [True]
     assert reopen(source) is None
     with pytest.raises(ConfigError, match="brought back into use after a part of its jobs"):
-        Move(source, target).run(0)
+        StoreCopy(source, target).run(0)
     assert source.porter.notice() is None
 
 
 def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engine) -> None:
-    for act in (lambda: Move(bare, target).run(0), lambda: Move(bare, target).plan()):
+    for act in (lambda: StoreCopy(bare, target).run(0), lambda: StoreCopy(bare, target).plan()):
         with pytest.raises(ConfigError, match="has no tables of headrace"):
             act()
     assert bare.schema()[0] == 0
@@ -126,7 +126,7 @@ def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engin
 
 def test_a_store_without_a_name_is_not_moved(source: Engine) -> None:
     memory = SqliteEngine(None)
-    for made in (Move(memory, source), Move(source, memory)):
+    for made in (StoreCopy(memory, source), StoreCopy(source, memory)):
         with pytest.raises(ConfigError, match="gone when its process ends"):
             made.run(0)
     memory.close()
@@ -137,12 +137,12 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
 ) -> None:
     fill(source, 5)
 
-    def refuse(before: Notice | None, notice: Notice | None) -> bool:
+    def refuse(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
         raise ConfigError("read only")
 
     monkeypatch.setattr(source.porter, "swap", refuse)
     with pytest.raises(ConfigError, match="read only"):
-        Move(source, target).run(0)
+        StoreCopy(source, target).run(0)
     assert unchanged(target)
 
 
@@ -153,10 +153,10 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_n
     fill(source, 5)
     swap = source.porter.swap
 
-    def away() -> Notice | None:
+    def away() -> StoreStatus | None:
         raise EngineUnavailable("the server is away")
 
-    def lose_answer(before: Notice | None, notice: Notice | None) -> bool:
+    def lose_answer(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
         swap(before, notice)
         if not can_be_asked:
             monkeypatch.setattr(source.porter, "notice", away)
@@ -165,7 +165,7 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_n
     with monkeypatch.context() as lossy:
         lossy.setattr(source.porter, "swap", lose_answer)
         with pytest.raises(EngineUnavailable, match="was lost"):
-            Move(source, target).run(0)
+            StoreCopy(source, target).run(0)
     monkeypatch.undo()
     move(source, target)
     assert contents(target) == without_nul(contents(source)) != []
@@ -177,7 +177,7 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_n
 def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engine, folder: Path) -> None:
     fill(source, JOBS)
     before = contents(source)
-    plan = Move(source, bare).plan()
+    plan = StoreCopy(source, bare).plan()
     assert (plan.standing, plan.has_tables) == ("new", False)
     assert plan.contents.jobs == JOBS
     assert plan.contents.history == sum(len(parcel.history) for parcel in before)
@@ -195,11 +195,11 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
 def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
     fill(source, JOBS)
     target.migrate()
-    assert Move(source, target).plan().standing == "new"
+    assert StoreCopy(source, target).plan().standing == "new"
     cut_off(source, target, 100)
-    assert Move(source, target).plan().standing == "begun"
+    assert StoreCopy(source, target).plan().standing == "begun"
     move(source, target)
-    assert Move(source, target).plan().standing == "done"
+    assert StoreCopy(source, target).plan().standing == "done"
 
 
 def test_a_plan_does_not_bring_old_tables_up_to_date(
@@ -208,4 +208,4 @@ def test_a_plan_does_not_bring_old_tables_up_to_date(
     fill(source, 5)
     monkeypatch.setattr(source, "schema", lambda: (1, 2))
     with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
-        Move(source, target).plan()
+        StoreCopy(source, target).plan()

@@ -26,8 +26,8 @@ from headrace import (
     JobNotFound,
     Task,
 )
-from headrace.core.jobs.transfer import Notice
-from headrace.engines.sqlite.database import Store
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.engines.sqlite.database import SqliteDatabase
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import SchemaMismatch, StoreMoved, UnsupportedByEngine
 from headrace.testing import drain, inline, isolated
@@ -282,7 +282,7 @@ def test_nothing_holds_on_to_the_connection(app: Headrace, add: Any, database: s
 
 
 def test_a_store_that_has_moved_takes_no_job(app: Headrace, add: Any, database: str, url: str) -> None:
-    app.engine.porter.post(Notice(kind="moved", other="sqlite:///new.db", at=1))
+    app.engine.porter.post(StoreStatus(kind="moved", other="sqlite:///new.db", at=1))
     with plain(database, url) as lender:
         inside = add.using(connection=lender.connection)
         with pytest.raises(StoreMoved, match=r"new\.db"):
@@ -376,13 +376,13 @@ def test_tables_can_be_made_before_a_transaction_but_not_inside(folder: Path) ->
 @on("sqlite")
 @pytest.mark.usefixtures("add", "table")
 def test_tables_that_others_made_are_found_while_the_caller_writes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def begin(_: Store) -> None:
+    def begin(_: SqliteDatabase) -> None:
         raise AssertionError("it waits for the lock that its own caller holds")
 
     with Headrace(url) as fresh, lenders.by_sqlite3(url) as lender:
         lender.execute("INSERT INTO orders (name) VALUES ('tea')")
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(Store, "begin", begin)
+            meanwhile.setattr(SqliteDatabase, "begin", begin)
             fresh.task_by_name("add").using(connection=lender.connection).enqueue(1, 1)
         lender.commit()
         assert fresh.jobs.count() == 1

@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 
 from headrace import Headrace, Job
-from headrace.core.events.event import Interest
-from headrace.core.events.log import Group
-from headrace.web.sse import Changes, EachEvent, Listener, Live, Page, Telling, position
+from headrace.core.events.event import EventFilter
+from headrace.core.events.log import EventGroup
+from headrace.web.sse import ChangedTopics, EachEvent, LiveFeed, Page, StreamFormat, StreamSubscriber, position
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.listening import Listening
@@ -91,7 +91,7 @@ def test_a_cursor_from_beyond_the_last_event_goes_on_from_now_and_keeps_nobody_f
 
 
 def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages = [(str(n), [Group("job.enqueued", 0, "mail", "add", None, [str(n)])]) for n in range(1, 5)]
+    pages = [(str(n), [EventGroup("job.enqueued", 0, "mail", "add", None, [str(n)])]) for n in range(1, 5)]
     known = ["1"]  # the last page that the store has
 
     class Events:
@@ -105,18 +105,18 @@ def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPat
         engine = type("Engine", (), {"events": Events()})()
 
     async def heard() -> bytes:
-        live = Live(cast(Headrace, Store()))
+        live = LiveFeed(cast(Headrace, Store()))
         reader = asyncio.get_running_loop().create_future()
         join = live._join
 
-        async def late(telling: Telling, seen: str | None) -> Listener:
+        async def late(telling: StreamFormat, seen: str | None) -> StreamSubscriber:
             """Joins when the reader has come to page 2, and the store to page 3."""
             live._cursor, known[0] = "2", "3"
             return await join(telling, seen)
 
         monkeypatch.setattr(live, "_join", late)
         monkeypatch.setattr(live, "_task", reader)
-        stream = live.listen(EachEvent(Interest()), "1")
+        stream = live.listen(EachEvent(EventFilter()), "1")
         told = await anext(stream)
         [listener] = live._listeners
         for page in pages[2:]:
@@ -193,7 +193,7 @@ def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace
 
 
 def test_a_listener_that_is_too_far_behind_is_let_go() -> None:
-    listener = Listener(EachEvent(Interest()), (0,))
+    listener = StreamSubscriber(EachEvent(EventFilter()), (0,))
     taken = 0
     while listener.offer(b"x" * 100_000):
         taken += 1
@@ -202,11 +202,11 @@ def test_a_listener_that_is_too_far_behind_is_let_go() -> None:
 
 
 def test_what_is_told_of_very_many_jobs_is_that_everything_changed() -> None:
-    few = Group("job.enqueued", 0, "mail", "add", None, ["1", "2"])
-    many = Group("job.enqueued", 0, "mail", "add", None, [str(n) for n in range(1000)])
-    told = Changes().write([("7", [few])], None)
+    few = EventGroup("job.enqueued", 0, "mail", "add", None, ["1", "2"])
+    many = EventGroup("job.enqueued", 0, "mail", "add", None, [str(n) for n in range(1000)])
+    told = ChangedTopics().write([("7", [few])], None)
     assert told == b'id: 7\nevent: changed\ndata: ["job","queue:mail","task:add","job:1","job:2"]\n\n'
-    assert b'["*"]' in Changes().write([("8", [many])], None)
+    assert b'["*"]' in ChangedTopics().write([("8", [many])], None)
 
 
 def test_cursors_of_pages_are_in_the_order_of_events() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, ResultUnavailable, Task
-from headrace.engines.redis.connections import Wire
+from headrace.engines.redis.connections import RedisConnections
 from headrace.engines.shared.damaged_records import Rows
 from headrace.testing import drain
 from tests.surfaces.rest.kit import Api
@@ -24,8 +24,8 @@ class Scales:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._weight = 0
-        for kind, name in ((Rows, "decode"), (Wire, "_ask")):
-            monkeypatch.setattr(kind, name, self._weighing(getattr(kind, name), kind is Wire))
+        for kind, name in ((Rows, "decode"), (RedisConnections, "_ask")):
+            monkeypatch.setattr(kind, name, self._weighing(getattr(kind, name), kind is RedisConnections))
 
     def _weighing(self, function: Callable[..., Any], is_answer: bool) -> Callable[..., Any]:
         def weighed(*args: Any, **named: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, Retry
-from headrace.web.remote_workers import Handed, Remote
+from headrace.web.remote_workers import RemoteClaim, RemoteWorkers
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
@@ -185,9 +185,11 @@ def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, ended = threading.Event(), threading.Event()
-    claim = Remote.claim
+    claim = RemoteWorkers.claim
 
-    def patient(remote: Remote, worker: Any, tasks: Any, want: Any, wait: float, *more: Any) -> list[Handed]:
+    def patient(
+        remote: RemoteWorkers, worker: Any, tasks: Any, want: Any, wait: float, *more: Any
+    ) -> list[RemoteClaim]:
         began.set()
         try:
             return claim(remote, worker, tasks, want, 10 * PATIENCE, *more)
@@ -196,7 +198,7 @@ def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
 
     body = json.dumps({**ASK, "worker": "gone", "wait": 60})
     with serve(app) as site, monkeypatch.context() as patched:
-        patched.setattr(Remote, "claim", patient)
+        patched.setattr(RemoteWorkers, "claim", patient)
         connection = HTTPConnection("127.0.0.1", site.port)
         connection.request("POST", "/api/v1/worker/claim", body, {"content-type": "application/json"})
         assert began.wait(PATIENCE)

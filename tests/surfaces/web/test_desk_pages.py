@@ -12,9 +12,9 @@ import pytest
 from headrace import EngineUnavailable, Headrace
 from headrace.app.doctor import diagnose
 from headrace.core.dead_letters.records import STATUSES, Status
-from headrace.runtime.metrics.reader import Meter
+from headrace.runtime.metrics.reader import MetricsReader
 from headrace.testing import drain
-from headrace.web.pages.page_cache import Glance
+from headrace.web.pages.page_cache import PageCache
 from headrace.web.pages.templating import coded
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client, basic
@@ -144,7 +144,7 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
 
 @pytest.mark.engines("sqlite")
 def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
-    glance = Glance(app)
+    glance = PageCache(app)
     glance.of_visit().metrics()
     visit = glance.of_visit()
     assert visit.age() == 0.0
@@ -194,7 +194,7 @@ def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
 @pytest.mark.engines("sqlite")
 def test_a_queue_that_is_never_drained_says_so_wherever_it_is_shown(app: Headrace) -> None:
     app.enqueue("elsewhere")
-    Meter(app.engine, app.settings).catch_up()
+    MetricsReader(app.engine, app.settings).catch_up()
     client = Client(app.asgi())
     for path in ("/", "/queues", "/queues/default"):
         assert "never" in client.get(path).text, path

@@ -12,7 +12,7 @@ import pytest
 from headrace import Headrace
 from headrace.web.asgi import make
 from headrace.web.pages import page_cache
-from headrace.web.pages.page_cache import Glance, Look
+from headrace.web.pages.page_cache import CachedValue, PageCache
 from headrace.web.pages.templating import compile_all, environment
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client
@@ -41,20 +41,20 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
 ) -> None:
     gate = threading.Event()
     patience: list[float] = []
-    looked = Look.glimpse
+    looked = CachedValue.glimpse
 
     def count(*_: Any, **__: Any) -> Any:
         gate.wait(PATIENCE)
         raise AssertionError("it was not to be counted")
 
-    def glimpse(look: Look[Any], seconds: float | None) -> Any:
+    def glimpse(look: CachedValue[Any], seconds: float | None) -> Any:
         if seconds is not None:
             patience.append(seconds)
         return looked(look, seconds)
 
     monkeypatch.setattr(type(app.metrics), "snapshot", count)
     monkeypatch.setattr(type(app.metrics), "series", count)
-    monkeypatch.setattr(Look, "glimpse", glimpse)
+    monkeypatch.setattr(CachedValue, "glimpse", glimpse)
     try:
         assert Client(app.asgi()).get("/").status_code == 200
     finally:
@@ -82,7 +82,7 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
                 at_once -= 1
 
     monkeypatch.setattr(type(app.metrics), "series", counted)
-    shared = Glance(app)
+    shared = PageCache(app)
     visits = [threading.Thread(target=shared.of_visit().series, args=(name, "1h")) for name in ("depth", "throughput")]
     for visit in visits:
         visit.start()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace
-from headrace.web.security.rate_limit import Tries
+from headrace.web.security.rate_limit import LoginAttempts
 from tests.surfaces.web.client import BEYOND, LOCAL, Client, basic, bearer
 
 QUEUES = "/api/v1/queues"
@@ -25,7 +25,7 @@ def app() -> Iterator[Headrace]:
 @pytest.fixture
 def time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """For those who guess, so that a slow machine gives them no more time than a fast one."""
-    monkeypatch.setattr("headrace.web.security.credentials.Tries", lambda: Tries(clock=lambda: 1.0))
+    monkeypatch.setattr("headrace.web.security.credentials.LoginAttempts", lambda: LoginAttempts(clock=lambda: 1.0))
 
 
 def client(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.runtime.metrics.reader import Meter
+from headrace.runtime.metrics.reader import MetricsReader
 from headrace.web.pages.templating import STATIC
 from tests.support.engines import KINDS
 from tests.support.traced_worker import sign_on_tracing
@@ -192,7 +192,7 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
 
     for name in ("depths", "workers", "queues", "find"):
         monkeypatch.setattr(type(app.engine.desk), name, away)
-    monkeypatch.setattr(Meter, "catch_up", away)
+    monkeypatch.setattr(MetricsReader, "catch_up", away)
     for path in ("/", "/queues"):
         page = client.get(path)
         assert page.status_code == 200, path

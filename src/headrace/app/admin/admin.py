@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.app.admin import backups
 from headrace.app.admin.backups import Backup, Progress, Restored
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
 from headrace.app.transfer.pages import pages
 from headrace.core.codec import codec
@@ -31,7 +31,7 @@ _HEAVY = 256 * 1024
 class Admin:
     """Maintenance of one store."""
 
-    def __init__(self, hub: AppHub, settings: Settings) -> None:
+    def __init__(self, hub: Services, settings: Settings) -> None:
         self._hub = hub
         self._settings = settings
 

@@ -6,7 +6,7 @@ import builtins
 import secrets
 from typing import Any
 
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.audit import KIND, AuditEntry, entry_of, key_of, paper_of
 from headrace.core.codec.redaction import redact
 from headrace.core.damaged_records import readable
@@ -20,7 +20,7 @@ _DROPPED_AT_ONCE = 20
 class Audit:
     """`app.audit`: what was asked for over HTTP, for 90 days."""
 
-    def __init__(self, hub: AppHub) -> None:
+    def __init__(self, hub: Services) -> None:
         self._hub = hub
 
     def record(self, who: str, what: str, target: str, outcome: str, detail: dict[str, Any] | None = None) -> None:

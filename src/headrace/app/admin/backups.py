@@ -23,14 +23,14 @@ from headrace.app.transfer.dependencies import bond_pages, carry_flows, with_kin
 from headrace.app.transfer.pages import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.app.transfer.settings import carry_settings
 from headrace.app.transfer.verify import compare
-from headrace.core.jobs.dependencies import HELD, Bond
-from headrace.core.jobs.records import DeadRow, Filter, JobRow, QueueRow
+from headrace.core.jobs.dependencies import HELD, Dependency
+from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, QueueRow
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
-from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.archive import ArchiveRow, Interval
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sqlite import archive_copy
 from headrace.engines.sqlite.copy_files import check_copy, check_schema, make_single, reading
 from headrace.engines.sqlite.database import scalar
@@ -159,12 +159,12 @@ def _settle_down(part: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(part: Path, view: View, progress: Progress | None, *, mend: bool) -> None:
+def _fill(part: Path, view: StoreView, progress: Progress | None, *, mend: bool) -> None:
     with contextlib.closing(SqliteEngine(part, durability="off")) as target:
         _carry(view, target, progress, mend=mend)
 
 
-def _carry(source: View, target: Engine, progress: Progress | None, *, mend: bool = False) -> None:
+def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend: bool = False) -> None:
     """Everything that the source has. `mend` tells that it is in use, so that each page is of a moment of its own."""
     total = sum(depth.jobs for depth in source.desk.depths())
     carry_settings(source, target, merged=False)
@@ -187,7 +187,7 @@ def _carry(source: View, target: Engine, progress: Progress | None, *, mend: boo
             target.porter.unpack_bonds(bonds)
 
 
-def _unpack(target: Engine, page: list[Parcel]) -> None:
+def _unpack(target: Engine, page: list[JobExport]) -> None:
     for portion in portions([portable(parcel) for parcel in page], weight):
         target.porter.unpack(portion)
 
@@ -195,7 +195,7 @@ def _unpack(target: Engine, page: list[Parcel]) -> None:
 # A store that is read while it is in use: each job is of a moment of its own.
 
 
-def _up_to_now(source: View) -> Iterator[list[Parcel]]:
+def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
     """The jobs that are there now. Those that come meanwhile may come faster than they are read."""
     newest = source.desk.find(Filter(), 1, light=True).jobs
     for page in pages(source.porter) if newest else ():
@@ -204,11 +204,11 @@ def _up_to_now(source: View) -> Iterator[list[Parcel]]:
             return
 
 
-def _concerned(page: list[Parcel]) -> list[str]:
+def _concerned(page: list[JobExport]) -> list[str]:
     return [parcel.job.id for parcel in page if parcel.job.kin or parcel.job.state is State.WAITING]
 
 
-def _carry_kin(source: View, target: Engine, names: list[str]) -> None:
+def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:
     """Tie these jobs to those that they wait for, which are brought along if they came meanwhile."""
     known = set(names)
     for start in itertools.count(0, _AT_ONCE):
@@ -225,12 +225,12 @@ def _carry_kin(source: View, target: Engine, names: list[str]) -> None:
         _tie_anew(target, bonds)
 
 
-def _parcel(source: View, row: JobRow) -> Parcel:
+def _parcel(source: StoreView, row: JobRow) -> JobExport:
     desk = source.desk
-    return Parcel(row, desk.history(row.id), desk.logs(row.id, _ALL_LINES), desk.steps(row.id))
+    return JobExport(row, desk.history(row.id), desk.logs(row.id, _ALL_LINES), desk.steps(row.id))
 
 
-def _of_failed(target: Engine, records: list[DeadRow]) -> list[DeadRow]:
+def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
     """Without open letters of jobs that had not failed yet when they were copied: if they fail, they get their own."""
     states = {row.id: row.state for row in target.desk.get([record.job_id for record in records], light=True)}
     return [
@@ -240,7 +240,7 @@ def _of_failed(target: Engine, records: list[DeadRow]) -> list[DeadRow]:
     ]
 
 
-def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:
+def _tie_anew(target: Engine, bonds: Sequence[Dependency]) -> None:
     """Tie jobs by what they are in the copy, where a parent and its child may be of different moments.
 
     A child that had not started waits for those of its parents that have not ended there, and for no others: else it
@@ -249,7 +249,7 @@ def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:
     names = sorted({name for bond in bonds for name in (bond.parent, bond.child)})
     rows = {row.id: row for row in target.desk.get(names, light=True)}
     whole = [bond for bond in bonds if bond.parent in rows and bond.child in rows]
-    of_child: dict[str, list[Bond]] = {}
+    of_child: dict[str, list[Dependency]] = {}
     for bond in whole:
         of_child.setdefault(bond.child, []).append(bond)
     anew = {name for name, own in of_child.items() if _is_torn(rows[name], own, rows)}
@@ -258,7 +258,7 @@ def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:
         target.plant([], decided)
 
 
-def _is_torn(child: JobRow, bonds: Sequence[Bond], rows: Mapping[str, JobRow]) -> bool:
+def _is_torn(child: JobRow, bonds: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
     if child.state not in NOT_STARTED or child.reason == HELD:
         return False
     still_open = [rows[bond.parent].state not in FINAL for bond in bonds]
@@ -364,7 +364,7 @@ def _name_of(path: Path) -> str:
 def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:
     """Carry everything from a copy of the backup, which stays as it is. If it is cut off, the next run goes on."""
     is_begun = _is_begun(engine, path)
-    engine.porter.post(Notice("arriving", _name_of(path), max(engine.clock.now(), 1)))
+    engine.porter.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if over and not is_begun:
         engine.care.clear()
     with (

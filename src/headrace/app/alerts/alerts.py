@@ -17,23 +17,23 @@ from headrace.app.alerts.records import (
     shown_silence,
 )
 from headrace.app.alerts.rules import AlertRules
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.alerts import alert as core
-from headrace.core.alerts.conditions import Readings
+from headrace.core.alerts.conditions import MetricSource
 from headrace.core.alerts.rules import check_labels, check_rule_name, check_span, check_words, rule
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.jobs import ids
 from headrace.core.option_times import check_moment
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import short
 from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
-from headrace.runtime.alerts.evaluate import Round, open_alerts
-from headrace.runtime.alerts.inputs import StoreReadings
-from headrace.runtime.alerts.outbox import Courier
-from headrace.runtime.alerts.store import SILENCE, AlertDesk, cursor_of
+from headrace.runtime.alerts.evaluate import AlertEvaluation, open_alerts
+from headrace.runtime.alerts.inputs import AlertInputs
+from headrace.runtime.alerts.outbox import Outbox
+from headrace.runtime.alerts.store import SILENCE, AlertStore, cursor_of
 from headrace.runtime.jobs.async_twin import twin
-from headrace.runtime.metrics.reader import Meter
+from headrace.runtime.metrics.reader import MetricsReader
 
 _ATTEMPTS = 50
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
@@ -43,7 +43,7 @@ _LONGEST_SILENCE = 90 * 86_400_000
 class Alerts:
     """`app.alerts`."""
 
-    def __init__(self, hub: AppHub, settings: Settings) -> None:
+    def __init__(self, hub: Services, settings: Settings) -> None:
         self._hub = hub
         self._settings = settings
 
@@ -58,12 +58,12 @@ class Alerts:
         return AlertChannels(lambda: self._desk, lambda: self._hub.clock, self._settings)
 
     @property
-    def _desk(self) -> AlertDesk:
-        return AlertDesk(self._hub.engine, self._settings, self._hub.seal)
+    def _desk(self) -> AlertStore:
+        return AlertStore(self._hub.engine, self._settings, self._hub.seal)
 
-    def _readings(self) -> Readings:
-        Meter(self._hub.engine, self._settings).catch_up()
-        return StoreReadings(self._hub.engine, self._settings)
+    def _readings(self) -> MetricSource:
+        MetricsReader(self._hub.engine, self._settings).catch_up()
+        return AlertInputs(self._hub.engine, self._settings)
 
     # -- looking
 
@@ -114,7 +114,7 @@ class Alerts:
             last = page[-1][0]
         return found[:most]
 
-    def _shown(self, alerts: list[core.Alert]) -> list[Alert]:
+    def _shown(self, alerts: list[core.AlertRow]) -> list[Alert]:
         silences, now = [silence for _, silence in self._desk.silences()], self._hub.clock.now()
         return [shown_alert(alert, silences, now) for alert in alerts]
 
@@ -137,7 +137,11 @@ class Alerts:
         return any(silence.mutes(rule, labels, now) for _, silence in self._desk.silences())
 
     def _act(
-        self, alert_id: str, by: str | None, note: str | None, change: Callable[[core.Alert, int], core.Step]
+        self,
+        alert_id: str,
+        by: str | None,
+        note: str | None,
+        change: Callable[[core.AlertRow, int], core.AlertTransition],
     ) -> Alert:
         check_words("by", by), check_words("note", note)
         for _ in range(_ATTEMPTS):
@@ -152,7 +156,7 @@ class Alerts:
                 return self._shown([step.alert])[0]
         raise EngineUnavailable(f"alert {alert_id!r} is being changed by others all the time; try again")
 
-    def _find(self, alert_id: str) -> tuple[Paper, core.Alert]:
+    def _find(self, alert_id: str) -> tuple[Document, core.AlertRow]:
         found = list(self._desk.alerts())
         exact = [one for one in found if one[1].id == alert_id]
         of_rule = [one for one in found if one[1].rule == alert_id and one[1].is_open]
@@ -186,8 +190,8 @@ class Alerts:
         The answer are the alerts to which something happened.
         """
         clock, desk = self._hub.clock, self._desk
-        steps = Round(desk, self._readings(), clock.now()).finish()
-        Courier(desk, clock).deliver()
+        steps = AlertEvaluation(desk, self._readings(), clock.now()).finish()
+        Outbox(desk, clock).deliver()
         return self._shown([step.alert for step in steps if step.alert is not None])
 
     # -- silences
@@ -210,7 +214,7 @@ class Alerts:
         if rule is not None:
             check_rule_name(rule)
         now = self._hub.clock.now()
-        made = core.Silence(
+        made = core.SilenceRow(
             id=ids.new_id(now),
             at=now,
             until=_end(now, for_, until),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.app.alerts.records import AlertChannel, shown_channel
-from headrace.core.alerts.alert import Alert
+from headrace.core.alerts.alert import AlertRow
 from headrace.core.clock import Clock
 from headrace.core.jobs import ids
 from headrace.core.settings.settings import Settings
@@ -19,20 +19,20 @@ from headrace.errors import AlertChannelNotFound, InvalidAlert
 from headrace.runtime.alerts.channels import BUILT_IN, Channel, Undelivered, changed, channel
 from headrace.runtime.alerts.notify import deliver
 from headrace.runtime.alerts.outbox import waiting
-from headrace.runtime.alerts.store import CHANNEL, AlertDesk
+from headrace.runtime.alerts.store import CHANNEL, AlertStore
 from headrace.runtime.jobs.async_twin import twin
 
 
 class AlertChannels:
     """The channels of one store: the log, those of the setting `alert_channels`, and those that are stored."""
 
-    def __init__(self, desk: Callable[[], AlertDesk], clock: Callable[[], Clock], settings: Settings) -> None:
+    def __init__(self, desk: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
         self._make_desk = desk
         self._clock = clock
         self._of_settings = {text.partition("=")[0] for text in settings.alert_channels}
 
     @property
-    def _desk(self) -> AlertDesk:
+    def _desk(self) -> AlertStore:
         return self._make_desk()
 
     def create(self, name: str, /, *, kind: str, **fields: Any) -> AlertChannel:
@@ -87,7 +87,7 @@ class AlertChannels:
         """Send a message that says it is a test, now; None if it was taken, else why not."""
         now = self._clock().now()
         message_id = ids.new_id(now)
-        trial = Alert(
+        trial = AlertRow(
             id=message_id,
             rule="test",
             series={},

@@ -12,7 +12,7 @@ from headrace.core.alerts.alert import AlertState, Deed, Severity
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.clock import to_datetime
 from headrace.runtime.alerts.channels import BUILT_IN, Channel, Kind
-from headrace.runtime.alerts.store import Health
+from headrace.runtime.alerts.store import ChannelHealth
 
 RuleState = Literal["ok", "pending", "firing", "acknowledged", "no_data", "broken", "off"]
 _GRAVEST: tuple[AlertState, ...] = ("firing", "acknowledged", "pending")
@@ -130,7 +130,7 @@ def _moment(ms: int) -> datetime:
     return moment
 
 
-def shown_alert(alert: core.Alert, silences: list[core.Silence], now: int) -> Alert:
+def shown_alert(alert: core.AlertRow, silences: list[core.SilenceRow], now: int) -> Alert:
     return Alert(
         id=alert.id,
         rule=alert.rule,
@@ -153,13 +153,13 @@ def shown_alert(alert: core.Alert, silences: list[core.Silence], now: int) -> Al
     )
 
 
-def shown_change(cursor: str, change: core.Change) -> AlertChange:
+def shown_change(cursor: str, change: core.AlertHistoryEntry) -> AlertChange:
     alert = shown_alert(change.alert, [], change.at)
     at = _moment(change.at)
     return AlertChange(cursor=cursor, at=at, what=change.what, alert=alert, by=change.by, note=change.note)
 
 
-def shown_rule(rule: core.Rule, open_alerts: list[core.Alert], health: Health | None) -> AlertRule:
+def shown_rule(rule: core.AlertRuleRow, open_alerts: list[core.AlertRow], health: ChannelHealth | None) -> AlertRule:
     known = structs.asdict(rule)
     known |= {"for_": rule.for_ / 1000, "cooldown": rule.cooldown / 1000}
     return AlertRule(
@@ -171,7 +171,7 @@ def shown_rule(rule: core.Rule, open_alerts: list[core.Alert], health: Health | 
     )
 
 
-def _state_of(rule: core.Rule, open_alerts: list[core.Alert], health: Health | None) -> RuleState:
+def _state_of(rule: core.AlertRuleRow, open_alerts: list[core.AlertRow], health: ChannelHealth | None) -> RuleState:
     if not rule.enabled:
         return "off"
     if health is not None and health.state == "broken":
@@ -183,12 +183,12 @@ def _state_of(rule: core.Rule, open_alerts: list[core.Alert], health: Health | N
     return "ok" if health is None else "no_data"
 
 
-def shown_silence(silence: core.Silence) -> AlertSilence:
+def shown_silence(silence: core.SilenceRow) -> AlertSilence:
     known = structs.asdict(silence)
     return AlertSilence(**{**known, "at": _moment(silence.at), "until": _moment(silence.until)})
 
 
-def shown_channel(channel: Channel, is_set: bool, health: Health | None, waiting: int) -> AlertChannel:
+def shown_channel(channel: Channel, is_set: bool, health: ChannelHealth | None, waiting: int) -> AlertChannel:
     return AlertChannel(
         name=channel.name,
         kind=channel.kind,

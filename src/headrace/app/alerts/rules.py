@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.app.alerts.records import AlertReading, AlertRule, shown_rule
-from headrace.core.alerts.alert import Rule, in_words, look
-from headrace.core.alerts.conditions import Readings
+from headrace.core.alerts.alert import AlertRuleRow, in_words, look
+from headrace.core.alerts.conditions import MetricSource
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.alerts.rules import check_rule_name, rule
 from headrace.core.text import nearest
 from headrace.errors import AlertRuleNotFound, EngineUnavailable, InvalidAlert
 from headrace.runtime.alerts.evaluate import open_alerts
-from headrace.runtime.alerts.store import RULE, AlertDesk, rule_on
+from headrace.runtime.alerts.store import RULE, AlertStore, rule_on
 from headrace.runtime.jobs.async_twin import twin
 
 _ATTEMPTS = 50
@@ -23,12 +23,12 @@ _ATTEMPTS = 50
 class AlertRules:
     """The rules of one store: those that are shipped, and an operator's own."""
 
-    def __init__(self, desk: Callable[[], AlertDesk], readings: Callable[[], Readings]) -> None:
+    def __init__(self, desk: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
         self._make_desk = desk
         self._readings = readings
 
     @property
-    def _desk(self) -> AlertDesk:
+    def _desk(self) -> AlertStore:
         return self._make_desk()
 
     def create(self, name: str, /, **fields: Any) -> AlertRule:
@@ -96,7 +96,7 @@ class AlertRules:
             for series, answer in found
         ]
 
-    def _known(self, name: str) -> Rule:
+    def _known(self, name: str) -> AlertRuleRow:
         rules = self._desk.rules()
         if check_rule_name(name) not in rules:
             near = nearest(name, rules)

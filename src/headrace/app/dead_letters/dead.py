@@ -22,23 +22,23 @@ from headrace.app.dead_letters.records import (
     result_of,
     stats_of,
 )
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.codec import codec
 from headrace.core.codec.result_refs import MARK
 from headrace.core.dead_letters.records import (
     BY_HAND,
     RESOLUTIONS,
     STATUSES,
-    Addition,
-    LetterFilter,
-    Requeue,
+    DeadLetterFilter,
+    NewDeadLetter,
+    RequeueRequest,
     Status,
     kept_history,
     snapshot_of,
 )
-from headrace.core.events.history import Entry, last_words
+from headrace.core.events.history import HistoryEntry, last_words
 from headrace.core.jobs.fingerprint import fingerprint
-from headrace.core.jobs.records import DeadRow, ErrorInfo
+from headrace.core.jobs.records import DeadLetterRow, ErrorInfo
 from headrace.core.jobs.states import State
 from headrace.core.option_times import check_moment, check_wait
 from headrace.core.queues.limits import as_rate
@@ -58,7 +58,7 @@ _KEPT = 30 * 86_400  # seconds
 class Dead:
     """`app.dead`. The filters are the same everywhere: reason, task, queue, fingerprint, since, until."""
 
-    def __init__(self, hub: AppHub, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings) -> None:
+    def __init__(self, hub: Services, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings) -> None:
         self._hub = hub
         self._task_by_name = task_by_name
         self._settings = settings
@@ -86,7 +86,7 @@ class Dead:
         """The dead letter with this id, or the newest one of the job with this id; DeadLetterNotFound if none is."""
         return letter_of(self._row(letter_id), self._hub)
 
-    def history(self, letter_id: str) -> builtins.list[Entry]:
+    def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
         """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
         letter = self._row(letter_id)
         try:
@@ -118,7 +118,7 @@ class Dead:
         errors = self._hub.history_of(row)[1]
         last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
         why = check_text("reason", reason)
-        order = Addition(row.id, why, fingerprint=fingerprint(row.task, last, why))
+        order = NewDeadLetter(row.id, why, fingerprint=fingerprint(row.task, last, why))
         if last is not None:
             order = replace(order, error_type=last.type, error_message=last.message)
         verdict = self._hub.engine.letters.add(order, _who(by), _text(note))
@@ -186,7 +186,7 @@ class Dead:
         pending. With `dry_run` nothing is changed.
         """
         which = _filter("pending", filters)
-        if which == LetterFilter(statuses=("pending",)) and not everything:
+        if which == DeadLetterFilter(statuses=("pending",)) and not everything:
             raise InvalidJob("say which dead letters are meant with at least one filter, or everything=True")
         most = _MOST if limit is None else _count("limit", limit, least=1)
         order = self._order("", priority_boost, max_requeues)
@@ -208,19 +208,19 @@ class Dead:
         skipped = tally["resolved"] + tally["missing"] + tally["busy"]
         return BulkRequeue(sum(tally.values()), back, tally["used_up"], skipped, False, until)
 
-    def _order(self, letter_id: str, boost: int | None, most: int | None) -> Requeue:
+    def _order(self, letter_id: str, boost: int | None, most: int | None) -> RequeueRequest:
         boost = self._settings.priority_boost if boost is None else boost
         most = self._settings.max_requeues if most is None else most
-        return Requeue(letter_id, _boost(boost), _count("max_requeues", most))
+        return RequeueRequest(letter_id, _boost(boost), _count("max_requeues", most))
 
-    def _foretell(self, which: LetterFilter, most: int, max_requeues: int) -> BulkRequeue:
+    def _foretell(self, which: DeadLetterFilter, most: int, max_requeues: int) -> BulkRequeue:
         matched = used_up = 0
         for page in self._pages(which, most):
             matched += len(page)
             used_up += sum(row.requeues >= max_requeues for row in page)
         return BulkRequeue(matched, matched - used_up, used_up, 0, True)
 
-    def _pages(self, which: LetterFilter, most: int) -> Iterator[builtins.list[DeadRow]]:
+    def _pages(self, which: DeadLetterFilter, most: int) -> Iterator[builtins.list[DeadLetterRow]]:
         """Matching records, newest first. A job that fails again meanwhile has a newer record, which is not met."""
         before: str | None = None
         while most > 0 and (rows := self._hub.engine.letters.find(which, min(most, _AT_ONCE), before)):
@@ -228,7 +228,7 @@ class Dead:
             most -= len(rows)
             before = rows[-1].id
 
-    def _edited(self, row: DeadRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str:
+    def _edited(self, row: DeadLetterRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str:
         """The arguments in place of those it had, as they are stored."""
         task = self._task_by_name(row.task)
         if args is not None and (isinstance(args, str) or not isinstance(args, Sequence)):
@@ -276,7 +276,7 @@ class Dead:
         statuses = tuple(one for one in STATUSES if one != "pending") if status is None else _statuses(status)
         before = self._hub.clock.now() - check_wait("older_than", older_than)
         if dry_run:
-            which = LetterFilter(statuses=statuses, until=before)
+            which = DeadLetterFilter(statuses=statuses, until=before)
             return sum(
                 (row.resolved_at or row.entered_at) < before for page in self._pages(which, _MOST) for row in page
             )
@@ -289,7 +289,7 @@ class Dead:
         """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
         return bool(self._hub.engine.letters.remove([self._row(letter_id).id]))
 
-    def _row(self, letter_id: str) -> DeadRow:
+    def _row(self, letter_id: str) -> DeadLetterRow:
         letters, name = self._hub.engine.letters, check_text("dead letter", letter_id)
         for row in letters.get([name]) or letters.latest([name]):
             return row
@@ -310,7 +310,7 @@ class Dead:
     adelete = twin(delete)
 
 
-def _filter(status: str | None, given: Mapping[str, Any]) -> LetterFilter:
+def _filter(status: str | None, given: Mapping[str, Any]) -> DeadLetterFilter:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _FILTERS:
@@ -323,7 +323,7 @@ def _filter(status: str | None, given: Mapping[str, Any]) -> LetterFilter:
             values[name] = check_moment(name, value)
         else:
             values[name] = check_text(name, getattr(value, "name", value))
-    return LetterFilter(statuses=() if status is None else _statuses(status), **values)
+    return DeadLetterFilter(statuses=() if status is None else _statuses(status), **values)
 
 
 def _statuses(value: str | Sequence[str]) -> tuple[Status, ...]:

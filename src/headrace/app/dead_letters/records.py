@@ -9,23 +9,23 @@ from typing import Any, overload
 
 from msgspec import Struct, structs
 
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.damaged_records import tags_of
 from headrace.core.dead_letters.records import (
     STATUSES,
-    LetterGroup,
-    LetterTally,
-    Requeue,
+    DeadLetterGroup,
+    DeadLetterStats,
     Requeued,
+    RequeueRequest,
     first_failed_at,
     remarks_of,
     snapshot_of,
     stored_anew,
     used_up_in_words,
 )
-from headrace.core.jobs.records import DeadRow, LogLine
+from headrace.core.jobs.records import DeadLetterRow, LogLine
 from headrace.core.settings.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
 from headrace.runtime.jobs.job import Job
@@ -171,10 +171,10 @@ class BulkRequeue(Struct, frozen=True):
     until: datetime | None = None
 
 
-def letter_of(row: DeadRow, hub: AppHub) -> DeadLetter:
+def letter_of(row: DeadLetterRow, hub: Services) -> DeadLetter:
     """The record for users."""
     was = snapshot_of(row)
-    job: Job[Any] = Job(hub, stored_anew(row, Requeue(row.id), row.entered_at))
+    job: Job[Any] = Job(hub, stored_anew(row, RequeueRequest(row.id), row.entered_at))
     args, kwargs, damage = _shown_call(job)
     return DeadLetter(
         id=row.id,
@@ -228,7 +228,7 @@ def _shown_progress(job: Job[Any], stored: str | None) -> Any:
     return None
 
 
-def _shown_logs(job: Job[Any], hub: AppHub, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
+def _shown_logs(job: Job[Any], hub: Services, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
     """Oldest first, without what can't be read."""
     for line in reversed(newest):
         with contextlib.suppress(CorruptPayload):
@@ -236,12 +236,12 @@ def _shown_logs(job: Job[Any], hub: AppHub, newest: Sequence[LogLine]) -> Iterat
             yield structs.replace(told, fields=job.redacted(told.fields))
 
 
-def group_of(group: LetterGroup) -> DeadGroup:
+def group_of(group: DeadLetterGroup) -> DeadGroup:
     told = (group.fingerprint, group.task, group.reason, group.error_type, group.message, group.count)
     return DeadGroup(*told, moment(group.first_seen), moment(group.last_seen))
 
 
-def stats_of(tallies: Sequence[LetterTally]) -> list[DeadStats]:
+def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
     """The statistics of each reason, the one with most records first."""
     found = []
     for reason in {tally.reason for tally in tallies}:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.app.app import Headrace
 from headrace.core.health.findings import Finding
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.errors import HeadraceError
 
 
@@ -24,7 +24,7 @@ def findings(app: Headrace) -> Iterator[Finding]:
         )
 
 
-def _of_move(notice: Notice) -> Finding:
+def _of_move(notice: StoreStatus) -> Finding:
     if notice.kind == "moved":
         return Finding(
             code="store_moved",

@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 from headrace.app.events.webhooks import Webhooks
 from headrace.core.clock import instant_ms, to_datetime
-from headrace.core.events.event import Happening, Interest, interest, page_of
+from headrace.core.events.event import Event, EventFilter, interest, page_of
 from headrace.core.tasks.options import check_name
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.events.follow import Follower, afollow, follow
-from headrace.runtime.events.handlers import Listener, Subscription
+from headrace.runtime.events.follow import EventReader, afollow, follow
+from headrace.runtime.events.handlers import EventHandlers, Subscription
 from headrace.runtime.jobs.async_twin import in_thread
 
-H = TypeVar("H", bound=Callable[[Happening], Any])
+H = TypeVar("H", bound=Callable[[Event], Any])
 
 
 class EventStream:
@@ -40,7 +40,7 @@ class EventStream:
         queue: str | None = None,
         task: str | None = None,
         follow: bool = True,
-    ) -> Iterator[Happening]:
+    ) -> Iterator[Event]:
         """Events behind a cursor, or from a time on, and then as they happen; from now on if neither is given.
 
         `types` may be patterns such as "job.*". Without `follow` it ends with the newest one, and begins, if nothing
@@ -57,7 +57,7 @@ class EventStream:
         queue: str | None = None,
         task: str | None = None,
         follow: bool = True,
-    ) -> AsyncIterator[Happening]:
+    ) -> AsyncIterator[Event]:
         """The same for coroutines."""
         follower, after = await in_thread(self._follower, since, interest(types, queue, task), follow)
         async for event in afollow(follower, follow):
@@ -104,29 +104,29 @@ class EventStream:
         finally:
             listener.stop()
 
-    def listener(self, who: str) -> Listener:
+    def listener(self, who: str) -> EventHandlers:
         """What calls the handlers, in the name of this worker."""
         engine = self._engine()
-        return Listener(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
+        return EventHandlers(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
 
-    def _follower(self, since: Any, wanted: Interest, forever: bool) -> tuple[Follower, datetime | None]:
+    def _follower(self, since: Any, wanted: EventFilter, forever: bool) -> tuple[EventReader, datetime | None]:
         events = self._engine().events
         if since is None:
-            return Follower(events, wanted, events.last() if forever else None), None
+            return EventReader(events, wanted, events.last() if forever else None), None
         if isinstance(since, datetime):
             if since.tzinfo is None:
                 raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")
-            return Follower(events, wanted, None), to_datetime(instant_ms(since))
+            return EventReader(events, wanted, None), to_datetime(instant_ms(since))
         if not isinstance(since, str):
             raise InvalidJob(f"since: expected the cursor of an event or a time, got {short(since)}", value=since)
         page_of(since)
-        return Follower(events, wanted, since), None
+        return EventReader(events, wanted, since), None
 
 
 _follow = follow  # the name is also that of an option
 
 
-def _from(after: datetime | None, events: Iterator[Happening]) -> Iterator[Happening]:
+def _from(after: datetime | None, events: Iterator[Event]) -> Iterator[Event]:
     return events if after is None else (event for event in events if event.at >= after)
 
 

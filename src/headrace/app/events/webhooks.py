@@ -17,13 +17,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.app.jobs.jobs import Jobs
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.codec.encryption import opened
 from headrace.core.damaged_records import readable
-from headrace.core.documents import Paper
-from headrace.core.events.event import Happening, Interest, interest
-from headrace.core.events.webhooks import Hook, body_of, key_of, secret_of, signature
+from headrace.core.documents import Document
+from headrace.core.events.event import Event, EventFilter, interest
+from headrace.core.events.webhooks import WebhookRow, body_of, key_of, secret_of, signature
 from headrace.core.tasks.options import check_limit, check_name, check_text
 from headrace.core.tasks.retry import Retry
 from headrace.errors import (
@@ -36,7 +36,7 @@ from headrace.errors import (
     WebhookNotFound,
 )
 from headrace.runtime.events.handlers import KIND as PLACES
-from headrace.runtime.events.handlers import Place, Subscription
+from headrace.runtime.events.handlers import HandlerCursor, Subscription
 from headrace.runtime.http_client import NotTaken, check_url, post
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
@@ -51,7 +51,7 @@ _TIMEOUT = 15.0
 _GONE = 410
 _CHANGEABLE = ("url", "types", "queue", "task")
 _RETRY = Retry(limit=10, backoff="exponential", base=5, factor=3, cap=6 * 3600, jitter=0.2)
-_hook = msgspec.json.Decoder(Hook)
+_hook = msgspec.json.Decoder(WebhookRow)
 
 
 class _Gone(RetryableError):
@@ -78,10 +78,10 @@ class Webhook(Struct, frozen=True):
 class Webhooks:
     """`app.webhooks`."""
 
-    def __init__(self, hub: AppHub, make_task: Callable[..., Task[..., Any, Any]]) -> None:
+    def __init__(self, hub: Services, make_task: Callable[..., Task[..., Any, Any]]) -> None:
         self._hub = hub
         self._make_task = make_task
-        self._known: builtins.list[Hook] = []
+        self._known: builtins.list[WebhookRow] = []
         self._looked_at = float("-inf")
 
     def create(
@@ -104,10 +104,10 @@ class Webhooks:
         now, hook_id = self._hub.clock.now(), secrets.token_hex(6)
         since = self._hub.engine.events.last()
         kept = self._hub.sealed(clear, "webhook", hook_id)
-        hook = Hook(hook_id, checked, tuple(sorted(wanted.types)), kept, now, since, queue, task)
+        hook = WebhookRow(hook_id, checked, tuple(sorted(wanted.types)), kept, now, since, queue, task)
         shelf = self._hub.engine.shelf
-        shelf.put([Paper(PLACES, _SEAT, 0, msgspec.json.encode(Place(since)).decode())])  # unless it has one
-        shelf.put([Paper(_KIND, hook_id, 0, _text(hook))])
+        shelf.put([Document(PLACES, _SEAT, 0, msgspec.json.encode(HandlerCursor(since)).decode())])  # unless it has one
+        shelf.put([Document(_KIND, hook_id, 0, _text(hook))])
         self._call_listeners()
         return _shown(hook, clear)
 
@@ -135,7 +135,7 @@ class Webhooks:
         self._read(webhook_id)  # that it is not there is told first
         url = {"url": check_url(fields["url"], insecure=insecure)} if "url" in fields else {}
 
-        def change(hook: Hook) -> dict[str, Any]:
+        def change(hook: WebhookRow) -> dict[str, Any]:
             wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
             return {**url, "types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
 
@@ -156,7 +156,7 @@ class Webhooks:
         hook = self._read(webhook_id)[1]
         at = to_datetime(self._hub.clock.now())
         assert at is not None
-        body = body_of(Happening("0", "webhook.test", at))
+        body = body_of(Event("0", "webhook.test", at))
         return self._post(hook, f"test:{secrets.token_hex(6)}", body)
 
     acreate = twin(create)
@@ -175,22 +175,22 @@ class Webhooks:
     def subscription(self) -> Subscription:
         """What makes jobs of events; one process at a time does."""
         return Subscription(
-            _SEAT, self._hand_on, Interest(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
+            _SEAT, self._hand_on, EventFilter(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
         )
 
     def task(self) -> Task[..., Any, Any]:
         """What delivers them."""
         return self._make_task(self._deliver, name=TASK, queue=QUEUE, retry=_RETRY, timeout=60, tags=("webhook",))
 
-    def _wanted(self, anew: bool) -> Interest | None:
+    def _wanted(self, anew: bool) -> EventFilter | None:
         """What any webhook wants, looked up anew if that is said, else now and then; None if there is none."""
         if anew or time.monotonic() - self._looked_at > _LOOK_EVERY:
             self._known = [hook for hook in self._stored() if not hook.paused]
             self._looked_at = time.monotonic()
         types = frozenset(name for hook in self._known for name in hook.types)
-        return Interest(types) if types else None
+        return EventFilter(types) if types else None
 
-    def _hand_on(self, event: Happening) -> None:
+    def _hand_on(self, event: Event) -> None:
         if event.task == TASK:
             return
         at = int(event.at.timestamp() * 1000)
@@ -198,7 +198,7 @@ class Webhooks:
             if at >= hook.began and hook.wanted.covers(event.type, event.queue, event.task):
                 self._enqueue(hook, event)
 
-    def _enqueue(self, hook: Hook, event: Happening) -> None:
+    def _enqueue(self, hook: WebhookRow, event: Event) -> None:
         job_id = f"webhook:{hook.id}:{event.cursor}"
         task = self.task().using(job_id=job_id, tags=("webhook", _tag(hook.id)))
         try:
@@ -218,7 +218,7 @@ class Webhooks:
             self._change(hook, lambda known: {"paused": True, "reason": told})
             raise PermanentError(str(error)) from None
 
-    def _post(self, hook: Hook, message: str, body: str) -> int:
+    def _post(self, hook: WebhookRow, message: str, body: str) -> int:
         secret = opened(self._hub.seal, hook.secret, "webhook", hook.id)
         at = self._hub.clock.now() // 1000
         headers = {"webhook-id": message, "webhook-timestamp": str(at)}
@@ -231,16 +231,16 @@ class Webhooks:
 
     # -- on the shelf
 
-    def _stored(self) -> builtins.list[Hook]:
+    def _stored(self) -> builtins.list[WebhookRow]:
         return list(readable(_hook.decode, (paper.value for paper in self._hub.engine.shelf.browse(_KIND))))
 
-    def _read(self, webhook_id: str) -> tuple[Paper, Hook]:
+    def _read(self, webhook_id: str) -> tuple[Document, WebhookRow]:
         found = self._hub.engine.shelf.get(_KIND, [check_name("webhook", check_text("webhook", webhook_id))])
         if not found:
             raise WebhookNotFound(webhook_id)
         return found[0], _hook.decode(found[0].value)
 
-    def _change(self, webhook_id: str, change: Callable[[Hook], dict[str, Any]]) -> Webhook:
+    def _change(self, webhook_id: str, change: Callable[[WebhookRow], dict[str, Any]]) -> Webhook:
         """Give it the fields that are made of what it is now, also if somebody else has just changed it."""
         while True:
             paper, hook = self._read(webhook_id)
@@ -254,7 +254,7 @@ class Webhooks:
         self._hub.engine.ring("events")
 
 
-def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> Interest:
+def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> EventFilter:
     wanted = interest(types, queue, task)
     if not wanted.types:
         raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")
@@ -265,11 +265,11 @@ def _tag(webhook_id: str) -> str:
     return f"webhook:{webhook_id}"
 
 
-def _text(hook: Hook) -> str:
+def _text(hook: WebhookRow) -> str:
     return msgspec.json.encode(hook).decode()
 
 
-def _shown(hook: Hook, secret: str | None = None) -> Webhook:
+def _shown(hook: WebhookRow, secret: str | None = None) -> Webhook:
     created = to_datetime(hook.created_at)
     assert created is not None
     return Webhook(hook.id, hook.url, hook.types, hook.queue, hook.task, hook.paused, hook.reason, created, secret)

@@ -10,12 +10,12 @@ from typing import Any, overload
 from msgspec.structs import replace
 
 from headrace.app.services import archived_jobs as archive
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.jobs.count import JobCount
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_moment
-from headrace.core.retention.retention import Finished
+from headrace.core.retention.retention import FinishedJob
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -54,7 +54,7 @@ class Jobs:
     """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, flow, since, until,
     ids."""
 
-    def __init__(self, hub: AppHub) -> None:
+    def __init__(self, hub: Services) -> None:
         self._hub = hub
 
     def get(self, job_id: str) -> Job[Any]:
@@ -103,17 +103,17 @@ class Jobs:
 
     def cancel(self, /, **filters: Any) -> int:
         """Cancel the matching jobs that are not over; how many."""
-        return self._move(filters, Event.CANCEL)
+        return self._move(filters, Trigger.CANCEL)
 
     def retry(self, /, **filters: Any) -> int:
         """Run the matching jobs again that are over; how many. Without a state, only failed ones are meant."""
         if not {"state", "ids"} & filters.keys():
             filters = {**filters, "state": State.FAILED}
-        return self._move(filters, Event.REVIVE)
+        return self._move(filters, Trigger.REVIVE)
 
     def promote(self, /, **filters: Any) -> int:
         """Run the matching scheduled, retrying or waiting jobs now; how many."""
-        return self._move(filters, Event.HURRY)
+        return self._move(filters, Trigger.HURRY)
 
     def delete(self, /, *, finished_before: datetime | None = None, limit: int | None = None, **filters: Any) -> int:
         """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well.
@@ -123,7 +123,7 @@ class Jobs:
         """
         most = _EVERYTHING if limit is None else _most(limit)
         if finished_before is None:
-            return self._move(filters, Event.DELETE, most)
+            return self._move(filters, Trigger.DELETE, most)
         return self._delete_finished(as_filter(filters), check_moment("finished_before", finished_before), most)
 
     def _delete_finished(self, which: Filter, before: int, most: int) -> int:
@@ -132,13 +132,13 @@ class Jobs:
         engine, removed = self._hub.engine, 0
         names = [which.queue] if which.queue is not None else [queue.name for queue in engine.desk.queues()]
         for queue, state in itertools.product(names, which.states or sorted(FINAL)):
-            after: Finished | None = None
+            after: FinishedJob | None = None
             while removed < most and (found := engine.sweeper.finished(queue, state, before, _AT_ONCE, after)):
                 after = found[-1]
                 # Of ids that were asked for, and whatever else was: the store looks once more when it removes them.
                 ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
                 some = replace(which, ids=ids, states=(state,))
-                removed += len(engine.desk.move(some, Event.DELETE, most - removed)) if ids else 0
+                removed += len(engine.desk.move(some, Trigger.DELETE, most - removed)) if ids else 0
         return removed
 
     aget = twin(get)
@@ -150,7 +150,7 @@ class Jobs:
     apromote = twin(promote)
     adelete = twin(delete)
 
-    def _move(self, filters: dict[str, Any], event: Event, most: int = _EVERYTHING) -> int:
+    def _move(self, filters: dict[str, Any], event: Trigger, most: int = _EVERYTHING) -> int:
         which = as_filter(filters)
         if which == Filter():  # also if every filter that was given is None
             raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")

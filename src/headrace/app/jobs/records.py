@@ -26,7 +26,7 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 
 
-class KinRecord(Struct, frozen=True):
+class DependencyRecord(Struct, frozen=True):
     """A job that another one waits for, or that waits for it."""
 
     id: str
@@ -79,8 +79,8 @@ class JobRecord(Struct, frozen=True, kw_only=True):
     crashes: int | UnsetType = UNSET
     lease_until: datetime | UnsetType | None = UNSET
     options: Any | UnsetType = UNSET
-    parents: list[KinRecord] | UnsetType = UNSET
-    children: list[KinRecord] | UnsetType = UNSET
+    parents: list[DependencyRecord] | UnsetType = UNSET
+    children: list[DependencyRecord] | UnsetType = UNSET
     why: str | UnsetType = UNSET
 
 
@@ -184,8 +184,8 @@ def _compact(value: Any) -> str:
     return msgspec.json.encode(lowered(value)).decode()
 
 
-def _kin(job: Job[Any]) -> KinRecord:
-    return KinRecord(job.id, job.task, job.state)
+def _kin(job: Job[Any]) -> DependencyRecord:
+    return DependencyRecord(job.id, job.task, job.state)
 
 
 def _shown(job: Job[Any], what: str, stored: str | None) -> Any:

@@ -17,14 +17,14 @@ from headrace.app.metrics.records import (
     WorkerMetrics,
     figures_of,
 )
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import instant_ms
 from headrace.core.durations import window_ms
 from headrace.core.jobs.states import OPEN, State
 from headrace.core.metrics import buckets
 from headrace.core.metrics import values as metric_values
 from headrace.core.metrics.buckets import DAY
-from headrace.core.metrics.cells import EMPTY, Cell, add, total
+from headrace.core.metrics.cells import EMPTY, MetricCell, add, total
 from headrace.core.metrics.gauges import STORE, Gauge, Gauges
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
@@ -33,7 +33,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.metrics.queries import Place
-from headrace.runtime.metrics.reader import Label, Meter
+from headrace.runtime.metrics.reader import Label, MetricsReader
 
 Window = float | str | timedelta
 _MOST_DAYS = 366
@@ -42,16 +42,16 @@ _MOST_DAYS = 366
 class Metrics:
     """`app.metrics`."""
 
-    def __init__(self, hub: AppHub, settings: Settings) -> None:
+    def __init__(self, hub: Services, settings: Settings) -> None:
         self._hub = hub
         self._settings = settings
-        self._meter_of: tuple[Engine, Meter] | None = None
+        self._meter_of: tuple[Engine, MetricsReader] | None = None
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> MetricsReader:
         """Reads the store that the app is on now."""
         if self._meter_of is None or self._meter_of[0] is not self._hub.engine:
-            self._meter_of = self._hub.engine, Meter(self._hub.engine, self._settings)
+            self._meter_of = self._hub.engine, MetricsReader(self._hub.engine, self._settings)
         return self._meter_of[1]
 
     # -- now
@@ -128,7 +128,7 @@ class Metrics:
             raise ConfigError(
                 f"metrics for Prometheus need a package ({error}); install it: pip install 'headrace[web]'"
             ) from None
-        now, ever = self.snapshot(), dict[Place, Cell]()
+        now, ever = self.snapshot(), dict[Place, MetricCell]()
         for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
         swept = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
@@ -166,7 +166,7 @@ class Metrics:
         return MetricSeries(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
-        cells: defaultdict[int, list[Cell]] = defaultdict(list)
+        cells: defaultdict[int, list[MetricCell]] = defaultdict(list)
         for start, cell in self.meter.cells_of(name, buckets.width_for(size), first, end, **which):
             cells[start // size * size].append(cell)
         spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
@@ -196,7 +196,7 @@ class Metrics:
             check_task_name(task)
         now, since = self.meter.catch_up(), _midnight(first)
         until = since + count * DAY - 1
-        cells: defaultdict[int, Cell] = defaultdict(Cell)
+        cells: defaultdict[int, MetricCell] = defaultdict(MetricCell)
         depths: dict[int, float] = {}
         for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
             cells[start // DAY] = cells[start // DAY].plus(cell)
@@ -216,17 +216,17 @@ class Metrics:
 
     # -- adding up
 
-    def _jobs(self, window: int, now: int, queue: str | None = None) -> tuple[int, dict[Place, Cell]]:
+    def _jobs(self, window: int, now: int, queue: str | None = None) -> tuple[int, dict[Place, MetricCell]]:
         """Since when, and what became of the jobs of each task in each queue."""
         width = buckets.width_within(window)
-        since, found = buckets.since(width, window, now), dict[Place, Cell]()
+        since, found = buckets.since(width, window, now), dict[Place, MetricCell]()
         for _, cells in self.meter.jobs(width, since, now, queue):
             add(found, cells)
         return since, found
 
     def _workers(self, window: int, now: int) -> list[WorkerMetrics]:
         width = buckets.width_within(window)
-        since, found = buckets.since(width, window, now), dict[str, Cell]()
+        since, found = buckets.since(width, window, now), dict[str, MetricCell]()
         for _, cells in self.meter.workers(width, since, now):
             add(found, cells)
         seconds = (now - since) / 1000
@@ -243,15 +243,15 @@ class Metrics:
     adays = twin(days)
 
 
-def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueMetrics]:
-    by_queue: dict[str, Cell] = {}
+def _queues(jobs: Mapping[Place, MetricCell], gauges: Gauges, seconds: float) -> list[QueueMetrics]:
+    by_queue: dict[str, MetricCell] = {}
     for (queue, _), cell in jobs.items():
         add(by_queue, {queue: cell})
     names = sorted({*by_queue, *gauges} - {STORE})
     return [_queue_figures(name, by_queue.get(name, EMPTY), gauges.get(name, {}), seconds) for name in names]
 
 
-def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueMetrics:
+def _queue_figures(name: str, cell: MetricCell, gauges: Mapping[str, Gauge], seconds: float) -> QueueMetrics:
     told, depth = figures_of(cell, seconds), _depth(gauges)
     going = (cell.completed + cell.failed + cell.cancelled) / seconds
     return QueueMetrics(
@@ -264,7 +264,7 @@ def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: 
     )
 
 
-def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskMetrics]:
+def _tasks(jobs: Mapping[Place, MetricCell], seconds: float) -> list[TaskMetrics]:
     named = {place: cell for place, cell in jobs.items() if place[1]}
     return [
         TaskMetrics(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))

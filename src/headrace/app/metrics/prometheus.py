@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from headrace.app.metrics.records import MetricsSnapshot
-from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY, OTHERS, Cell, total
+from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY, OTHERS, MetricCell, total
 from headrace.core.metrics.histogram import BOUNDS, Histogram
 from headrace.runtime.metrics.queries import Place
 
@@ -51,7 +51,9 @@ _AFTER_RETRY: Final = {
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
 
 
-def exposition(jobs: dict[Place, Cell], swept: Cell, now: MetricsSnapshot, accept: str, most: int) -> tuple[str, bytes]:
+def exposition(
+    jobs: dict[Place, MetricCell], swept: MetricCell, now: MetricsSnapshot, accept: str, most: int
+) -> tuple[str, bytes]:
     """The content type and the text, in the newest format that the reader accepts.
 
     `jobs` and `swept` are the sums since the beginning. At most so many tasks have lines of their own.
@@ -62,7 +64,7 @@ def exposition(jobs: dict[Place, Cell], swept: Cell, now: MetricsSnapshot, accep
     return content_type, encode(registry)
 
 
-def bounded(jobs: dict[Place, Cell], most: int) -> dict[Place, Cell]:
+def bounded(jobs: dict[Place, MetricCell], most: int) -> dict[Place, MetricCell]:
     """The busiest of these, and the others of each queue as one."""
     if len(jobs) <= most:
         return jobs
@@ -70,18 +72,18 @@ def bounded(jobs: dict[Place, Cell], most: int) -> dict[Place, Cell]:
     # others falls, and Prometheus takes a counter that falls for one that began anew.
     busiest = sorted(jobs, key=lambda place: (-_traffic(jobs[place]).bit_length(), place))
     told = {place: jobs[place] for place in busiest[:most]}
-    rest: dict[Place, list[Cell]] = {}
+    rest: dict[Place, list[MetricCell]] = {}
     for place in busiest[most:]:
         rest.setdefault((place[0], OTHERS), []).append(jobs[place])
     return told | {place: total(cells) for place, cells in rest.items()}
 
 
-def _traffic(cell: Cell) -> int:
+def _traffic(cell: MetricCell) -> int:
     return cell.enqueued + cell.started
 
 
 class _Store(Collector):
-    def __init__(self, jobs: dict[Place, Cell], swept: Cell, now: MetricsSnapshot, most: int) -> None:
+    def __init__(self, jobs: dict[Place, MetricCell], swept: MetricCell, now: MetricsSnapshot, most: int) -> None:
         self._jobs = bounded({place: cell for place, cell in jobs.items() if place[1]}, most)
         self._all = jobs.values()
         self._swept = swept
@@ -103,7 +105,7 @@ class _Store(Collector):
         return ((place, cell.run) for place, cell in self._jobs.items())
 
 
-def _counters(jobs: dict[Place, Cell]) -> Iterator[Metric]:
+def _counters(jobs: dict[Place, MetricCell]) -> Iterator[Metric]:
     for field, (name, meaning) in _COUNTERS.items():
         family = CounterMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
         for place, cell in jobs.items():
@@ -123,7 +125,7 @@ def _histogram(name: str, meaning: str, found: Iterable[tuple[Place, Histogram]]
     return family
 
 
-def _events(cells: Iterable[Cell]) -> Metric:
+def _events(cells: Iterable[MetricCell]) -> Metric:
     family = CounterMetricFamily("headrace_events", "Other events, by their type.", labels=("type",))
     counts: dict[str, int] = {}
     for cell in cells:
@@ -134,7 +136,7 @@ def _events(cells: Iterable[Cell]) -> Metric:
     return family
 
 
-def _of_archive(swept: Cell) -> Iterator[Metric]:
+def _of_archive(swept: MetricCell) -> Iterator[Metric]:
     for kind, (name, meaning) in _ARCHIVE.items():
         yield CounterMetricFamily(name, meaning, value=swept.other.get(kind, 0))
     took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")

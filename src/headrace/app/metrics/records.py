@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 from msgspec import Struct
 
-from headrace.core.metrics.cells import Cell
+from headrace.core.metrics.cells import MetricCell
 from headrace.core.metrics.values import duration, tallied
 
 
@@ -134,7 +134,7 @@ class DayMetrics(Struct, frozen=True, kw_only=True):
     task: str | None = None
 
 
-def figures_of(cell: Cell, seconds: float) -> MetricFigures:
+def figures_of(cell: MetricCell, seconds: float) -> MetricFigures:
     """What a cell tells, if it is of so many seconds."""
     return MetricFigures(
         enqueued=cell.enqueued,

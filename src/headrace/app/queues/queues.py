@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.queue_rules import QueueRules, queue_rules
 from headrace.core.jobs.records import Filter, QueueRow
-from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, Event, State
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.queues.limits import allows
 from headrace.core.queues.rules_text import changed
 from headrace.core.tasks.options import check_limit, check_queue
@@ -45,7 +45,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     starts_left: int | None = None
 
 
-def all_stats(hub: AppHub) -> list[QueueStats]:
+def all_stats(hub: Services) -> list[QueueStats]:
     """The statistics of every queue, by name."""
     known = hub.engine.desk.queues()
     counts: dict[str, dict[str, Any]] = {row.name: {"paused": row.paused, "rules": _rules_of(row)} for row in known}
@@ -67,7 +67,7 @@ def all_stats(hub: AppHub) -> list[QueueStats]:
     return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
 
 
-def _starts_left(hub: AppHub, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
+def _starts_left(hub: Services, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
     """For each queue that has a rate, how many jobs it would let start now."""
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
@@ -84,7 +84,7 @@ def _rules_of(row: QueueRow) -> QueueRules:
 class Queue:
     """A named queue."""
 
-    def __init__(self, name: str, hub: AppHub) -> None:
+    def __init__(self, name: str, hub: Services) -> None:
         self.name = check_queue("queue", name)
         self._hub = hub
 
@@ -104,7 +104,7 @@ class Queue:
     def clear(self) -> int:
         """Delete every job that has not started; how many there were."""
         states = tuple(sorted(NOT_STARTED))
-        return len(self._hub.move(Filter(queue=self.name, states=states), Event.DELETE))
+        return len(self._hub.move(Filter(queue=self.name, states=states), Trigger.DELETE))
 
     def delete(self) -> int:
         """Take the queue off every list, with its rules and its finished jobs; how many of these there were.
@@ -114,7 +114,7 @@ class Queue:
         desk, row = self._hub.engine.desk, self._row()
         if jobs := desk.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
             raise QueueNotEmpty(self.name, jobs)
-        gone = len(self._hub.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Event.DELETE))
+        gone = len(self._hub.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
         if row is None:
             return gone
         mark_deleted(self._hub.engine, self.name)

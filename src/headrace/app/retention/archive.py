@@ -19,7 +19,7 @@ from headrace.app.retention.archive_records import (
 )
 from headrace.app.retention.export import write_json_lines, write_parquet
 from headrace.app.services import archived_jobs
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.records import Filter
 from headrace.core.retention.archive import (
@@ -38,23 +38,23 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.shared.decisions import closed_by
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
-from headrace.runtime.retention.removal import Tally
-from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.removal import RetentionCounts
+from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
 
 _AT_ONCE = 500
 _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
 
 
-class Archiving:
+class JobArchive:
     """What `app.lifecycle` does with the archive."""
 
-    def __init__(self, hub: AppHub, settings: Settings) -> None:
+    def __init__(self, hub: Services, settings: Settings) -> None:
         self._hub = hub
         self._settings = settings
 
     def run(self, dry_run: bool) -> ArchiveRun:
-        began, tally = time.monotonic(), Tally()
+        began, tally = time.monotonic(), RetentionCounts()
         if dry_run:
             self._walk(tally, dry_run=True)
         else:
@@ -72,13 +72,13 @@ class Archiving:
             seconds=time.monotonic() - began,
         )
 
-    def _walk(self, tally: Tally, *, dry_run: bool) -> None:
-        for _ in Sweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms()).walk(
+    def _walk(self, tally: RetentionCounts, *, dry_run: bool) -> None:
+        for _ in RetentionSweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms()).walk(
             tally, dry_run=dry_run
         ):
             pass
 
-    def _walk_and_tell(self, tally: Tally) -> None:
+    def _walk_and_tell(self, tally: RetentionCounts) -> None:
         """As workers do: what was done is recorded and told, also if a part of it failed."""
         engine, began, error = self._hub.engine, time.monotonic(), None
         begun_at = engine.clock.now()

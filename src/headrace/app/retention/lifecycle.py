@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.app.retention.archive import Archiving
+from headrace.app.retention.archive import JobArchive
 from headrace.app.retention.archive_records import (
     ArchiveMonth,
     ArchivePartition,
@@ -16,8 +16,8 @@ from headrace.app.retention.archive_records import (
     TaskDurations,
 )
 from headrace.app.retention.lifecycle_records import (
-    LifecycleTerms,
-    SaidTerms,
+    LifecyclePolicy,
+    PolicyLayers,
     StaleJob,
     StateAges,
     said_terms,
@@ -25,16 +25,16 @@ from headrace.app.retention.lifecycle_records import (
     state_ages,
     terms_of,
 )
-from headrace.app.services.services import AppHub, declared_by
-from headrace.core.retention.lifecycle import Kind, Terms, TermsBook, TermsRow, changed_terms
-from headrace.core.retention.staleness import Ages, Finding, everything
+from headrace.app.services.services import Services, declared_by
+from headrace.core.retention.lifecycle import Kind, Policies, PolicyRow, StoredPolicy, changed_terms
+from headrace.core.retention.staleness import AgeStats, StaleFinding, everything
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
-from headrace.runtime.retention.staleness import Survey, apply, record_survey, tell_survey
+from headrace.runtime.retention.staleness import StaleScan, apply, record_survey, tell_survey
 
 _LOOKS = 5000
 
@@ -42,15 +42,15 @@ _LOOKS = 5000
 class Lifecycles:
     """`app.lifecycle`."""
 
-    def __init__(self, hub: AppHub, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
+    def __init__(self, hub: Services, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
         self._hub = hub
         self._settings = settings
-        self._archiving = Archiving(hub, settings)
+        self._archiving = JobArchive(hub, settings)
         self._tasks = tasks
 
     # -- terms
 
-    def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+    def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """What holds for jobs of this task in this queue, and who says each of it; without both, for any job."""
         if task is not None:
             check_task_name(task)
@@ -58,21 +58,21 @@ class Lifecycles:
             check_queue("queue", queue)
         return terms_of(self._book(), task, queue)
 
-    def all_terms(self) -> list[SaidTerms]:
+    def all_terms(self) -> list[PolicyLayers]:
         """Every task and queue of which anything is said, by its code or by an operator."""
         return [said_terms(row) for row in self._hub.terms()]
 
-    def terms_by_name(self) -> dict[tuple[str, str], LifecycleTerms]:
+    def terms_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
         """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
         rows = self._hub.terms()
-        book = TermsBook(rows, self._settings)
+        book = Policies(rows, self._settings)
         found = {("any", "job"): terms_of(book, None, None)}
         for row in rows:
             is_task = row.kind == "task"
             found[row.kind, row.name] = terms_of(book, row.name if is_task else None, None if is_task else row.name)
         return found
 
-    def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecycleTerms:
+    def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecyclePolicy:
         """Order terms for a task or a queue, over what code and settings say; all that holds then.
 
         Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None is no limit, the word "default"
@@ -83,7 +83,7 @@ class Lifecycles:
         self._hub.engine.upkeep.order_terms(kind, name, after)
         return self.terms(task=task, queue=queue)
 
-    def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+    def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """Take back everything that an operator has ordered for a task or a queue; what holds then."""
         kind, name = _named(task, queue)
         self._hub.engine.upkeep.order_terms(kind, name, None)
@@ -97,8 +97,8 @@ class Lifecycles:
         """
         stored = {row.name: row.declared for row in self._hub.engine.upkeep.terms() if row.kind == "task"}
         declared = declared_by(self._tasks)
-        changed = [name for name, terms in declared.items() if terms != stored.get(name, Terms())]
-        self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
+        changed = [name for name, terms in declared.items() if terms != stored.get(name, StoredPolicy())]
+        self._hub.engine.upkeep.declare_terms([PolicyRow("task", name, declared[name]) for name in changed])
         return changed
 
     # -- retention
@@ -146,8 +146,8 @@ class Lifecycles:
         """
         return self._archiving.restore(job_id)
 
-    def _book(self) -> TermsBook:
-        return TermsBook(self._hub.terms(), self._settings)
+    def _book(self) -> Policies:
+        return Policies(self._hub.terms(), self._settings)
 
     # -- jobs that stay too long
 
@@ -187,9 +187,9 @@ class Lifecycles:
         tell_survey(self._hub.engine, self._settings, acts, lasted)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
-    def _findings(self, task: str | None, queue: str | None) -> list[Finding]:
-        survey = Survey(self._hub.engine, self._settings, self._hub.terms())
-        found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
+    def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
+        survey = StaleScan(self._hub.engine, self._settings, self._hub.terms())
+        found: dict[str, StaleFinding] = {}  # one that changed its place meanwhile may be met twice
         while not survey.is_over:
             found |= {finding.job.id: finding for finding in survey.look()}
         return [
@@ -201,13 +201,13 @@ class Lifecycles:
     def ages(self) -> list[StateAges]:
         """How long jobs have been where they are, for each open state and queue that has any."""
         engine, now = self._hub.engine, self._hub.clock.now()
-        asked, cursor, ages = everything(now), None, dict[tuple[str, str], Ages]()
+        asked, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
         while True:
             page = engine.upkeep.aged(asked, _LOOKS, cursor)
             for job in page.jobs:
                 key = (job.state, job.queue)
                 if key not in ages:
-                    ages[key] = Ages(job.state, job.queue)
+                    ages[key] = AgeStats(job.state, job.queue)
                 ages[key].add(job, now)
             cursor = page.cursor
             if cursor is None:
@@ -229,7 +229,7 @@ class Lifecycles:
     aages = twin(ages)
 
 
-def _staleness(finding: Finding) -> float:
+def _staleness(finding: StaleFinding) -> float:
     return finding.lasted / finding.threshold
 
 

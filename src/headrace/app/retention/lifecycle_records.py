@@ -7,11 +7,11 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, structs
 
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, OnStale, Terms, TermsBook, TermsRow
-from headrace.core.retention.staleness import Ages, Finding
+from headrace.core.retention.lifecycle import Kind, OnStale, Policies, PolicyRow, StoredPolicy
+from headrace.core.retention.staleness import AgeStats, StaleFinding
 
 
-class LifecycleTerms(Struct, frozen=True, kw_only=True):
+class LifecyclePolicy(Struct, frozen=True, kw_only=True):
     """How long jobs of a task, of a queue, or of any may stay: seconds, None for no limit.
 
     `origin` tells of each field who says so: "task, by an operator", "task, by its code", "queue, by an operator", or
@@ -36,7 +36,7 @@ class LifecycleTerms(Struct, frozen=True, kw_only=True):
     origin: dict[str, str]
 
 
-class SaidTerms(Struct, frozen=True):
+class PolicyLayers(Struct, frozen=True):
     """What is said of the jobs of a task or of a queue: `declared` by its code, `ordered` by an operator. Seconds."""
 
     kind: Kind
@@ -45,19 +45,19 @@ class SaidTerms(Struct, frozen=True):
     ordered: dict[str, Any]
 
 
-def said_terms(row: TermsRow) -> SaidTerms:
-    return SaidTerms(row.kind, row.name, _said(row.declared), _said(row.ordered))
+def said_terms(row: PolicyRow) -> PolicyLayers:
+    return PolicyLayers(row.kind, row.name, _said(row.declared), _said(row.ordered))
 
 
-def _said(terms: Terms) -> dict[str, Any]:
+def _said(terms: StoredPolicy) -> dict[str, Any]:
     """Only what is said, as people write it."""
     return {name: in_seconds(name, value) for name, value in structs.asdict(terms).items() if value is not UNSET}
 
 
-SPANS = tuple(name for name in Terms.__struct_fields__ if name.startswith(("max_", "keep_")))
+SPANS = tuple(name for name in StoredPolicy.__struct_fields__ if name.startswith(("max_", "keep_")))
 
 
-def terms_of(book: TermsBook, task: str | None, queue: str | None) -> LifecycleTerms:
+def terms_of(book: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
     """What holds for jobs of this task in this queue, and who says so."""
     # The empty text names no task and no queue: nothing is said of it.
     holding = structs.asdict(book.of(task or "", queue or ""))
@@ -67,7 +67,7 @@ def terms_of(book: TermsBook, task: str | None, queue: str | None) -> LifecycleT
     if origin["on_stale"] == "setting" and any(who != "setting" for name, who in origin.items() if _is_limit(name)):
         origin["on_stale"] = "follows from its thresholds"
     values = {name: in_seconds(name, value) for name, value in holding.items()}
-    return LifecycleTerms(task=task, queue=queue, origin=origin, **values)
+    return LifecyclePolicy(task=task, queue=queue, origin=origin, **values)
 
 
 def _is_limit(name: str) -> bool:
@@ -98,7 +98,7 @@ class StaleJob(Struct, frozen=True, kw_only=True, gc=False):
     applied: bool
 
 
-def stale_job(finding: Finding, applied: bool) -> StaleJob:
+def stale_job(finding: StaleFinding, applied: bool) -> StaleJob:
     job = finding.job
     return StaleJob(
         id=job.id,
@@ -130,7 +130,7 @@ class StateAges(Struct, frozen=True, kw_only=True):
     stalest: tuple[str, ...]
 
 
-def state_ages(ages: Ages) -> StateAges:
+def state_ages(ages: AgeStats) -> StateAges:
     return StateAges(
         state=ages.state,
         queue=ages.queue,

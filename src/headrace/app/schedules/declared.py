@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import UNSET, DecodeError, Struct, structs
 
 from headrace.app.schedules import records
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.clock import SystemClock
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import key_of
@@ -51,7 +51,7 @@ class Declarations:
 
     def __init__(
         self,
-        hub: AppHub,
+        hub: Services,
         submitter: Submitter,
         tasks: Mapping[str, Task[..., Any, Any]],
         run_now: Callable[[str], object],

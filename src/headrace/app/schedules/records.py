@@ -22,7 +22,7 @@ from headrace.core.schedules.zones import zone
 from headrace.core.text import why
 from headrace.errors import HeadraceError, InvalidSchedule
 from headrace.runtime.jobs.job import Job
-from headrace.runtime.jobs.services import Hub
+from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.schedules.fire import call_of, timing_of
 
 _WHEN = ("cron", "every", "at", "tz", "start", "end", "dst_gap", "dst_overlap")
@@ -88,7 +88,7 @@ class ScheduleRun(Struct, frozen=True, kw_only=True):
 # -- for users
 
 
-def as_schedule(row: ScheduleRow, hub: Hub) -> Schedule:
+def as_schedule(row: ScheduleRow, hub: JobServices) -> Schedule:
     """What is damaged is told as the schedule's error: it must be possible to look at it."""
     timing, trouble = Timing(), row.error
     args: tuple[Any, ...] = ()

@@ -16,16 +16,16 @@ from msgspec import structs
 from headrace.app.schedules import records
 from headrace.app.schedules.declared import Declarations, bound, is_immediate, schedule_id_of, split
 from headrace.app.schedules.records import Schedule, ScheduleRun
-from headrace.app.services.services import AppHub
+from headrace.app.services.services import Services
 from headrace.core.codec.redaction import unmasked
 from headrace.core.jobs import ids
 from headrace.core.jobs.records import NewJob
 from headrace.core.schedules.parse import moment
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.core.schedules.schedule import Timing, timing, upcoming
 from headrace.core.tasks.options import check_limit, check_priority, check_queue
 from headrace.core.text import nearest, short
-from headrace.engines.protocol.queries import Timetable
+from headrace.engines.protocol.queries import ScheduleStore
 from headrace.engines.shared.decisions import closed_by
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.jobs.async_twin import twin
@@ -45,7 +45,7 @@ class Schedules:
 
     def __init__(
         self,
-        hub: AppHub,
+        hub: Services,
         submitter: Submitter,
         as_task: Callable[[Any], Task[..., Any, Any]],
         tasks: Mapping[str, Task[..., Any, Any]],
@@ -236,7 +236,7 @@ class Schedules:
             now = self._hub.clock.now()
             new = job_for(row, now, now, ids.new_id(now))
             told = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
-            if self._timetable.fire([Firing(row, (new,), (told,))], now) == [True]:
+            if self._timetable.fire([ScheduleFire(row, (new,), (told,))], now) == [True]:
                 job = Job[Any](self._hub, new)
                 if self._submitter.intercept is not None:
                     self._submitter.intercept(job)
@@ -262,7 +262,7 @@ class Schedules:
     # -- the store
 
     @property
-    def _timetable(self) -> Timetable:
+    def _timetable(self) -> ScheduleStore:
         return self._hub.engine.timetable
 
     def _row(self, schedule_id: str) -> ScheduleRow:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.core.jobs.records import Filter, JobRow, Page
-from headrace.core.retention.archive import ArchiveRow, Keepsake, key_of, shown
+from headrace.core.jobs.records import Filter, JobRow, JobRowPage
+from headrace.core.retention.archive import ArchivedJob, ArchiveRow, key_of, shown
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
@@ -23,7 +23,7 @@ def row_in(archive: Archive | None, job_id: str) -> JobRow | None:
     return None if kept is None else replace(kept.job, seq=ARCHIVED)
 
 
-def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = None) -> Keepsake | None:
+def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = None) -> ArchivedJob | None:
     """The whole of it; with `created_at` that very job, of several that had its id."""
     if archive is None:
         return None
@@ -32,13 +32,13 @@ def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = N
     return None if found is None else shown(found)
 
 
-def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> Page:
+def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> JobRowPage:
     """Matching jobs of the archive, the newest end first. What is live is not told twice."""
     refuse_what_is_not_there(which)
     if archive is None:
-        return Page([], None)
+        return JobRowPage([], None)
     page = archive.find(which, limit, cursor)
-    return Page([replace(shown(row).job, seq=ARCHIVED) for row in only_archived(engine, page.rows)], page.cursor)
+    return JobRowPage([replace(shown(row).job, seq=ARCHIVED) for row in only_archived(engine, page.rows)], page.cursor)
 
 
 def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow]:

@@ -13,14 +13,14 @@ from headrace.app.services import archived_jobs
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal, opened
+from headrace.core.codec.encryption import Cipher, opened
 from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
-from headrace.core.events.history import AttemptError, Entry, errors_of, tell
-from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowTally
-from headrace.core.jobs.records import Changes, Filter, JobRow, LogLine, Page
-from headrace.core.jobs.states import FINAL, Event, State, sources
-from headrace.core.retention.lifecycle import Lifecycle, Terms, TermsBook, TermsRow, with_declared
+from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, tell
+from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
+from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
+from headrace.core.jobs.states import FINAL, State, Trigger, sources
+from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
 from headrace.core.retention.staleness import aged_of, verdict
 from headrace.core.settings.settings import Settings
 from headrace.core.text import short
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1000
 
 
-class AppHub:
+class Services:
     """Serves the handles of one app."""
 
     def __init__(
@@ -55,7 +55,7 @@ class AppHub:
         self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # those that are registered
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
-        self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self.seal = Cipher(settings.encryption_keys) if settings.encryption_keys else None
         self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
 
@@ -77,7 +77,7 @@ class AppHub:
         engine, store = self._archive_of
         return store.archive if store is not None and engine is self.engine else self.engine.archive
 
-    def terms(self) -> list[TermsRow]:
+    def terms(self) -> list[PolicyRow]:
         """What is said of the lifecycle of tasks and queues, by the store and by the code that is known here."""
         return with_declared(self.engine.upkeep.terms(), declared_by(self.tasks))
 
@@ -116,14 +116,14 @@ class AppHub:
     def _spooled(self, job_id: str) -> JobRow | None:
         return None if self._spool is None else self._spool.row(job_id)
 
-    def move(self, which: Filter, event: Event, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
+    def move(self, which: Filter, event: Trigger, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
         """Apply the event once to each job that matches now, a bounded batch at a time, and to `most` at most.
 
         They are found first, without holding up any writer, and then moved by id: a revived job that is finished
         again meanwhile must not be revived a second time. A job that was cancelled because of a parent is revived with
         that parent, and not by itself unless `without_parents`; if no other is meant, that is refused.
         """
-        alone = event is Event.REVIVE and not without_parents
+        alone = event is Trigger.REVIVE and not without_parents
         if alone and which.ids:
             held = self._held_by_parents(self.engine.desk.get(which.ids, light=True))
             which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
@@ -133,21 +133,21 @@ class AppHub:
             done = self.engine.desk.move(which, event, min(len(which.ids), most))
             if not done:
                 self._refuse_if_spooled(which.ids)
-            if event is Event.DELETE and len(done) < len(which.ids):
+            if event is Trigger.DELETE and len(done) < len(which.ids):
                 rest = sorted({*which.ids} - {*done})[: most - len(done)]
                 done += archived_jobs.delete(self.engine, self.archive, rest)
-            elif not done and event is Event.REVIVE:
+            elif not done and event is Trigger.REVIVE:
                 self._refuse_if_archived(which.ids)
             return done
         moved: list[str] = []
         states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
-        page = Page([], None) if not states else self._matching(which, states, None)
+        page = JobRowPage([], None) if not states else self._matching(which, states, None)
         while page.jobs:
             held = self._held_by_parents(page.jobs) if alone else {}
             ids = tuple(row.id for row in page.jobs if row.id not in held)
             moved += self.engine.desk.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
             more = page.cursor if len(moved) < most else None
-            page = self._matching(which, states, more) if more else Page([], None)
+            page = self._matching(which, states, more) if more else JobRowPage([], None)
         return moved
 
     def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
@@ -158,10 +158,10 @@ class AppHub:
         ended = {parent.id for parent in parents.values() if parent.state in (State.FAILED, State.CANCELLED)}
         return {bond.child: parents[bond.parent] for bond in bonds if bond.parent in ended}
 
-    def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> Page:
+    def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> JobRowPage:
         return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
 
-    def amend(self, job_id: str, changes: Changes) -> bool:
+    def amend(self, job_id: str, changes: JobUpdate) -> bool:
         changed = self.engine.desk.amend(job_id, changes)
         if not changed:
             self._refuse_if_spooled([job_id])
@@ -216,7 +216,7 @@ class AppHub:
                 self._waiter = Waiter(self.engine)
             return self._waiter
 
-    def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
+    def history_of(self, row: JobRow) -> tuple[list[HistoryEntry], list[AttemptError]]:
         if row.seq == ARCHIVED:
             kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
             filings = [] if kept is None else kept.history
@@ -256,7 +256,7 @@ class AppHub:
         return told if row.state in FINAL else told + self._staleness_in_words(row)
 
     def _staleness_in_words(self, row: JobRow) -> str:
-        book = TermsBook(self.terms(), self.settings)
+        book = Policies(self.terms(), self.settings)
         found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 
@@ -265,7 +265,7 @@ class AppHub:
             return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
         return ""
 
-    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
         """Every bond of these jobs, each of them once."""
         pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
         found = {(bond.parent, bond.child): bond for page in pages for bond in self.engine.desk.bonds(page)}
@@ -288,7 +288,7 @@ class AppHub:
     def newest(self, which: Filter) -> JobRow | None:
         return next(iter(self.engine.desk.find(which, 1, light=True).jobs), None)
 
-    def tally(self, flow_id: str) -> FlowTally:
+    def tally(self, flow_id: str) -> FlowSummary:
         found = self.engine.desk.flows(1, ids=[flow_id])
         if not found:
             raise FlowNotFound(flow_id)
@@ -315,7 +315,7 @@ class AppHub:
         return () if known is None else known.options.redact or ()
 
 
-def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, Terms]:
+def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPolicy]:
     """What the definitions of these tasks say of the lifecycle of their jobs."""
     return {
         name: structs.replace(

@@ -14,16 +14,16 @@ from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules
 from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
-from headrace.core.jobs.transfer import Notice
-from headrace.core.queues.limits import Gate, allows, gates_of, is_equipped, needs_of, opens_at
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.queues.limits import Limit, allows, gates_of, is_equipped, needs_of, opens_at
 from headrace.core.queues.rules_text import rate_in_words
-from headrace.core.retention.staleness import Finding
-from headrace.engines.protocol.queries import Desk
+from headrace.core.retention.staleness import StaleFinding
+from headrace.engines.protocol.queries import Queries
 
 _LONGEST_MESSAGE = 200  # characters
 
 
-def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:
+def explain(row: JobRow, desk: Queries, now: int, notice: StoreStatus | None = None) -> str:
     """The sentence. `notice` is what hangs at the door of the store."""
     if row.state in FINAL:
         return _over(row) + (explain_end(row, desk) if row.reason == PARENT_FAILED else "")
@@ -49,7 +49,7 @@ def explain_spooled(where: str, in_front: int, error: str | None) -> str:
     )
 
 
-def explain_stale(found: Finding) -> str:
+def explain_stale(found: StaleFinding) -> str:
     """What to add for a job that stays too long, or nearly so."""
     if not found.is_stale:
         return f" It is nearly stale: {found.in_words()}."
@@ -81,7 +81,7 @@ def _running(row: JobRow, now: int) -> str:
     return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
 
 
-def _held_up(notice: Notice) -> str:
+def _held_up(notice: StoreStatus) -> str:
     if notice.kind == "moved":
         return f"The jobs of this store were carried over to {notice.other}; look there, nothing is started here."
     return f"This store is being filled from {notice.other}; its workers begin when `headrace copy` is through."
@@ -108,14 +108,14 @@ def _suspended(row: JobRow, left: str, now: int) -> str:
     return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
 
 
-def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
+def _pending(row: JobRow, desk: Queries, alive: list[WorkerRow], now: int) -> str:
     queue = next((queue for queue in desk.queues() if queue.name == row.queue), None)
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
     gates = gates_of(row.lane)
     ruled = {task.name: task.rules for task in desk.tasks()}
     # Behind the gate of a task without rules: a worker put it there that did not know the task.
-    was_unknown = row.task not in ruled and Gate("task", row.task) in gates
+    was_unknown = row.task not in ruled and Limit("task", row.task) in gates
     working = _willing(row, alive, was_unknown)
     if isinstance(working, str):
         return working
@@ -181,7 +181,9 @@ def _command(row: JobRow, *, any_queue: bool = False) -> str:
     return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
 
 
-def _shut(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules, desk: Desk, now: int) -> str | None:
+def _shut(
+    row: JobRow, gates: list[Limit], of_queue: QueueRules, of_task: TaskRules, desk: Queries, now: int
+) -> str | None:
     """The sentence for a job that a pause or a concurrency holds back, None if none does at this moment."""
     if of_task.paused:
         return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
@@ -205,14 +207,14 @@ def _full(who: str, most: int, held: int) -> str:
     return f"{who} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
 
 
-def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules) -> str:
+def _rates(row: JobRow, gates: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
     """The rates that it is under. Whether one of them is used up only a claim can tell."""
     rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
     rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
     return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
 
 
-def _opens(queue: str, rate: Rate | None, desk: Desk, now: int) -> str:
+def _opens(queue: str, rate: Rate | None, desk: Queries, now: int) -> str:
     """When the rate of the queue lets the next job start, if none may start now."""
     full_at = 0 if rate is None else desk.rested_at({queue: rate}).get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):

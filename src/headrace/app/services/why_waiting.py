@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.jobs.dependencies import HELD, Bond
+from headrace.core.jobs.dependencies import HELD, Dependency
 from headrace.core.jobs.records import JobRow
 from headrace.core.jobs.states import FINAL, State
-from headrace.engines.protocol.queries import Desk
+from headrace.engines.protocol.queries import Queries
 from headrace.runtime.submit.dependencies import rows_of
 
 
-def explain_waiting(row: JobRow, desk: Desk) -> str:
+def explain_waiting(row: JobRow, desk: Queries) -> str:
     """The sentence for a job that is waiting."""
     bonds = [bond for bond in desk.bonds([row.id]) if bond.child == row.id]
     rows = rows_of(desk, [bond.parent for bond in bonds if bond.blocks])
@@ -26,7 +26,7 @@ def explain_waiting(row: JobRow, desk: Desk) -> str:
     return f"{begun} waits for {_which(left, bonds)}."
 
 
-def explain_end(row: JobRow, desk: Desk) -> str:
+def explain_end(row: JobRow, desk: Queries) -> str:
     """A second sentence for a job that was cancelled because of another, if that one is still there."""
     rows = rows_of(desk, [bond.parent for bond in desk.bonds([row.id]) if bond.child == row.id and bond.blocks])
     ended = [parent for parent in rows.values() if parent.state in FINAL]
@@ -40,7 +40,7 @@ def _how(parent: JobRow) -> str:
     return "failed" if parent.state is State.FAILED else "was cancelled"
 
 
-def _which(left: Sequence[JobRow], bonds: Sequence[Bond]) -> str:
+def _which(left: Sequence[JobRow], bonds: Sequence[Dependency]) -> str:
     first = f"job {left[0].id} (task {left[0].task}), which is {left[0].state}"
     if len(bonds) == 1:
         return first

@@ -8,12 +8,12 @@ import msgspec
 
 from headrace.core.codec import codec
 from headrace.core.damaged_records import read
-from headrace.core.dead_letters.records import LetterFilter, Remark, Snapshot
+from headrace.core.dead_letters.records import DeadLetterFilter, DeadLetterNote, JobSnapshot
 from headrace.core.events.history import is_whole
 from headrace.core.jobs.queue_rules import decode_queue_rules
-from headrace.core.jobs.records import DeadRow, JobOptions, JobRow, LogLine, NewJob
+from headrace.core.jobs.records import DeadLetterRow, JobOptions, JobRow, LogLine, NewJob
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.schedules.records import ScheduleRow
 from headrace.core.schedules.schedule import Timing
 from headrace.engines.protocol.engine import Engine
@@ -28,22 +28,22 @@ _OF_JOB = {
     "lane": msgspec.json.Decoder(list[str]).decode,
 }
 _OF_LETTER = {
-    "snapshot": msgspec.json.Decoder(Snapshot).decode,
-    "notes": msgspec.json.Decoder(list[Remark]).decode,
+    "snapshot": msgspec.json.Decoder(JobSnapshot).decode,
+    "notes": msgspec.json.Decoder(list[DeadLetterNote]).decode,
 }
 _OF_SCHEDULE = {"timing": msgspec.json.Decoder(Timing).decode, "call": msgspec.json.Decoder(NewJob).decode}
 
 
-def damage_of(row: JobRow | DeadRow | ScheduleRow) -> Iterator[str]:
+def damage_of(row: JobRow | DeadLetterRow | ScheduleRow) -> Iterator[str]:
     """The fields of a record that no longer decode."""
-    decoders = _OF_JOB if isinstance(row, JobRow) else _OF_LETTER if isinstance(row, DeadRow) else _OF_SCHEDULE
+    decoders = _OF_JOB if isinstance(row, JobRow) else _OF_LETTER if isinstance(row, DeadLetterRow) else _OF_SCHEDULE
     for name, decode in decoders.items():
         stored = getattr(row, name)
         if stored and read(decode, stored) is None:
             yield name
 
 
-def damage_in(parcel: Parcel) -> Iterator[str]:
+def damage_in(parcel: JobExport) -> Iterator[str]:
     """What of a job no longer decodes, with what was filed about it: an entry is read without the values it lost."""
     found = [*damage_of(parcel.job)]
     found += ["history" for filing in parcel.history if not is_whole(filing) or filing.at <= 0]
@@ -63,7 +63,7 @@ def _is_whole_step(step: Step) -> bool:
 def damage_beside_jobs(engine: Engine) -> Iterator[str]:
     """What else no longer decodes: of dead letters, schedules and the rules of queues."""
     before: str | None = None
-    while letters := engine.letters.find(LetterFilter(), _AT_ONCE, before):
+    while letters := engine.letters.find(DeadLetterFilter(), _AT_ONCE, before):
         yield from (f"dead letter {letter.id}: {what}" for letter in letters for what in damage_of(letter))
         before = letters[-1].id
         if len(letters) < _AT_ONCE:

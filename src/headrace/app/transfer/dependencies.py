@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import JobRow
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.maintenance import View
-from headrace.engines.protocol.queries import Desk
+from headrace.engines.protocol.maintenance import StoreView
+from headrace.engines.protocol.queries import Queries
 
 _AT_ONCE = 500
 _OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker", "kin")
 
 
-def flow_pages(desk: Desk) -> Iterator[list[FlowRow]]:
+def flow_pages(desk: Queries) -> Iterator[list[FlowRow]]:
     """Every flow of a store."""
     last = None
     while page := desk.flows(_AT_ONCE, last):
@@ -29,12 +29,12 @@ def flow_pages(desk: Desk) -> Iterator[list[FlowRow]]:
         last = reached
 
 
-def with_kin(page: Sequence[Parcel]) -> list[str]:
+def with_kin(page: Sequence[JobExport]) -> list[str]:
     """The jobs of a page that others wait for."""
     return [parcel.job.id for parcel in page if parcel.job.kin]
 
 
-def bond_pages(desk: Desk, parents: Sequence[str]) -> Iterator[list[Bond]]:
+def bond_pages(desk: Queries, parents: Sequence[str]) -> Iterator[list[Dependency]]:
     """Every bond of these jobs as parents."""
     for start in range(0, len(parents), _AT_ONCE):
         some = parents[start : start + _AT_ONCE]
@@ -43,12 +43,12 @@ def bond_pages(desk: Desk, parents: Sequence[str]) -> Iterator[list[Bond]]:
             yield page
 
 
-def carry_flows(source: View, target: Engine) -> None:
+def carry_flows(source: StoreView, target: Engine) -> None:
     for page in flow_pages(source.desk):
         target.porter.unpack_flows(page)
 
 
-def carry_bonds(source: View, target: Engine, parents: Sequence[str], *, merged: bool) -> None:
+def carry_bonds(source: StoreView, target: Engine, parents: Sequence[str], *, merged: bool) -> None:
     """As they are, but for those of a job whose id is taken at the target: what became of that one has to decide."""
     for page in bond_pages(source.desk, parents):
         names = sorted({name for bond in page for name in (bond.parent, bond.child)})
@@ -63,7 +63,7 @@ def carry_bonds(source: View, target: Engine, parents: Sequence[str], *, merged:
         target.porter.unpack_bonds([bond for bond in page if bond.parent in ours and bond.child in ours])
 
 
-def tie_loose(target: Engine, bonds: Sequence[Bond]) -> None:
+def tie_loose(target: Engine, bonds: Sequence[Dependency]) -> None:
     """Let what waits for a job whose id is taken at the target wait for the one there, or go on if that has ended."""
     for start in range(0, len(bonds), _AT_ONCE):
         target.plant([], bonds[start : start + _AT_ONCE])

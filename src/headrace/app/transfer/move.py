@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from headrace.app.transfer.dependencies import carry_bonds, carry_flows, tie_loose, with_kin
 from headrace.app.transfer.pages import (
-    Contents,
+    StoreContents,
     ahead,
     pages,
     pages_of_dead,
@@ -35,14 +35,14 @@ from headrace.app.transfer.pages import (
     weight_of_dead,
 )
 from headrace.app.transfer.settings import carry_settings
-from headrace.app.transfer.verify import Verdict, compare
+from headrace.app.transfer.verify import CopyVerification, compare
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.shared.decisions import Opened
+from headrace.engines.shared.decisions import CopyFinished
 from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
 
 Stage = Literal["reading", "waiting", "carrying", "comparing"]
@@ -53,7 +53,7 @@ _LOOK_AGAIN = 0.5
 _GLANCE = 0.01
 
 
-class Step(Struct, frozen=True):
+class CopyStep(Struct, frozen=True):
     """How far it is. While it waits, `done` are the jobs that no longer run."""
 
     stage: Stage
@@ -61,15 +61,15 @@ class Step(Struct, frozen=True):
     total: int
 
 
-class Plan(Struct):
+class CopyPlan(Struct):
     """What a move would carry. `has_tables` tells whether the target is a store already."""
 
     standing: Standing
     has_tables: bool
-    contents: Contents
+    contents: StoreContents
 
 
-class Carried(Struct):
+class CopyResult(Struct):
     """What a run did: jobs it brought, jobs whose id was there already, and those it took from their workers."""
 
     jobs: int = 0
@@ -78,7 +78,7 @@ class Carried(Struct):
     dead_letters: int = 0
 
 
-class Move:
+class StoreCopy:
     """One move, from its plan to its end. `into_used` lets the target have jobs of its own."""
 
     def __init__(
@@ -87,16 +87,16 @@ class Move:
         target: Engine,
         *,
         into_used: bool = False,
-        progress: Callable[[Step], None] = lambda step: None,
+        progress: Callable[[CopyStep], None] = lambda step: None,
     ) -> None:
         self._source, self._target = source, target
         self._into_used = into_used
         self._progress = progress
-        self._loose: list[Bond] = []
+        self._loose: list[Dependency] = []
 
     # -- looking
 
-    def plan(self) -> Plan:
+    def plan(self) -> CopyPlan:
         """Read everything that would be carried, and change nothing at either store."""
         _refuse_same_address(self._source, self._target)
         if not _has_tables(self._source):
@@ -105,11 +105,11 @@ class Move:
         has_tables = _has_tables(self._target)
         if has_tables:
             _refuse_old_tables(self._target)
-        plan = Plan(self._standing() if has_tables else "new", has_tables, Contents())
+        plan = CopyPlan(self._standing() if has_tables else "new", has_tables, StoreContents())
         total = self._total()
         for page in ahead(pages(self._source.porter)):
             plan.contents.add(page)
-            self._progress(Step("reading", plan.contents.jobs, total))
+            self._progress(CopyStep("reading", plan.contents.jobs, total))
         for records in pages_of_dead(self._source.porter):
             plan.contents.add_dead(records)
         return plan
@@ -136,7 +136,7 @@ class Move:
             )
         return "begun" if theirs.at > 0 else "new"
 
-    def _refuse_elsewhere(self, ours: Notice | None, theirs: Notice | None) -> None:
+    def _refuse_elsewhere(self, ours: StoreStatus | None, theirs: StoreStatus | None) -> None:
         """Refuse stores that take part in another move."""
         source, target = self._source.url, self._target.url
         if ours is not None and ours.kind == "arriving":
@@ -174,10 +174,10 @@ class Move:
 
     # -- carrying
 
-    def run(self, wait: float = 30.0) -> Carried:
+    def run(self, wait: float = 30.0) -> CopyResult:
         """Carry everything, or what an earlier run left. Jobs that run may end within `wait` seconds."""
         standing = self.standing()
-        carried = Carried()
+        carried = CopyResult()
         if standing == "done":
             return carried
         try:
@@ -185,11 +185,11 @@ class Move:
             self._let_running_end(wait)
             carried.running = self._take_from_workers()
             self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
-        except Opened:  # another run was faster: all is there and in use, and has a life of its own
+        except CopyFinished:  # another run was faster: all is there and in use, and has a life of its own
             self._refuse_elsewhere(None, self._target.porter.notice())
         return carried
 
-    def _carry_all(self, carried: Carried, *, is_begun: bool) -> None:
+    def _carry_all(self, carried: CopyResult, *, is_begun: bool) -> None:
         self._check_arriving()
         carry_settings(self._source, self._target, merged=self._into_used)
         start = self._first_missing() if is_begun else 0
@@ -199,14 +199,14 @@ class Move:
             for portion in portions(page, weight_of_dead):
                 carried.dead_letters += self._target.porter.unpack_dead(portion, self._source.url)
 
-    def verify(self) -> Verdict:
+    def verify(self) -> CopyVerification:
         """Compare the stores. Only what this finds without a difference may be opened."""
         total = self._total()
         verdict = compare(
             self._source,
             self._target,
             merged=self._into_used,
-            progress=lambda done: self._progress(Step("comparing", done, total)),
+            progress=lambda done: self._progress(CopyStep("comparing", done, total)),
         )
         self._loose = verdict.loose
         theirs = self._target.porter.notice()
@@ -223,7 +223,7 @@ class Move:
             tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
             self._target.porter.swap(theirs, None)
 
-    def _is_arriving(self, notice: Notice | None) -> bool:
+    def _is_arriving(self, notice: StoreStatus | None) -> bool:
         return notice is not None and (notice.kind, notice.other) == ("arriving", self._source.url)
 
     def _check_closed(self) -> None:
@@ -235,31 +235,31 @@ class Move:
 
     def _check_arriving(self) -> None:
         if not self._is_arriving(self._target.porter.notice()):
-            raise Opened
+            raise CopyFinished
 
     def _hang_notices(self) -> None:
         """Hang them out where none hang. Others may try the same at this moment, from or to other stores as well."""
         source, target = self._source, self._target
-        mine = Notice("arriving", source.url, -1 - secrets.randbits(40))
+        mine = StoreStatus("arriving", source.url, -1 - secrets.randbits(40))
         is_first = self._announce(mine)
         try:
             if self._is_arriving(source.porter.notice()):  # the one that was hung out at the other door just now
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if not source.porter.swap(None, Notice("moved", target.url, source.clock.now())):
+            if not source.porter.swap(None, StoreStatus("moved", target.url, source.clock.now())):
                 self._refuse_elsewhere(source.porter.notice(), None)
                 # If it was closed before that was announced, then by one who is through with it. Whoever closes it
                 # afterwards has put an announcement of its own in the place of this one.
                 if is_first and target.porter.swap(mine, None):
-                    raise Opened
+                    raise CopyFinished
         except BaseException:
             if is_first:
                 self._take_back(mine)
             raise
         theirs = target.porter.notice()
         if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
-            target.porter.swap(theirs, Notice("arriving", source.url, max(target.clock.now(), 1)))
+            target.porter.swap(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
 
-    def _take_back(self, mine: Notice) -> None:
+    def _take_back(self, mine: StoreStatus) -> None:
         """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
 
         A closed source and no notice at the target would mean that all is carried.
@@ -269,7 +269,7 @@ class Move:
             if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
                 self._target.porter.swap(mine, None)
 
-    def _announce(self, mine: Notice) -> bool:
+    def _announce(self, mine: StoreStatus) -> bool:
         """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
         porter = self._target.porter
         while not porter.swap(None, mine):
@@ -291,7 +291,7 @@ class Move:
                 left = self._source.desk.count(_RUNNING)
                 most = max(most, left)
                 if most:
-                    self._progress(Step("waiting", most - left, most))
+                    self._progress(CopyStep("waiting", most - left, most))
                 rest = deadline - time.monotonic()
                 if not left or rest <= 0:
                     return
@@ -328,7 +328,7 @@ class Move:
                 missing = middle
         return there
 
-    def _carry_jobs(self, after: int, carried: Carried) -> None:
+    def _carry_jobs(self, after: int, carried: CopyResult) -> None:
         total = self._total()
         parents = self._parents_before(after)
         done = min(self._target.desk.count(Filter()), total) if after else 0
@@ -339,7 +339,7 @@ class Move:
                 carried.known += len(portion) - fresh
             parents += with_kin(page)
             done += len(page)
-            self._progress(Step("carrying", done, total))
+            self._progress(CopyStep("carrying", done, total))
         self._check_arriving()
         carry_bonds(self._source, self._target, parents, merged=self._into_used)
 
@@ -353,7 +353,7 @@ class Move:
         return parents
 
 
-def reopen(engine: Engine) -> Notice | None:
+def reopen(engine: Engine) -> StoreStatus | None:
     """Take the notice down, whatever it says; the notice."""
     notice = engine.porter.notice()
     if notice is not None:
@@ -392,5 +392,5 @@ def _refuse_same_address(source: Engine, target: Engine) -> None:
         raise ConfigError(f"{source.url} and {target.url} are the same store")
 
 
-def _since(notice: Notice) -> str:
+def _since(notice: StoreStatus) -> str:
     return f"on {to_datetime(notice.at):%Y-%m-%d at %H:%M} UTC"

@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from headrace.app.transfer.damaged_records import damage_in, damage_of
-from headrace.core.jobs.records import DeadRow, Filing, JobRow, LogLine
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine
 from headrace.core.jobs.states import State
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Parcel
-from headrace.engines.protocol.queries import Porter
+from headrace.core.jobs.transfer import JobExport
+from headrace.engines.protocol.queries import Transfer
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _HEAVY = 4 * 1024 * 1024
 _EACH = 300  # what numbers, names and separators come to, about
 
 
-class Count(Struct, frozen=True):
+class RecordCount(Struct, frozen=True):
     """How many jobs of a queue are in a state."""
 
     queue: str
@@ -37,7 +37,7 @@ class Count(Struct, frozen=True):
     jobs: int
 
 
-class Contents(Struct):
+class StoreContents(Struct):
     """What was found in a store. The names are those of the JSON."""
 
     jobs: int = 0
@@ -48,7 +48,7 @@ class Contents(Struct):
     damaged: list[str] = msgspec.field(default_factory=list)  # what can't be read; it is carried as it is
     by_queue_and_state: dict[tuple[str, State], int] = msgspec.field(default_factory=dict)
 
-    def add(self, page: list[Parcel]) -> None:
+    def add(self, page: list[JobExport]) -> None:
         counts = self.by_queue_and_state
         for parcel in page:
             place = (parcel.job.queue, parcel.job.state)
@@ -59,13 +59,15 @@ class Contents(Struct):
         self.logs += sum([len(parcel.logs) for parcel in page])
         self.bytes += sum(map(weight, page))
 
-    def add_dead(self, page: list[DeadRow]) -> None:
+    def add_dead(self, page: list[DeadLetterRow]) -> None:
         self.dead_letters += len(page)
         self.damaged += [f"dead letter {record.id}: {what}" for record in page for what in damage_of(record)]
         self.bytes += sum(map(weight_of_dead, page))
 
-    def counts(self) -> list[Count]:
-        return [Count(queue, state.value, jobs) for (queue, state), jobs in sorted(self.by_queue_and_state.items())]
+    def counts(self) -> list[RecordCount]:
+        return [
+            RecordCount(queue, state.value, jobs) for (queue, state), jobs in sorted(self.by_queue_and_state.items())
+        ]
 
     def per_queue(self) -> dict[str, int]:
         totals: dict[str, int] = {}
@@ -77,7 +79,7 @@ class Contents(Struct):
 # -- weight
 
 
-def weight(parcel: Parcel) -> int:
+def weight(parcel: JobExport) -> int:
     """About how many bytes the parcel is."""
     job = parcel.job
     total = _EACH + len(job.payload) + len(job.result or "") + len(job.metadata or "") + len(job.progress or "")
@@ -90,19 +92,19 @@ def weight(parcel: Parcel) -> int:
     return total
 
 
-def weight_of_dead(record: DeadRow) -> int:
+def weight_of_dead(record: DeadLetterRow) -> int:
     return _EACH + len(record.snapshot)
 
 
 # -- pages
 
 
-def pages(porter: Porter, after: int = 0) -> Iterator[list[Parcel]]:
+def pages(porter: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
     """Every job behind this one in the order of submission."""
     return _pages(porter.pack, after, lambda parcel: parcel.job.seq, weight)
 
 
-def pages_of_dead(porter: Porter) -> Iterator[list[DeadRow]]:
+def pages_of_dead(porter: Transfer) -> Iterator[list[DeadLetterRow]]:
     """Every dead letter in the order of the ids."""
     return _pages(porter.pack_dead, "", lambda record: record.id, weight_of_dead)
 
@@ -152,12 +154,12 @@ def ahead(source: Iterator[list[T]]) -> Iterator[list[T]]:
 # -- texts
 
 
-def portable(parcel: Parcel) -> Parcel:
+def portable(parcel: JobExport) -> JobExport:
     """The parcel as every engine can hold it: not all of them have a NUL in a text."""
     job, history, logs = parcel.job, parcel.history, parcel.logs
     if not history and not logs and "\x00" not in (job.reason or ""):
         return parcel
-    return Parcel(
+    return JobExport(
         _without_nul(job),
         [_without_nul(entry) for entry in history],
         [_without_nul(line) for line in logs],
@@ -165,7 +167,7 @@ def portable(parcel: Parcel) -> Parcel:
     )
 
 
-R = TypeVar("R", JobRow, Filing, LogLine, Step)
+R = TypeVar("R", JobRow, HistoryRow, LogLine, Step)
 
 
 def _without_nul(record: R) -> R:

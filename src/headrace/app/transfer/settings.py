@@ -11,19 +11,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from headrace.core.documents import STAYS, Paper
+from headrace.core.documents import STAYS, Document
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules
 from headrace.core.jobs.records import QueueRow
 from headrace.core.queues.rules_text import in_words
-from headrace.core.retention.lifecycle import TermsRow
+from headrace.core.retention.lifecycle import PolicyRow
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.protocol.maintenance import StoreView
 
 _ALL_OCCURRENCES = 1000
 
 
-class Unlike(Struct, frozen=True):
+class SettingDifference(Struct, frozen=True):
     """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
 
     what: Literal["queue", "task", "lifecycle", "paper", "schedule"]
@@ -32,7 +32,7 @@ class Unlike(Struct, frozen=True):
     is_kept: bool = False
 
 
-def carry_settings(source: View, target: Engine, *, merged: bool) -> None:
+def carry_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
     known = {queue.name for queue in target.desk.queues()} if merged else set()
     target.porter.unpack_queues([queue for queue in source.desk.queues() if queue.name not in known])
@@ -47,7 +47,7 @@ def carry_settings(source: View, target: Engine, *, merged: bool) -> None:
         _carry_schedule(source, target, row, there.get(row.id), merged)
 
 
-def _carry_terms(source: View, target: Engine, merged: bool) -> None:
+def _carry_terms(source: StoreView, target: Engine, merged: bool) -> None:
     known = _terms_in(target) if merged else {}
     rows = [row for key, row in _terms_in(source).items() if key not in known]
     target.upkeep.declare_terms(rows)
@@ -55,44 +55,46 @@ def _carry_terms(source: View, target: Engine, merged: bool) -> None:
         target.upkeep.order_terms(row.kind, row.name, row.ordered)
 
 
-def _carry_papers(source: View, target: Engine) -> None:
+def _carry_papers(source: StoreView, target: Engine) -> None:
     """Those that are not at the target yet; what somebody put there meanwhile stays."""
     for kind, papers in _papers_of(source):
         _bring_papers(target, kind, _missing_papers(target, kind, papers))
 
 
-def _bring_papers(target: Engine, kind: str, papers: list[Paper]) -> None:
+def _bring_papers(target: Engine, kind: str, papers: list[Document]) -> None:
     """All that are not there. Workers that came early write there as well: if one was faster, none was taken."""
     left = len(papers) + 1
     while papers and len(papers) < left:
-        if target.shelf.put([Paper(kind, paper.key, 0, paper.value) for paper in papers]):
+        if target.shelf.put([Document(kind, paper.key, 0, paper.value) for paper in papers]):
             return
         left, papers = len(papers), _missing_papers(target, kind, papers)
 
 
-def _papers_of(store: View) -> Iterator[tuple[str, list[Paper]]]:
+def _papers_of(store: StoreView) -> Iterator[tuple[str, list[Document]]]:
     for kind in store.shelf.kinds():
         for papers in _pages_of(store, kind) if not kind.startswith(STAYS) else ():
             yield kind, papers
 
 
-def _pages_of(store: View, kind: str) -> Iterator[list[Paper]]:
+def _pages_of(store: StoreView, kind: str) -> Iterator[list[Document]]:
     papers = store.shelf.browse(kind)
     while papers:
         yield papers
         papers = store.shelf.browse(kind, papers[-1].key)[1:]
 
 
-def _missing_papers(target: Engine, kind: str, papers: list[Paper]) -> list[Paper]:
+def _missing_papers(target: Engine, kind: str, papers: list[Document]) -> list[Document]:
     there = {paper.key for paper in target.shelf.get(kind, [paper.key for paper in papers])}
     return [paper for paper in papers if paper.key not in there]
 
 
-def _terms_in(store: View) -> dict[str, TermsRow]:
+def _terms_in(store: StoreView) -> dict[str, PolicyRow]:
     return {f"{row.kind} {row.name}": row for row in store.upkeep.terms()}
 
 
-def _carry_schedule(source: View, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool) -> None:
+def _carry_schedule(
+    source: StoreView, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool
+) -> None:
     """With what became of its times. Neither store fires while its notice hangs."""
     if theirs is not None and theirs != ours:
         if _is_kept(ours, theirs, merged) or not target.timetable.delete(theirs.id, theirs.version):
@@ -115,28 +117,28 @@ def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
     return not (is_untouched and theirs.declared is not None and theirs.declared == ours.declared)
 
 
-def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[Unlike]:
+def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
     """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but papers."""
     queues = {queue.name: queue for queue in target.desk.queues()}
     for queue in source.desk.queues():
         if how := _unlike_queue(queue, queues.get(queue.name)):
-            yield Unlike("queue", queue.name, how, is_kept=merged and queue.name in queues)
+            yield SettingDifference("queue", queue.name, how, is_kept=merged and queue.name in queues)
     tasks = {row.name: row.rules for row in target.desk.tasks()}
     for task in source.desk.tasks():
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
-            yield Unlike("task", task.name, how, is_kept=merged and rules is not None)
+            yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)
     yield from _unlike_terms(source, target, merged)
     yield from _unlike_papers(source, target)
     schedules = {row.id: row for row in target.timetable.all()}
     for row in source.timetable.all():
         if (theirs := schedules.get(row.id)) is None:
-            yield Unlike("schedule", row.id, "is missing")
+            yield SettingDifference("schedule", row.id, "is missing")
         elif theirs != row:
             how = f"differs in {', '.join(_differing_fields(row, theirs))}"
-            yield Unlike("schedule", row.id, how, _is_kept(row, theirs, merged))
+            yield SettingDifference("schedule", row.id, how, _is_kept(row, theirs, merged))
         elif lost := len(_missing_occurrences(source, target, row.id)):
-            yield Unlike("schedule", row.id, f"lacks {lost} of its past runs")
+            yield SettingDifference("schedule", row.id, f"lacks {lost} of its past runs")
 
 
 def _unlike_queue(ours: QueueRow, theirs: QueueRow | None) -> str | None:
@@ -154,29 +156,29 @@ def _rules_of(queue: QueueRow) -> QueueRules:
     return queue_rules(queue.rules)
 
 
-def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike]:
+def _unlike_terms(source: StoreView, target: Engine, merged: bool) -> Iterator[SettingDifference]:
     there = _terms_in(target)
     for key, ours in _terms_in(source).items():
         if (theirs := there.get(key)) != ours:
             how = "is missing" if theirs is None else f"differs in {_differing_terms(ours, theirs)}"
-            yield Unlike("lifecycle", key, how, is_kept=merged and theirs is not None)
+            yield SettingDifference("lifecycle", key, how, is_kept=merged and theirs is not None)
 
 
-def _unlike_papers(source: View, target: Engine) -> Iterator[Unlike]:
+def _unlike_papers(source: StoreView, target: Engine) -> Iterator[SettingDifference]:
     """Workers of the source write on, of what they measure and watch: what came since is brought along."""
     for kind, papers in _papers_of(source):
         if late := _missing_papers(target, kind, papers):
             _bring_papers(target, kind, late)
             for paper in _missing_papers(target, kind, late):
-                yield Unlike("paper", f"{kind} {paper.key}", "is missing")
+                yield SettingDifference("paper", f"{kind} {paper.key}", "is missing")
 
 
-def _differing_terms(ours: TermsRow, theirs: TermsRow) -> str:
+def _differing_terms(ours: PolicyRow, theirs: PolicyRow) -> str:
     unlike = [name for name in ("declared", "ordered") if getattr(ours, name) != getattr(theirs, name)]
     return f"what is {' and '.join(unlike)}"
 
 
-def _missing_occurrences(source: View, target: Engine, schedule_id: str) -> list[Occurrence]:
+def _missing_occurrences(source: StoreView, target: Engine, schedule_id: str) -> list[Occurrence]:
     """What became of its times and is at the source only, the newest first."""
     there = set(target.timetable.occurrences(schedule_id, _ALL_OCCURRENCES))
     ours = source.timetable.occurrences(schedule_id, _ALL_OCCURRENCES)

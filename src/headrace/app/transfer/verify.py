@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from headrace.app.transfer.dependencies import bond_pages, lives_apart, missing_bonds, missing_flows, with_kin
-from headrace.app.transfer.pages import MOST, Contents, ahead, pages, pages_of_dead, portable
+from headrace.app.transfer.pages import MOST, StoreContents, ahead, pages, pages_of_dead, portable
 from headrace.app.transfer.settings import unlike_settings
-from headrace.core.jobs.dependencies import Bond
-from headrace.core.jobs.records import DeadRow, Filing, JobRow
-from headrace.core.jobs.states import Event
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow
+from headrace.core.jobs.states import Trigger
+from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 
 _TOLD = 20
@@ -44,18 +44,18 @@ class Difference(Struct, frozen=True):
         return f"{self.what} {self.id} {self.how}"
 
 
-class Verdict(Struct):
+class CopyVerification(Struct):
     """What a comparison found. `differences` has the first of them, `different` their number.
 
     The ids of `taken` were given to other jobs at the target before, and what is bound to these is `loose`. What is
     `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
     """
 
-    contents: Contents = msgspec.field(default_factory=Contents)
+    contents: StoreContents = msgspec.field(default_factory=StoreContents)
     different: int = 0
     differences: list[Difference] = msgspec.field(default_factory=list)
     taken: set[str] = msgspec.field(default_factory=set)
-    loose: list[Bond] = msgspec.field(default_factory=list)
+    loose: list[Dependency] = msgspec.field(default_factory=list)
     kept: list[Difference] = msgspec.field(default_factory=list)
 
     def tell(self, what: Kind, name: str, how: str) -> None:
@@ -64,9 +64,9 @@ class Verdict(Struct):
             self.differences.append(Difference(what, name, how))
 
 
-def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[[int], None]) -> Verdict:
+def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[[int], None]) -> CopyVerification:
     """Look for everything of the source at the target. Of a target that was in use before, the order can't be asked."""
-    verdict = Verdict()
+    verdict = CopyVerification()
     reader = _Reader(target)
     newest = 0
     parents: list[str] = []
@@ -98,7 +98,7 @@ class _Reader:
         self._porter, self._desk = target.porter, target.desk
         self._after = 0
 
-    def beside(self, page: list[Parcel]) -> Sequence[Parcel | None]:
+    def beside(self, page: list[JobExport]) -> Sequence[JobExport | None]:
         """The parcels of the same ids, None for those that are not there."""
         ids = [parcel.job.id for parcel in page]
         next_ones = self._porter.pack(self._after, len(page))
@@ -109,7 +109,7 @@ class _Reader:
         self._after = max((parcel.job.seq for parcel in found.values()), default=self._after)
         return [found.get(job_id) for job_id in ids]
 
-    def _look_up(self, ids: list[str]) -> dict[str, Parcel]:
+    def _look_up(self, ids: list[str]) -> dict[str, JobExport]:
         places = sorted(row.seq for row in self._desk.get(ids, light=True))
         wanted = set(ids)
         return {
@@ -119,7 +119,7 @@ class _Reader:
             if parcel.job.id in wanted
         }
 
-    def _between(self, first: int, last: int) -> Iterator[Parcel]:
+    def _between(self, first: int, last: int) -> Iterator[JobExport]:
         after = first - 1
         while after < last and (some := self._porter.pack(after, min(last - after, MOST))):
             yield from some
@@ -135,7 +135,7 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
             start = n
 
 
-def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: bool) -> Finding:
+def _compare_job(ours: JobExport, theirs: JobExport | None, verdict: CopyVerification, merged: bool) -> Finding:
     if theirs is None:
         verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
         return "different"
@@ -148,12 +148,12 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
     return "different"
 
 
-def _has_own_life(ours: Parcel, theirs: Parcel) -> bool:
+def _has_own_life(ours: JobExport, theirs: JobExport) -> bool:
     """Whether a job that was at both stores, say by way of a backup, was run or moved at one of them by itself."""
     return _story(portable(ours)) != _story(theirs) or lives_apart(ours.job, theirs.job)
 
 
-def _is_same(ours: Parcel, theirs: Parcel) -> bool:
+def _is_same(ours: JobExport, theirs: JobExport) -> bool:
     return (
         astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
         and _story(ours) == _story(theirs)
@@ -162,7 +162,7 @@ def _is_same(ours: Parcel, theirs: Parcel) -> bool:
     )
 
 
-def _is_called_anew(ours: Parcel, theirs: Parcel) -> bool:
+def _is_called_anew(ours: JobExport, theirs: JobExport) -> bool:
     """Whether jobs that came to the target meanwhile have changed it: as nobody else may, there."""
     if theirs.job.kin and not ours.job.kin:
         theirs = replace(theirs, job=replace(theirs.job, kin=ours.job.kin))
@@ -172,15 +172,15 @@ def _is_called_anew(ours: Parcel, theirs: Parcel) -> bool:
         return _is_same(ours, theirs)
     if _story(theirs)[: len(before)] != before or ours.job.created_at != theirs.job.created_at:
         return False
-    return all(filing.event == Event.AMEND and filing.detail in _BY_NEW_JOBS for filing in since)
+    return all(filing.event == Trigger.AMEND and filing.detail in _BY_NEW_JOBS for filing in since)
 
 
-def _story(parcel: Parcel) -> list[Filing]:
+def _story(parcel: JobExport) -> list[HistoryRow]:
     """What happened to the job. Its old worker may come too late at any time, and that is filed at the source."""
     return [filing for filing in parcel.history if filing.event != "lease lost"]
 
 
-def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
+def _differing(ours: JobExport, theirs: JobExport) -> list[str]:
     fields = JobRow.__struct_fields__[1:]
     names = [name for name in fields if getattr(ours.job, name) != getattr(theirs.job, name)]
     names += ["history"] if _story(ours) != _story(theirs) else []
@@ -191,9 +191,9 @@ def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
 # -- the rest
 
 
-def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+def _compare_dead(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
     theirs = (record for page in pages_of_dead(target.porter) for record in page)
-    beside: DeadRow | None = next(theirs, None)
+    beside: DeadLetterRow | None = next(theirs, None)
     for page in pages_of_dead(source.porter):
         verdict.contents.add_dead(page)
         for record in page:
@@ -211,7 +211,7 @@ def _has_open_letter(target: Engine, job_id: str) -> bool:
     return any(letter.status == "pending" for letter in target.letters.latest([job_id]))
 
 
-def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Verdict) -> None:
+def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: CopyVerification) -> None:
     for flow_id in missing_flows(source, target):
         verdict.tell("flow", flow_id, "is missing")
     for bond in missing_bonds(source, target, parents, verdict.taken):
@@ -221,7 +221,7 @@ def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Ve
         verdict.loose += [bond for bond in page if bond.blocks and bond.child not in verdict.taken]
 
 
-def _compare_settings(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+def _compare_settings(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
     for unlike in unlike_settings(source, target, merged=merged):
         if unlike.is_kept:
             verdict.kept.append(Difference(unlike.what, unlike.id, unlike.how))
@@ -229,7 +229,7 @@ def _compare_settings(source: Engine, target: Engine, verdict: Verdict, merged: 
             verdict.tell(unlike.what, unlike.id, unlike.how)
 
 
-def _compare_counts(source: Engine, verdict: Verdict) -> None:
+def _compare_counts(source: Engine, verdict: CopyVerification) -> None:
     # The same number by another way: what the source did not hand out could not be missed at the target.
     expected: dict[str, int] = {}
     for depth in source.desk.depths():

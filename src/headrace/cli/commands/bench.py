@@ -26,7 +26,7 @@ _BATCH = 1000
 _ENOUGH = 40_000  # jobs a second that no worker process runs
 
 
-class Measure(msgspec.Struct, frozen=True):
+class Measurement(msgspec.Struct, frozen=True):
     """One result."""
 
     name: str
@@ -66,7 +66,7 @@ def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> 
     print_table((*columns, Column("JOBS/S", right=True)), rows)
 
 
-def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measure]:
+def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measurement]:
     task: Task[..., None, None] = app.task(name="nothing")(nothing)
     results = [
         _repeat("enqueue, one by one", seconds, lambda: _one(task)),
@@ -76,12 +76,12 @@ def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measure]:
     return [*results, _run(app, task, seconds, concurrency)]
 
 
-def _repeat(name: str, seconds: float, step: Callable[[], int]) -> Measure:
+def _repeat(name: str, seconds: float, step: Callable[[], int]) -> Measurement:
     step()  # the first call pays for opening the store
     jobs, began = 0, time.perf_counter()
     while (passed := time.perf_counter() - began) < seconds:
         jobs += step()
-    return Measure(name, jobs, round(passed, 3), round(jobs / passed, 1))
+    return Measurement(name, jobs, round(passed, 3), round(jobs / passed, 1))
 
 
 def _one(task: Task[..., None, None]) -> int:
@@ -93,7 +93,7 @@ def _many(app: Headrace, task: Task[..., None, None]) -> int:
     return len(app.enqueue_many([task.bind(number) for number in range(_BATCH)]))
 
 
-def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency: int) -> Measure:
+def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency: int) -> Measurement:
     """Run jobs that wait already, until the time is up or none is left."""
     waiting = sum(_many(app, task) for _ in range(max(int(seconds * _ENOUGH) // _BATCH, 1)))
     began = time.perf_counter()
@@ -102,4 +102,4 @@ def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency
             if worker.stopped.wait(0.005):
                 raise HeadraceError(f"the worker stopped after {jobs} of {waiting} jobs")
         passed = time.perf_counter() - began
-    return Measure(f"run, {concurrency} threads", jobs, round(passed, 3), round(jobs / passed, 1))
+    return Measurement(f"run, {concurrency} threads", jobs, round(passed, 3), round(jobs / passed, 1))

@@ -12,14 +12,14 @@ import click
 import msgspec
 
 from headrace.app.config import find_settings, open_engine
-from headrace.app.transfer.move import Carried, Move, Plan, file_of, reopen
-from headrace.app.transfer.pages import Contents
-from headrace.app.transfer.verify import Verdict
+from headrace.app.transfer.move import CopyPlan, CopyResult, StoreCopy, file_of, reopen
+from headrace.app.transfer.pages import StoreContents
+from headrace.app.transfer.verify import CopyVerification
 from headrace.cli.commands.copy_progress import Progress
 from headrace.cli.options import as_json_option, duration, example, shared, yes_option
 from headrace.cli.output import Column, clean, confirm, print_facts, print_json, print_table, remark, say
 from headrace.cli.session import Session
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, EngineUnavailable
 
@@ -74,7 +74,7 @@ def copy(
             return _reopen(_open(source, opened), yes, as_json)
         progress = opened.enter_context(Progress(quiet=as_json))
         engines = _open(source, opened), _open(str(target), opened, may_create=True)
-        move = Move(*engines, into_used=into_used, progress=progress.show)
+        move = StoreCopy(*engines, into_used=into_used, progress=progress.show)
         if dry_run:
             return _tell_plan(*engines, move.plan(), as_json)
         return _carry(move, engines, wait, progress, as_json, has_password=_has_password(str(target)))
@@ -116,7 +116,7 @@ def _telling_how_to_go_on() -> Iterator[None]:
 # -- the plan
 
 
-def _tell_plan(source: Engine, target: Engine, plan: Plan, as_json: bool) -> int:
+def _tell_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) -> int:
     if as_json:
         facts = {"standing": plan.standing, "target_has_tables": plan.has_tables}
         print_json({"from": source.url, "to": target.url, **facts, **_told(plan.contents)})
@@ -136,7 +136,7 @@ def _tell_plan(source: Engine, target: Engine, plan: Plan, as_json: bool) -> int
     return 0
 
 
-def _in_words(contents: Contents) -> list[tuple[str, str]]:
+def _in_words(contents: StoreContents) -> list[tuple[str, str]]:
     return [
         ("jobs", f"{contents.jobs:,}"),
         ("history entries", f"{contents.history:,}"),
@@ -146,14 +146,14 @@ def _in_words(contents: Contents) -> list[tuple[str, str]]:
     ]
 
 
-def _tell_damage(contents: Contents) -> None:
+def _tell_damage(contents: StoreContents) -> None:
     for what in contents.damaged[:_KEPT_TOLD]:
         say(clean(f"damaged, and as damaged there: {what}"))
     if len(contents.damaged) > _KEPT_TOLD:
         say(f"and {len(contents.damaged) - _KEPT_TOLD:,} more are damaged; --json names them")
 
 
-def _told(contents: Contents) -> dict[str, Any]:
+def _told(contents: StoreContents) -> dict[str, Any]:
     told = msgspec.structs.asdict(contents)
     told["by_queue_and_state"] = contents.counts()
     return told
@@ -163,7 +163,13 @@ def _told(contents: Contents) -> dict[str, Any]:
 
 
 def _carry(
-    move: Move, engines: tuple[Engine, Engine], wait: float, progress: Progress, as_json: bool, *, has_password: bool
+    move: StoreCopy,
+    engines: tuple[Engine, Engine],
+    wait: float,
+    progress: Progress,
+    as_json: bool,
+    *,
+    has_password: bool,
 ) -> int:
     source, target = engines
     began = time.monotonic()
@@ -190,7 +196,7 @@ def _carry(
     return 1 if verdict.different else 0
 
 
-def _result(carried: Carried, verdict: Verdict) -> dict[str, Any]:
+def _result(carried: CopyResult, verdict: CopyVerification) -> dict[str, Any]:
     return {
         "standing": "begun" if verdict.different else "done",
         **_told(verdict.contents),
@@ -205,7 +211,7 @@ def _result(carried: Carried, verdict: Verdict) -> dict[str, Any]:
 
 
 def _tell_end(
-    source: Engine, target: Engine, carried: Carried, verdict: Verdict, seconds: float, has_password: bool
+    source: Engine, target: Engine, carried: CopyResult, verdict: CopyVerification, seconds: float, has_password: bool
 ) -> None:
     contents = verdict.contents
     say(
@@ -228,7 +234,7 @@ def _tell_end(
     say(f"the old store stays closed: {source.url}")
 
 
-def _tell_differences(source: Engine, target: Engine, verdict: Verdict) -> None:
+def _tell_differences(source: Engine, target: Engine, verdict: CopyVerification) -> None:
     for difference in verdict.differences:
         say(clean(str(difference)))
     if verdict.different > len(verdict.differences):
@@ -273,7 +279,7 @@ def _reopen(engine: Engine, yes: bool, as_json: bool) -> int:
     return 0
 
 
-def _warning(notice: Notice) -> str:
+def _warning(notice: StoreStatus) -> str:
     if notice.kind == "moved":
         return (
             f"jobs that were carried over to {notice.other} exist twice from then on, and those that are not finished "

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Self
 
-from headrace.app.transfer.move import Step
+from headrace.app.transfer.move import CopyStep
 from headrace.cli.output import remark
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Progress:
         if not self._quiet:
             remark(text)
 
-    def show(self, step: Step) -> None:
+    def show(self, step: CopyStep) -> None:
         if self._quiet:
             return
         if step.stage == "waiting":
@@ -58,20 +58,20 @@ class Progress:
         else:
             self._tell(step)
 
-    def _tell_waiting(self, step: Step) -> None:
+    def _tell_waiting(self, step: CopyStep) -> None:
         left = step.total - step.done
         if left != self._left:
             self._left = left
             jobs = "1 running job" if left == 1 else f"{left:,} running jobs"
             remark(f"waiting for {jobs} to end" if left else "no job is running any more")
 
-    def _tell(self, step: Step) -> None:
+    def _tell(self, step: CopyStep) -> None:
         now = time.monotonic()
         if step.stage != self._stage or now - self._told >= _EVERY or step.done >= step.total:
             self._stage, self._told = step.stage, now
             remark(_WORDS[step.stage].format(done=step.done, total=step.total))
 
-    def _draw(self, step: Step) -> None:
+    def _draw(self, step: CopyStep) -> None:
         from rich.console import Console  # only ever needed here
         from rich.progress import Progress as Bar
 

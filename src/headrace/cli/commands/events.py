@@ -11,7 +11,7 @@ import msgspec
 from headrace.cli.options import as_json_option, example, moment_or_age, shared
 from headrace.cli.output import one_line, remark, say, stamp
 from headrace.cli.session import Session
-from headrace.core.events.event import Happening, page_of
+from headrace.core.events.event import Event, page_of
 from headrace.errors import InvalidJob
 
 
@@ -69,7 +69,7 @@ def events(
         remark("nothing of that kind is told; events are kept for as long as events_keep and events_limit say")
 
 
-def _line(event: Happening) -> str:
+def _line(event: Event) -> str:
     about: dict[str, Any] = {"queue": event.queue, "task": event.task, "worker": event.worker, "attempt": event.attempt}
     known = {**about, **event.data}
     told = " ".join(f"{name}={_word(value)}" for name, value in known.items() if value is not None)

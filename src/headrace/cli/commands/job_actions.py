@@ -23,14 +23,14 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import clean, confirm, print_json, remark, say
 from headrace.cli.session import Session
-from headrace.core.jobs.states import FINAL, Event, State, sources
+from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.errors import HeadraceError
 from headrace.runtime.jobs.job import Job
 
 _BOUNDS = ("finished_before", "limit")
 
 
-class Move(NamedTuple):
+class JobAction(NamedTuple):
     """An action: its word, what is said when it is done, and the states it applies to."""
 
     name: str
@@ -40,20 +40,20 @@ class Move(NamedTuple):
     many: Callable[..., int]
 
 
-class Refusal(NamedTuple):
+class ActionRefused(NamedTuple):
     """A job that was meant and not changed."""
 
     id: str
     reason: str
 
 
-def _move(app: Headrace, name: str) -> Move:
+def _move(app: Headrace, name: str) -> JobAction:
     jobs = app.jobs
     return {
-        "cancel": Move("cancel", "cancelled", sources(Event.CANCEL), Job.cancel, jobs.cancel),
-        "retry": Move("retry", "queued again", sources(Event.REVIVE), Job.retry, jobs.retry),
-        "promote": Move("promote", "promoted", sources(Event.HURRY), Job.promote, jobs.promote),
-        "delete": Move("delete", "deleted", sources(Event.DELETE), Job.delete, jobs.delete),
+        "cancel": JobAction("cancel", "cancelled", sources(Trigger.CANCEL), Job.cancel, jobs.cancel),
+        "retry": JobAction("retry", "queued again", sources(Trigger.REVIVE), Job.retry, jobs.retry),
+        "promote": JobAction("promote", "promoted", sources(Trigger.HURRY), Job.promote, jobs.promote),
+        "delete": JobAction("delete", "deleted", sources(Trigger.DELETE), Job.delete, jobs.delete),
     }[name]
 
 
@@ -101,7 +101,7 @@ def _check_choice(name: str, ids: tuple[str, ...], wanted: dict[str, Any], every
         raise click.UsageError(f"say which jobs to {name}: ids, filters such as --queue, or --all")
 
 
-def _by_id(app: Headrace, move: Move, ids: tuple[str, ...]) -> tuple[int, list[Refusal]]:
+def _by_id(app: Headrace, move: JobAction, ids: tuple[str, ...]) -> tuple[int, list[ActionRefused]]:
     changed, refused = 0, []
     for text in dict.fromkeys(ids):
         try:
@@ -109,18 +109,18 @@ def _by_id(app: Headrace, move: Move, ids: tuple[str, ...]) -> tuple[int, list[R
             if move.one(job):
                 changed += 1
             else:
-                refused.append(Refusal(job.id, f"is {job.refresh().state}; {_rule(move)}"))
+                refused.append(ActionRefused(job.id, f"is {job.refresh().state}; {_rule(move)}"))
         except HeadraceError as error:
-            refused.append(Refusal(clean(text), clean(str(error))))  # bytes that are no text have no JSON either
+            refused.append(ActionRefused(clean(text), clean(str(error))))  # bytes that are no text have no JSON either
     return changed, refused
 
 
-def _rule(move: Move) -> str:
+def _rule(move: JobAction) -> str:
     *most, last = (state.value for state in State if state in move.states)
     return f"{move.name} applies to jobs that are {', '.join(most)} or {last}"
 
 
-def _by_filter(app: Headrace, move: Move, wanted: dict[str, Any], yes: bool) -> int:
+def _by_filter(app: Headrace, move: JobAction, wanted: dict[str, Any], yes: bool) -> int:
     bounds = {name: wanted[name] for name in _BOUNDS if name in wanted}
     states = move.states & FINAL if "finished_before" in bounds else move.states
     usual = states if move.name != "retry" else frozenset({State.FAILED})
@@ -140,7 +140,7 @@ def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count} jobs"
 
 
-def _report(move: Move, changed: int, refused: list[Refusal], as_json: bool) -> None:
+def _report(move: JobAction, changed: int, refused: list[ActionRefused], as_json: bool) -> None:
     if as_json:
         print_json({"action": move.name, "changed": changed, "refused": [refusal._asdict() for refusal in refused]})
         return

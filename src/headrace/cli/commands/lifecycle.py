@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import click
 from msgspec import structs
 
-from headrace.app.retention.lifecycle_records import SPANS, LifecycleTerms
+from headrace.app.retention.lifecycle_records import SPANS, LifecyclePolicy
 from headrace.cli.options import as_json_option, example, parse_seconds, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark
 from headrace.cli.session import Session
-from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, Terms, changed_terms
+from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, StoredPolicy, changed_terms
 from headrace.core.retention.staleness import in_words
 from headrace.errors import InvalidJob
 
@@ -77,7 +77,7 @@ def show(session: Session, task: str | None, queue: str | None, as_json: bool) -
     _print(session.store().lifecycle.terms(task=task, queue=queue), as_json)
 
 
-def _print(terms: LifecycleTerms, as_json: bool) -> None:
+def _print(terms: LifecyclePolicy, as_json: bool) -> None:
     if as_json:
         print_json(terms)
     else:
@@ -95,7 +95,7 @@ def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     elif value.isascii() and value.isdecimal():
         given = int(value)
     try:
-        changed_terms(Terms(), {name: value if given is None else given})
+        changed_terms(StoredPolicy(), {name: value if given is None else given})
     except InvalidJob as error:
         told = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
         for word, said in _SAID_HERE.items():

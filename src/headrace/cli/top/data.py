@@ -27,7 +27,7 @@ _JOBS = 20  # that run are named; of more, the newest
 _FAILURES = 10
 
 
-class QueueSight(Struct, frozen=True, kw_only=True):
+class QueueSample(Struct, frozen=True, kw_only=True):
     """A queue. `arriving` and `leaving` are jobs a second; `empty_in` is in how many seconds nothing would wait."""
 
     queue: str
@@ -51,7 +51,7 @@ class QueueSight(Struct, frozen=True, kw_only=True):
         return self.pending / (self.leaving - self.arriving)
 
 
-class WorkerSight(Struct, frozen=True, kw_only=True):
+class WorkerSample(Struct, frozen=True, kw_only=True):
     """A worker, what it runs, and how many jobs a second it is done with."""
 
     id: str
@@ -65,7 +65,7 @@ class WorkerSight(Struct, frozen=True, kw_only=True):
     jobs: list[str]
 
 
-class FailureSight(Struct, frozen=True, kw_only=True):
+class FailureSample(Struct, frozen=True, kw_only=True):
     """A job that failed for good a short time ago."""
 
     at: datetime
@@ -75,22 +75,22 @@ class FailureSight(Struct, frozen=True, kw_only=True):
     error: str
 
 
-class AlertSight(Struct, frozen=True, kw_only=True):
+class AlertSample(Struct, frozen=True, kw_only=True):
     """Something that is wrong now."""
 
     severity: str
     summary: str
 
 
-class Sight(Struct, frozen=True, kw_only=True):
+class StoreSample(Struct, frozen=True, kw_only=True):
     """All that one look shows."""
 
     at: datetime
     store: str
-    queues: list[QueueSight]
-    workers: list[WorkerSight]
-    failures: list[FailureSight]
-    alerts: list[AlertSight]
+    queues: list[QueueSample]
+    workers: list[WorkerSample]
+    failures: list[FailureSample]
+    alerts: list[AlertSample]
 
 
 class Rates:
@@ -114,7 +114,7 @@ class Rates:
         return max(last.get(name, 0) - first.get(name, 0), 0) / (at - began)
 
 
-class Lookout:
+class StoreSampler:
     """Looks at one store, again and again."""
 
     def __init__(self, app: Headrace, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -123,7 +123,7 @@ class Lookout:
         self._rates = Rates()
         self._of_workers: dict[str, Rates] = {}
 
-    def look(self) -> Sight:
+    def look(self) -> StoreSample:
         queues, workers = self._app.queues(), self._app.workers()
         busy = any(stats.running for stats in queues)
         running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS) if busy else ()
@@ -131,7 +131,7 @@ class Lookout:
         self._see_workers(workers)
         now = to_datetime(self._app.clock.now())
         assert now is not None
-        return Sight(
+        return StoreSample(
             at=now,
             store=redacted_url(self._app.engine.url),
             queues=[self._queue(stats, now) for stats in queues],
@@ -140,8 +140,8 @@ class Lookout:
             alerts=list(_alerts(self._app)),
         )
 
-    def _queue(self, stats: QueueStats, now: datetime) -> QueueSight:
-        return QueueSight(
+    def _queue(self, stats: QueueStats, now: datetime) -> QueueSample:
+        return QueueSample(
             queue=stats.queue,
             state="paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
             pending=stats.pending,
@@ -163,8 +163,8 @@ class Lookout:
             if worker.seen_at is not None:
                 rates.see(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
 
-    def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSight:
-        return WorkerSight(
+    def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSample:
+        return WorkerSample(
             id=worker.id,
             state=worker.condition,
             running=worker.running,
@@ -183,15 +183,15 @@ def _numbers(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
         yield f"over {stats.queue}", sum(getattr(stats, state.value) for state in FINAL)
 
 
-def _failures(app: Headrace) -> Iterator[FailureSight]:
+def _failures(app: Headrace) -> Iterator[FailureSample]:
     for letter in app.dead.list(limit=_FAILURES):
         error = f"{letter.error_type}: {letter.error_message}" if letter.error_type else letter.reason
-        yield FailureSight(
+        yield FailureSample(
             at=letter.entered_at, task=letter.task, queue=letter.queue, job_id=letter.job_id, error=error
         )
 
 
-def _alerts(app: Headrace) -> Iterator[AlertSight]:
+def _alerts(app: Headrace) -> Iterator[AlertSample]:
     alerts = getattr(app, "alerts", None)
     for alert in () if alerts is None else alerts.active():
-        yield AlertSight(severity=alert.severity, summary=alert.summary)
+        yield AlertSample(severity=alert.severity, summary=alert.summary)

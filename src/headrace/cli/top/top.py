@@ -23,8 +23,8 @@ from headrace.app.app import Headrace
 from headrace.cli.options import as_json_option, duration, example, shared
 from headrace.cli.output import on_terminal, print_json
 from headrace.cli.session import Session
-from headrace.cli.top.data import Lookout, Sight
-from headrace.cli.top.view import SORTS, Look, in_order, print_sight, screen
+from headrace.cli.top.data import StoreSample, StoreSampler
+from headrace.cli.top.view import SORTS, ViewState, in_order, print_sight, screen
 from headrace.errors import HeadraceError
 
 _SHARE = 10  # a look that took a second is followed by so many seconds of rest at least
@@ -48,11 +48,11 @@ def top(session: Session, /, interval: float, sort: str, once: bool, as_json: bo
     if once or as_json or not on_terminal() or not sys.stdin.isatty():
         _print_once(app, interval, sort, as_json)
     else:
-        _Watch(app, max(interval, 0.1), Look(sort)).run()
+        _Screen(app, max(interval, 0.1), ViewState(sort)).run()
 
 
 def _print_once(app: Headrace, interval: float, sort: str, as_json: bool) -> None:
-    lookout = Lookout(app)
+    lookout = StoreSampler(app)
     sight = lookout.look()
     if interval > 0:  # only two looks tell a rate
         time.sleep(interval)
@@ -63,15 +63,15 @@ def _print_once(app: Headrace, interval: float, sort: str, as_json: bool) -> Non
         print_sight(sight, sort)
 
 
-class Looker:
+class Poller:
     """The thread that asks the store. What it was told is in `sight` and `trouble`; `rung` is called with each."""
 
     def __init__(self, app: Headrace, interval: float, rung: Callable[[], object]) -> None:
-        self._lookout = Lookout(app)
+        self._lookout = StoreSampler(app)
         self._interval = interval
         self._rung = rung
         self._orders: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self.sight: Sight | None = None
+        self.sight: StoreSample | None = None
         self.trouble: str | None = None
         self.notice: str | None = None
 
@@ -107,14 +107,14 @@ class Looker:
             self.notice = f"that failed: {error}"
 
 
-class _Watch:
+class _Screen:
     """The screen, and whoever sits in front of it."""
 
-    def __init__(self, app: Headrace, interval: float, look: Look) -> None:
+    def __init__(self, app: Headrace, interval: float, look: ViewState) -> None:
         self._app = app
         self._look = look
         self._heard, self._bell = os.pipe()
-        self._looker = Looker(app, interval, lambda: os.write(self._bell, b"."))
+        self._looker = Poller(app, interval, lambda: os.write(self._bell, b"."))
 
     def run(self) -> None:
         from rich.console import Console  # rich is loaded to draw, and for nothing else
@@ -129,7 +129,7 @@ class _Watch:
                 live.update(screen(self._looker.sight, self._now(), console.width, console.height), refresh=True)
                 going = self._listen()
 
-    def _now(self) -> Look:
+    def _now(self) -> ViewState:
         return structs.replace(self._look, trouble=self._looker.trouble, notice=self._looker.notice)
 
     def _listen(self) -> bool:

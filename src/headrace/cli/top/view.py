@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from headrace.cli.output import Column, ago, drawn, one_line, paint, print_table, say, span
-from headrace.cli.top.data import QueueSight, Sight, WorkerSight
+from headrace.cli.top.data import QueueSample, StoreSample, WorkerSample
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
-SORTS: dict[str, Callable[[QueueSight], object]] = {
+SORTS: dict[str, Callable[[QueueSample], object]] = {
     "name": lambda seen: seen.queue,
     "pending": lambda seen: (-seen.pending, seen.queue),
     "oldest": lambda seen: (-(seen.oldest or 0), seen.queue),
@@ -54,7 +54,7 @@ _FAILURE_COLUMNS = (
 _KEYS = "q quit  ↑↓ choose  p pause/resume  s sort: {sort}"
 
 
-class Look(Struct, frozen=True):
+class ViewState(Struct, frozen=True):
     """What the person at the terminal has chosen, and is told."""
 
     sort: str = "name"
@@ -64,11 +64,11 @@ class Look(Struct, frozen=True):
     trouble: str | None = None
 
 
-def in_order(sight: Sight, look: Look) -> list[QueueSight]:
+def in_order(sight: StoreSample, look: ViewState) -> list[QueueSample]:
     return sorted(sight.queues, key=SORTS[look.sort])  # type: ignore[arg-type]  # each kind of key knows its like
 
 
-def screen(sight: Sight | None, look: Look, width: int, height: int) -> Group:
+def screen(sight: StoreSample | None, look: ViewState, width: int, height: int) -> Group:
     """The whole screen, exactly so many lines high."""
     from rich.console import Group  # rich is loaded to draw, and for nothing else
 
@@ -83,7 +83,7 @@ def screen(sight: Sight | None, look: Look, width: int, height: int) -> Group:
     return Group(*head, *body, *blank, _footer(look, width))
 
 
-def _body(sight: Sight, look: Look, width: int, room: int) -> tuple[list[RenderableType], int]:
+def _body(sight: StoreSample, look: ViewState, width: int, room: int) -> tuple[list[RenderableType], int]:
     queues = in_order(sight, look)
     chosen = next((n for n, seen in enumerate(queues) if seen.queue == look.chosen), None)
     shares = _shares([len(queues), len(sight.workers), len(sight.failures)], room)
@@ -132,7 +132,7 @@ def _window(rows: list[list[str]], most: int, chosen: int | None) -> tuple[list[
     return shown, None if chosen is None else chosen - start
 
 
-def _header(sight: Sight | None, look: Look, width: int) -> RenderableType:
+def _header(sight: StoreSample | None, look: ViewState, width: int) -> RenderableType:
     if look.trouble is not None:
         since = "" if sight is None else f" (below: {sight.at:%H:%M:%S} UTC)"
         return _line(f"the store is away{since}: {one_line(look.trouble)}", "bold white on red", width)
@@ -141,7 +141,7 @@ def _header(sight: Sight | None, look: Look, width: int) -> RenderableType:
     return _line(f"{_summary(sight)}  {sight.at:%H:%M:%S} UTC  {sight.store}", "bold", width)
 
 
-def _summary(sight: Sight) -> str:
+def _summary(sight: StoreSample) -> str:
     pending, running = (sum(getattr(seen, what) for seen in sight.queues) for what in ("pending", "running"))
     out = [seen.leaving for seen in sight.queues if seen.leaving is not None]
     rate = f", {_rate(sum(out))}/s" if out else ""
@@ -149,7 +149,7 @@ def _summary(sight: Sight) -> str:
     return f"{pending:,} pending, {running:,} running{rate}, {workers}"
 
 
-def _footer(look: Look, width: int) -> RenderableType:
+def _footer(look: ViewState, width: int) -> RenderableType:
     said = look.question or look.notice
     return _line(said or _KEYS.format(sort=look.sort), "bold yellow" if said else "reverse", width)
 
@@ -165,7 +165,7 @@ def _line(text: str, style: str, width: int) -> RenderableType:
 # -- rows
 
 
-def _queue_row(seen: QueueSight) -> list[str]:
+def _queue_row(seen: QueueSample) -> list[str]:
     numbers = (seen.retrying, seen.scheduled, seen.waiting, seen.failed)
     return [
         seen.queue,
@@ -180,13 +180,13 @@ def _queue_row(seen: QueueSight) -> list[str]:
     ]
 
 
-def _empty_in(seen: QueueSight) -> str:
+def _empty_in(seen: QueueSample) -> str:
     if not seen.pending or seen.leaving is None:
         return "-"
     return "never" if seen.empty_in is None else span(seen.empty_in)
 
 
-def _worker_row(seen: WorkerSight) -> list[str]:
+def _worker_row(seen: WorkerSample) -> list[str]:
     share = min(seen.running / seen.concurrency, 1.0)
     jobs = sorted({task: seen.jobs.count(task) for task in seen.jobs}.items())
     return [
@@ -202,7 +202,7 @@ def _worker_row(seen: WorkerSight) -> list[str]:
     ]
 
 
-def _failure_rows(sight: Sight) -> list[list[str]]:
+def _failure_rows(sight: StoreSample) -> list[list[str]]:
     return [[ago(seen.at, sight.at), seen.task, seen.queue, seen.error] for seen in sight.failures]
 
 
@@ -213,13 +213,13 @@ def _rate(number: float | None) -> str:
 # -- one snapshot
 
 
-def print_sight(sight: Sight, sort: str) -> None:
+def print_sight(sight: StoreSample, sort: str) -> None:
     """The same as plain text, with nothing left out."""
     say(f"{_summary(sight)}  {_stamp(sight.at)}  {sight.store}")
     for alert in sight.alerts:
         say(paint(f"{alert.severity}: {one_line(alert.summary)}", "red"))
     for columns, rows in (
-        (_QUEUE_COLUMNS, [_queue_row(seen) for seen in in_order(sight, Look(sort))]),
+        (_QUEUE_COLUMNS, [_queue_row(seen) for seen in in_order(sight, ViewState(sort))]),
         (_WORKER_COLUMNS, [_worker_row(seen) for seen in sight.workers]),
         (_FAILURE_COLUMNS, _failure_rows(sight)),
     ):

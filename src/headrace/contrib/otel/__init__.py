@@ -17,8 +17,8 @@ from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 
 from headrace import Headrace, Job, __version__
-from headrace.contrib.otel.metrics import Counts
-from headrace.contrib.otel.spans import Spans, unpacked
+from headrace.contrib.otel.metrics import OtelMetrics
+from headrace.contrib.otel.spans import OtelTracer, unpacked
 from headrace.core.tasks.trace_context import trail_of
 
 __all__ = ["context_of", "instrument", "uninstrument"]
@@ -37,8 +37,8 @@ def instrument(
     """
     tracer = trace.get_tracer("headrace", __version__, tracer_provider, _SCHEMA)
     meter = metrics.get_meter("headrace", __version__, meter_provider, _SCHEMA)
-    counts = Counts(meter)
-    app.trace(Spans(app, tracer, counts, tracer_provider))
+    counts = OtelMetrics(meter)
+    app.trace(OtelTracer(app, tracer, counts, tracer_provider))
     app.on("archive.*", name="headrace.otel")(counts.swept)
 
 

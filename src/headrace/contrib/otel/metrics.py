@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.metrics import Meter
 
-from headrace import Happening, Job
+from headrace import Event, Job
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import State
 
@@ -19,7 +19,7 @@ from headrace.core.jobs.states import State
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
-class Counts:
+class OtelMetrics:
     """The instruments of one meter."""
 
     def __init__(self, meter: Meter) -> None:
@@ -54,7 +54,7 @@ class Counts:
             "headrace.archive.failures", unit="{walk}", description="Walks over finished jobs that failed."
         )
 
-    def swept(self, event: Happening) -> None:
+    def swept(self, event: Event) -> None:
         """A walk over finished jobs. Of all processes that listen, one is told of it."""
         for name, counter in self._swept.items():
             if found := event.data.get(name):

@@ -22,10 +22,10 @@ from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from headrace import Call, Headrace, Job
-from headrace.contrib.otel.metrics import Counts
+from headrace.contrib.otel.metrics import OtelMetrics
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.tasks.trace_context import NO_TRAIL, Trail, correlation_of, marked, trail_of
+from headrace.core.tasks.trace_context import NO_TRAIL, TraceContext, correlation_of, marked, trail_of
 from headrace.errors import HeadraceError
 from headrace.runtime.context.trace import ambient, following
 
@@ -36,7 +36,7 @@ _w3c = TraceContextTextMapPropagator()
 _submitting: ContextVar[bool] = ContextVar("headrace_otel_submitting", default=False)
 
 
-def packed(span: Span, trail: Trail) -> Trail:
+def packed(span: Span, trail: TraceContext) -> TraceContext:
     """The trail, going on from this span."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier, trace.set_span_in_context(span, Context()))
@@ -48,17 +48,17 @@ def packed(span: Span, trail: Trail) -> Trail:
     )
 
 
-def unpacked(trail: Trail) -> Context:
+def unpacked(trail: TraceContext) -> Context:
     """The context at the end of the trail; empty if there is none, or none that can be read."""
     carrier = {"traceparent": trail.traceparent, "tracestate": trail.tracestate}
     return _w3c.extract({name: value for name, value in carrier.items() if value}, Context())
 
 
-class Spans:
+class OtelTracer:
     """The tracer of one app."""
 
     def __init__(
-        self, app: Headrace, tracer: trace.Tracer, counts: Counts, provider: trace.TracerProvider | None
+        self, app: Headrace, tracer: trace.Tracer, counts: OtelMetrics, provider: trace.TracerProvider | None
     ) -> None:
         self._app = app
         self._tracer = tracer
@@ -122,7 +122,7 @@ class Spans:
     def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
         self._counts.ended(claim, outcome, seconds)
 
-    def past_of(self, claim: Claim, trail: Trail) -> Iterator[tuple[str, SpanContext]]:
+    def past_of(self, claim: Claim, trail: TraceContext) -> Iterator[tuple[str, SpanContext]]:
         """What came before this attempt, each with the word for it."""
         try:
             job = self._app.jobs.get(claim.id)
@@ -155,14 +155,16 @@ class Spans:
 class AttemptSpan:
     """The span of one attempt. It ends with whoever ends the attempt: the task, its timeout, an operator."""
 
-    def __init__(self, spans: Spans, claim: Claim, trail: Trail, span: Span, log: Callable[..., None]) -> None:
+    def __init__(
+        self, spans: OtelTracer, claim: Claim, trail: TraceContext, span: Span, log: Callable[..., None]
+    ) -> None:
         self._spans = spans
         self._claim = claim
         self._trail = trail
         self._span = span
         self._log = log
         self._began = time.monotonic()
-        own = Trail(correlation=correlation_of(claim.metadata, claim.id))
+        own = TraceContext(correlation=correlation_of(claim.metadata, claim.id))
         self._own = packed(span, own)
 
     @property
@@ -243,9 +245,9 @@ def _last_noted(job: Job[Any]) -> SpanContext | None:
     """The context that the job's last attempt left in its log."""
     for line in reversed(job.logs()):
         if line.message == TRACED and isinstance(noted := line.fields.get("traceparent"), str):
-            return _context_in(Trail(traceparent=noted))
+            return _context_in(TraceContext(traceparent=noted))
     return None
 
 
-def _context_in(trail: Trail) -> SpanContext:
+def _context_in(trail: TraceContext) -> SpanContext:
     return trace.get_current_span(unpacked(trail)).get_span_context()

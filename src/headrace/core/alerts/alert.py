@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, get_args
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from headrace.core.alerts.conditions import Answer, Readings
+from headrace.core.alerts.conditions import Evaluation, MetricSource
 from headrace.core.alerts.expressions import parsed
 from headrace.core.alerts.metrics import MEASURES
 
@@ -34,7 +34,7 @@ _SHOWN_FIGURES = 4
 _LONGEST_KEY = 2000  # bytes
 
 
-class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When somebody is to be told. With `per`, it holds for each queue, task or worker by itself.
 
     Without `notify`, those are told who are told of everything (the setting `alert_notify`).
@@ -53,7 +53,7 @@ class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     enabled: bool = True
 
 
-class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a rule that holds for these labels, or did. `since` is when that began.
 
     `told_at` is when somebody was last told, also of the one before it; `told` is how often of this one. One that was
@@ -92,7 +92,7 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {**self.labels, **self.series}
 
 
-class Silence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SilenceRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Nobody is told of alerts that match until then: those of a rule, with these labels, or both."""
 
     id: str
@@ -109,25 +109,25 @@ class Silence(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return now < self.until and self.rule in (None, rule) and matches
 
 
-class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AlertHistoryEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An entry of the history: what happened to an alert, and what it was then."""
 
     at: int
     what: Deed
-    alert: Alert
+    alert: AlertRow
     by: str | None = None
     note: str | None = None
 
 
-class Step(NamedTuple):
+class AlertTransition(NamedTuple):
     """What an alert is now, what happened to it, if anything did, and whether somebody is to be told."""
 
-    alert: Alert | None
+    alert: AlertRow | None
     deed: Deed | None = None
     tell: bool = False
 
 
-News = tuple[Deed, Alert]  # what somebody is told
+News = tuple[Deed, AlertRow]  # what somebody is told
 
 
 def key_of(rule: str, series: Mapping[str, str]) -> str:
@@ -140,8 +140,14 @@ def key_of(rule: str, series: Mapping[str, str]) -> str:
 
 
 def step(
-    rule: Rule, series: dict[str, str], before: Alert | None, answer: Answer, now: int, new_id: str, muted: bool = False
-) -> Step:
+    rule: AlertRuleRow,
+    series: dict[str, str],
+    before: AlertRow | None,
+    answer: Evaluation,
+    now: int,
+    new_id: str,
+    muted: bool = False,
+) -> AlertTransition:
     """What the alert is after this look. `muted` tells that it is silenced."""
     if before is not None and before.told_at is not None:
         before = replace(before, told_at=_believed(before.told_at, rule.cooldown, now))
@@ -167,8 +173,8 @@ def step(
     return _held(rule, current, now, muted)
 
 
-def _begun(rule: Rule, series: dict[str, str], before: Alert | None, now: int, new_id: str) -> Alert:
-    return Alert(
+def _begun(rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str) -> AlertRow:
+    return AlertRow(
         id=new_id,
         rule=rule.name,
         series=series,
@@ -181,56 +187,60 @@ def _begun(rule: Rule, series: dict[str, str], before: Alert | None, now: int, n
     )
 
 
-def _held(rule: Rule, alert: Alert, now: int, muted: bool) -> Step:
+def _held(rule: AlertRuleRow, alert: AlertRow, now: int, muted: bool) -> AlertTransition:
     if alert.state == "pending":
         alert = replace(alert, since=_believed(alert.since, rule.for_, now))
     if alert.state == "acknowledged" or (alert.state == "pending" and now - alert.since < rule.for_):
-        return Step(alert)
+        return AlertTransition(alert)
     is_new = alert.state == "pending"
     if is_new:
         alert = replace(alert, state="firing", fired_at=now)
     if _has_rested(alert, rule.cooldown, now) and not muted:
         told = replace(alert, told_at=now, told=alert.told + 1)
-        return Step(told, "repeated" if alert.told else "raised", tell=True)
-    return Step(alert, "raised" if is_new else None)
+        return AlertTransition(told, "repeated" if alert.told else "raised", tell=True)
+    return AlertTransition(alert, "raised" if is_new else None)
 
 
-def _over(known: Alert | None, before: Alert | None, now: int, muted: bool) -> Step:
+def _over(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
     if known is None:
-        return Step(before)
+        return AlertTransition(before)
     if known.state == "pending":
-        return Step(None)
+        return AlertTransition(None)
     return resolve(known, now, muted=muted)
 
 
-def _unknown(known: Alert | None, before: Alert | None, now: int, muted: bool) -> Step:
+def _unknown(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
     if known is None:
-        return Step(before)
+        return AlertTransition(before)
     since = _believed(known.no_data_since or now, NO_DATA_ENDS, now)
     if now - since < NO_DATA_ENDS:
-        return Step(replace(known, no_data_since=since))
-    return Step(None) if known.state == "pending" else resolve(known, now, by="no data for an hour", muted=muted)
+        return AlertTransition(replace(known, no_data_since=since))
+    return (
+        AlertTransition(None)
+        if known.state == "pending"
+        else resolve(known, now, by="no data for an hour", muted=muted)
+    )
 
 
-def resolve(alert: Alert, now: int, *, by: str | None = None, muted: bool = False) -> Step:
+def resolve(alert: AlertRow, now: int, *, by: str | None = None, muted: bool = False) -> AlertTransition:
     """It is over. Who was told that it began is told that it ended."""
-    return Step(
+    return AlertTransition(
         replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.told > 0 and not muted
     )
 
 
-def acknowledge(alert: Alert, now: int, by: str | None, note: str | None) -> Step:
+def acknowledge(alert: AlertRow, now: int, by: str | None, note: str | None) -> AlertTransition:
     """Somebody has seen it: it is not told again."""
     seen = replace(alert, state="acknowledged", acknowledged_at=now, acknowledged_by=by, note=note or alert.note)
-    return Step(seen, "acknowledged")
+    return AlertTransition(seen, "acknowledged")
 
 
-def is_forgotten(alert: Alert, cooldown: int, now: int) -> bool:
+def is_forgotten(alert: AlertRow, cooldown: int, now: int) -> bool:
     """Whether one that is over need not be remembered any more: the next one would be told at once."""
     return not alert.is_open and _has_rested(alert, cooldown, now)
 
 
-def _has_rested(alert: Alert, cooldown: int, now: int) -> bool:
+def _has_rested(alert: AlertRow, cooldown: int, now: int) -> bool:
     """Whether its cooldown is over; told later than one from now it was by a clock that was wrong."""
     return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
 
@@ -240,18 +250,22 @@ def _believed(since: int, span: int, now: int) -> int:
     return now if since > now + span else since
 
 
-def trigger(rule: Rule, series: dict[str, str], before: Alert | None, now: int, new_id: str, muted: bool) -> Step:
+def trigger(
+    rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str, muted: bool
+) -> AlertTransition:
     """Raise one by hand, of a name that no rule has. While it is open, or within its cooldown, it is told once."""
-    done = step(rule, series, before, Answer(True, {}), now, new_id, muted)
+    done = step(rule, series, before, Evaluation(True, {}), now, new_id, muted)
     assert done.alert is not None
     raised = replace(done.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
-    return Step(raised, done.deed, done.tell)
+    return AlertTransition(raised, done.deed, done.tell)
 
 
 # -- looking
 
 
-def look(rule: Rule, readings: Readings, open_series: list[dict[str, str]]) -> list[tuple[dict[str, str], Answer]]:
+def look(
+    rule: AlertRuleRow, readings: MetricSource, open_series: list[dict[str, str]]
+) -> list[tuple[dict[str, str], Evaluation]]:
     """Whether the rule holds, for each set of labels that there is or that an alert is open for."""
     condition = parsed(rule.when)
     if not rule.per:
@@ -261,7 +275,7 @@ def look(rule: Rule, readings: Readings, open_series: list[dict[str, str]]) -> l
     return [(series, condition.answer(readings, series)) for series in there.values() if [*series] == [*rule.per]]
 
 
-def in_words(rule: Rule, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
+def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
     """A sentence that tells what was found: `queue emails: many jobs are waiting (depth is 1,204)`."""
     whose = ", ".join(f"{name} {value}" for name, value in series.items())
     told = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from headrace.core.alerts.metrics import MEASURES, Measure
+from headrace.core.alerts.metrics import MEASURES, AlertMetric
 
 
-class Readings(Protocol):
+class MetricSource(Protocol):
     """Where the figures come from. None is no figure. Windows are milliseconds."""
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
@@ -36,7 +36,7 @@ class Number(Struct, frozen=True):
     value: float
 
 
-class Reading(Struct, frozen=True):
+class MetricRef(Struct, frozen=True):
     """A measure, or what it usually is (`baseline`), or whether there is no figure (`absent`)."""
 
     name: str
@@ -45,7 +45,7 @@ class Reading(Struct, frozen=True):
     function: Literal["", "baseline", "absent"] = ""
 
     @property
-    def measure(self) -> Measure:
+    def measure(self) -> AlertMetric:
         return MEASURES[self.name]
 
     def bound(self, labels: Mapping[str, str]) -> dict[str, str]:
@@ -58,18 +58,18 @@ class Reading(Struct, frozen=True):
         return f"{self.function}({told})" if self.function else told
 
 
-class Negated(Struct, frozen=True):
+class NotOp(Struct, frozen=True):
     what: Node
     sign: Literal["-", "not"]
 
 
-class Joined(Struct, frozen=True):
+class BinaryOp(Struct, frozen=True):
     sign: str
     left: Node
     right: Node
 
 
-Node = Number | Reading | Negated | Joined
+Node = Number | MetricRef | NotOp | BinaryOp
 Figure = float | bool | None
 
 _REPLY: dict[str, Callable[[float, float], float | bool]] = {
@@ -88,7 +88,7 @@ COMPARING = frozenset(("<", "<=", "==", "!=", ">", ">="))
 LOGIC = frozenset(("and", "or"))
 
 
-class Answer(NamedTuple):
+class Evaluation(NamedTuple):
     """Whether a condition holds, None where that can't be told, and every figure that was read for it."""
 
     holds: bool | None
@@ -101,37 +101,37 @@ class Condition(Struct, frozen=True):
     text: str
     tree: Node
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[MetricRef]:
         """The measures that it reads, in the order they stand."""
         return list(_readings(self.tree))
 
-    def answer(self, readings: Readings, labels: Mapping[str, str]) -> Answer:
+    def answer(self, readings: MetricSource, labels: Mapping[str, str]) -> Evaluation:
         """Whether it holds for these labels. Each measure is read once."""
-        figures: dict[Reading, float | None] = {}
+        figures: dict[MetricRef, float | None] = {}
         for reading in self.readings():
             if reading not in figures:
                 ask = readings.baseline if reading.function == "baseline" else readings.value
                 figures[reading] = ask(reading.name, reading.bound(labels), reading.window)
         holds = _reckoned(self.tree, figures)
-        return Answer(None if holds is None else bool(holds), {str(one): value for one, value in figures.items()})
+        return Evaluation(None if holds is None else bool(holds), {str(one): value for one, value in figures.items()})
 
 
-def _readings(node: Node) -> Iterator[Reading]:
-    if isinstance(node, Reading):
+def _readings(node: Node) -> Iterator[MetricRef]:
+    if isinstance(node, MetricRef):
         yield node
-    elif isinstance(node, Negated):
+    elif isinstance(node, NotOp):
         yield from _readings(node.what)
-    elif isinstance(node, Joined):
+    elif isinstance(node, BinaryOp):
         yield from _readings(node.left)
         yield from _readings(node.right)
 
 
-def _reckoned(node: Node, figures: Mapping[Reading, float | None]) -> Figure:
+def _reckoned(node: Node, figures: Mapping[MetricRef, float | None]) -> Figure:
     if isinstance(node, Number):
         return node.value
-    if isinstance(node, Reading):
+    if isinstance(node, MetricRef):
         return figures[node] is None if node.function == "absent" else figures[node]
-    if isinstance(node, Negated):
+    if isinstance(node, NotOp):
         inner = _reckoned(node.what, figures)
         return None if inner is None else (not inner if node.sign == "not" else -inner)
     left, right = _reckoned(node.left, figures), _reckoned(node.right, figures)
@@ -147,9 +147,9 @@ def _reckoned(node: Node, figures: Mapping[Reading, float | None]) -> Figure:
 
 def is_truth(node: Node) -> bool:
     """Whether it holds or not, rather than being a number."""
-    if isinstance(node, Joined):
+    if isinstance(node, BinaryOp):
         return node.sign in LOGIC or node.sign in COMPARING
-    return node.sign == "not" if isinstance(node, Negated) else isinstance(node, Reading) and node.function == "absent"
+    return node.sign == "not" if isinstance(node, NotOp) else isinstance(node, MetricRef) and node.function == "absent"
 
 
 def _span(ms: int | None) -> str:

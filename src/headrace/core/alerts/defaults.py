@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.core.alerts.alert import Rule
+from headrace.core.alerts.alert import AlertRuleRow
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
 
 
-def _rule(name: str, when: str, summary: str, **more: Any) -> Rule:
-    return Rule(name=name, when=when, summary=summary, **{"cooldown": _HOUR, **more})
+def _rule(name: str, when: str, summary: str, **more: Any) -> AlertRuleRow:
+    return AlertRuleRow(name=name, when=when, summary=summary, **{"cooldown": _HOUR, **more})
 
 
 SHIPPED = {

@@ -21,15 +21,15 @@ from typing import Any, Literal, NamedTuple
 from headrace.core.alerts.conditions import (
     COMPARING,
     LOGIC,
+    BinaryOp,
     Condition,
-    Joined,
-    Negated,
+    MetricRef,
     Node,
+    NotOp,
     Number,
-    Reading,
     is_truth,
 )
-from headrace.core.alerts.metrics import MEASURES, Measure
+from headrace.core.alerts.metrics import MEASURES, AlertMetric
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
@@ -132,7 +132,7 @@ class _Parser:
             self._ensure_kinds(sign, left, right)
             if own == _COMPARISON == self._strength_of(self._now):
                 raise self._wrong("comparisons can't be chained; join two with 'and'", self._now)
-            left = Joined(sign.text.lower(), left, right)
+            left = BinaryOp(sign.text.lower(), left, right)
         return left
 
     def _strength_of(self, token: _Token) -> int:
@@ -159,10 +159,10 @@ class _Parser:
             return self._negated(token, "-", self._joined(_SIGN))
         raise self._wrong("expected a measure, a number or '('", token)
 
-    def _negated(self, token: _Token, sign: Literal["-", "not"], what: Node) -> Negated:
+    def _negated(self, token: _Token, sign: Literal["-", "not"], what: Node) -> NotOp:
         if is_truth(what) != (sign == "not"):
             raise self._wrong(f"{sign!r} goes before a {'condition' if sign == 'not' else 'number'}", token)
-        return Negated(what, sign)
+        return NotOp(what, sign)
 
     def _number(self, token: _Token) -> float:
         factor = 1.0 if token.unit is None else _UNITS.get(token.unit)
@@ -184,7 +184,7 @@ class _Parser:
             return reading
         return self._reading(token, "")
 
-    def _reading(self, token: _Token, function: Literal["", "baseline", "absent"]) -> Reading:
+    def _reading(self, token: _Token, function: Literal["", "baseline", "absent"]) -> MetricRef:
         measure = MEASURES.get(token.text) if token.kind == "name" else None
         if measure is None:
             near = nearest(token.text, MEASURES) if token.kind == "name" else None
@@ -192,9 +192,9 @@ class _Parser:
             raise self._wrong(f"expected a measure{hint}", token)
         labels = tuple(self._labels(measure)) if self._takes("{") else ()
         window = self._window(measure) if self._takes("[") else (USUAL_WINDOW if measure.timed else None)
-        return Reading(measure.name, labels, window, function)
+        return MetricRef(measure.name, labels, window, function)
 
-    def _labels(self, measure: Measure) -> Iterator[tuple[str, str]]:
+    def _labels(self, measure: AlertMetric) -> Iterator[tuple[str, str]]:
         seen = set()
         while not self._takes("}"):
             name = self._take()
@@ -210,7 +210,7 @@ class _Parser:
             if not self._takes(",") and self._now.text != "}":
                 raise self._wrong("expected ',' or '}'", self._now)
 
-    def _window(self, measure: Measure) -> int:
+    def _window(self, measure: AlertMetric) -> int:
         token = self._take()
         if not measure.timed:
             raise self._wrong(f"{measure.name} is what is there now; it has no window", token)

@@ -17,7 +17,7 @@ _WORK = ("queue", "task", "worker")
 _HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
 
 
-class Measure(Struct, frozen=True):
+class AlertMetric(Struct, frozen=True):
     """Something that is counted or measured. `timed` tells that it is taken over a window, not at this moment."""
 
     name: str
@@ -43,12 +43,12 @@ class Measure(Struct, frozen=True):
         return told + {"seconds": " s", "per second": "/s", "per job": " a job"}.get(self.unit, "")
 
 
-def _counted(name: str, meaning: str) -> Measure:
-    return Measure(name, meaning, _WORK, timed=True)
+def _counted(name: str, meaning: str) -> AlertMetric:
+    return AlertMetric(name, meaning, _WORK, timed=True)
 
 
-def _timed(name: str, meaning: str, unit: Unit) -> Measure:
-    return Measure(name, meaning, _WORK, True, unit)
+def _timed(name: str, meaning: str, unit: Unit) -> AlertMetric:
+    return AlertMetric(name, meaning, _WORK, True, unit)
 
 
 _ALL = (
@@ -76,42 +76,46 @@ _ALL = (
     _counted("dead_requeued", "dead letters whose jobs were requeued"),
     _counted("dead_permanent", "dead letters that ended as permanently failed"),
     _counted("dead_expired", "dead letters that nobody looked into in time"),
-    Measure("workers_lost", "workers that died", timed=True),
-    Measure("schedules_fired", "runs of schedules that became jobs", timed=True),
-    Measure("schedules_missed", "runs of schedules that did not", timed=True),
-    Measure("depth", "jobs that are ready and not taken", ("queue",)),
-    *(Measure(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in sorted(OPEN)),
-    Measure("depth_max", "the most jobs that were ready and not taken", ("queue",), timed=True),
-    Measure("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
-    Measure("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
-    Measure("workers", "workers that are alive", ("queue",)),
-    Measure("workers_healthy", "workers that are alive and make progress, of all that did not sign off", unit="share"),
-    Measure("dead", "dead letters that are pending", ("queue", "task", "reason")),
-    Measure("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
-    Measure("stale", "jobs that the last check found stale"),
-    Measure("stale_share", "stale jobs, of all that are open", unit="share"),
-    Measure("stale_errors", "1 if the last check for stale jobs failed, else 0"),
-    Measure("stale_dead", "stale jobs that became dead letters", timed=True),
-    Measure("stale_failed", "stale jobs that only failed", timed=True),
-    Measure("stale_failures", "checks for stale jobs that failed", timed=True),
-    Measure("schedule_misses", "runs of schedules that were missed, of all that were due", timed=True, unit="share"),
-    Measure("schedule_errors", "schedules that could not fire"),
-    Measure("archived", "jobs that were archived", timed=True),
-    Measure("archive_failures", "walks over finished jobs that failed", timed=True),
+    AlertMetric("workers_lost", "workers that died", timed=True),
+    AlertMetric("schedules_fired", "runs of schedules that became jobs", timed=True),
+    AlertMetric("schedules_missed", "runs of schedules that did not", timed=True),
+    AlertMetric("depth", "jobs that are ready and not taken", ("queue",)),
+    *(AlertMetric(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in sorted(OPEN)),
+    AlertMetric("depth_max", "the most jobs that were ready and not taken", ("queue",), timed=True),
+    AlertMetric("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
+    AlertMetric("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
+    AlertMetric("workers", "workers that are alive", ("queue",)),
+    AlertMetric(
+        "workers_healthy", "workers that are alive and make progress, of all that did not sign off", unit="share"
+    ),
+    AlertMetric("dead", "dead letters that are pending", ("queue", "task", "reason")),
+    AlertMetric("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
+    AlertMetric("stale", "jobs that the last check found stale"),
+    AlertMetric("stale_share", "stale jobs, of all that are open", unit="share"),
+    AlertMetric("stale_errors", "1 if the last check for stale jobs failed, else 0"),
+    AlertMetric("stale_dead", "stale jobs that became dead letters", timed=True),
+    AlertMetric("stale_failed", "stale jobs that only failed", timed=True),
+    AlertMetric("stale_failures", "checks for stale jobs that failed", timed=True),
+    AlertMetric(
+        "schedule_misses", "runs of schedules that were missed, of all that were due", timed=True, unit="share"
+    ),
+    AlertMetric("schedule_errors", "schedules that could not fire"),
+    AlertMetric("archived", "jobs that were archived", timed=True),
+    AlertMetric("archive_failures", "walks over finished jobs that failed", timed=True),
     *(
-        Measure(f"archive_{how}", f"time of a walk over finished jobs, {word}", timed=True, unit="seconds")
+        AlertMetric(f"archive_{how}", f"time of a walk over finished jobs, {word}", timed=True, unit="seconds")
         for how, word in _HOW.items()
     ),
-    Measure("partitions_created", "partitions of the archive that were made", timed=True),
-    Measure("partitions_detached", "partitions of the archive that were removed", timed=True),
-    Measure("partition_failures", "partitions that could not be made, each counted once", timed=True),
-    Measure("archive_errors", "1 if finished jobs could not be archived, else 0"),
-    Measure("partition_errors", "faults of the archive: a partition could not be made, or none is ahead"),
-    Measure("store_bytes", "size of the store", unit="bytes"),
-    Measure("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
-    Measure("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
-    Measure("clients", "connections that the server of the store has"),
-    Measure("schedules", "schedules that there are"),
-    Measure("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
+    AlertMetric("partitions_created", "partitions of the archive that were made", timed=True),
+    AlertMetric("partitions_detached", "partitions of the archive that were removed", timed=True),
+    AlertMetric("partition_failures", "partitions that could not be made, each counted once", timed=True),
+    AlertMetric("archive_errors", "1 if finished jobs could not be archived, else 0"),
+    AlertMetric("partition_errors", "faults of the archive: a partition could not be made, or none is ahead"),
+    AlertMetric("store_bytes", "size of the store", unit="bytes"),
+    AlertMetric("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
+    AlertMetric("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
+    AlertMetric("clients", "connections that the server of the store has"),
+    AlertMetric("schedules", "schedules that there are"),
+    AlertMetric("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
 )
 MEASURES = {measure.name: measure for measure in _ALL}

@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from headrace.core.alerts.alert import SEVERITIES, Rule
+from headrace.core.alerts.alert import SEVERITIES, AlertRuleRow
 from headrace.core.alerts.conditions import COMPARING, Condition
 from headrace.core.alerts.expressions import parsed
 from headrace.core.alerts.metrics import LABELS, MEASURES
@@ -17,7 +17,7 @@ from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
 STRUCTURED = ("metric", "op", "threshold", "window")
-FIELDS = (*(name for name in Rule.__struct_fields__ if name != "name"), *STRUCTURED)
+FIELDS = (*(name for name in AlertRuleRow.__struct_fields__ if name != "name"), *STRUCTURED)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
 _LONGEST_TEXT, _MOST_LABELS = 500, 20
@@ -25,17 +25,17 @@ _LONGEST_SPAN = 90 * 86_400
 _LINK = re.compile(r"https?://\S{1,2000}")
 
 
-def rule(name: Any, fields: Mapping[str, Any], before: Rule | None = None) -> Rule:
+def rule(name: Any, fields: Mapping[str, Any], before: AlertRuleRow | None = None) -> AlertRuleRow:
     """The rule of this name with these fields, the others as they were before; InvalidAlert names what is wrong."""
     for field in fields:
         if field not in FIELDS:
             near = nearest(field, FIELDS)
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(FIELDS)}"
             raise InvalidAlert(f"{field}: an alert rule has no such field; {hint}")
-    known = {} if before is None else {field: getattr(before, field) for field in Rule.__struct_fields__}
+    known = {} if before is None else {field: getattr(before, field) for field in AlertRuleRow.__struct_fields__}
     given = {field: _read(field, value) for field, value in fields.items() if field in _READ}
     when = _condition(fields, None if before is None else before.when)
-    made = Rule(**{**known, **given, "name": check_rule_name(name), "when": when.text})
+    made = AlertRuleRow(**{**known, **given, "name": check_rule_name(name), "when": when.text})
     _ensure_told_apart(made, when)
     return made
 
@@ -98,7 +98,7 @@ def _in_digits(number: float) -> str:
     return str(int(number)) if number.is_integer() else f"{Decimal(repr(number)):f}"
 
 
-def _ensure_told_apart(made: Rule, when: Condition) -> None:
+def _ensure_told_apart(made: AlertRuleRow, when: Condition) -> None:
     for label in made.per:
         readings = [one for one in when.readings() if label in one.measure.labels and label not in dict(one.labels)]
         if not readings:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.alerts.alert import Alert, Deed, News
+from headrace.core.alerts.alert import AlertRow, Deed, News
 from headrace.core.clock import to_datetime
 
 MOST_SHOWN = 20  # alerts of one message that are told in full
 
 
-def headline(what: Deed, alert: Alert) -> str:
+def headline(what: Deed, alert: AlertRow) -> str:
     """`CRITICAL no_worker: jobs are waiting …`, `resolved no_worker: …`."""
     word = {"resolved": "resolved", "repeated": f"still {alert.severity.upper()}"}.get(what, alert.severity.upper())
     return f"{word} {alert.rule}: {alert.summary}"
@@ -26,7 +26,7 @@ def subject(news: Sequence[News]) -> str:
     return ", ".join(filter(None, told))
 
 
-def details(alert: Alert) -> list[str]:
+def details(alert: AlertRow) -> list[str]:
     """What else is known, a line each."""
     told = [f"since {stamp(alert.since)}"]
     if alert.resolved_at is not None:
@@ -38,7 +38,7 @@ def details(alert: Alert) -> list[str]:
     return [*map(one_line, told), f"id: {alert.id}"]
 
 
-def record(what: Deed, alert: Alert) -> dict[str, Any]:
+def record(what: Deed, alert: AlertRow) -> dict[str, Any]:
     """What a webhook is told."""
     return {
         "what": what,

@@ -21,11 +21,11 @@ import msgspec
 
 from headrace.core.codec.encode import step_to
 from headrace.core.codec.models import field_names, is_model, is_pydantic, struct_tag
-from headrace.core.codec.result_refs import ParentFailure, Promise, is_promise
+from headrace.core.codec.result_refs import ParentFailure, ResultRef, is_promise
 from headrace.core.text import short, why
 
 
-class Misfit(Exception):
+class TypeMismatch(Exception):
     """A value that its annotation does not allow, or that its model can no longer be rebuilt from."""
 
     def __init__(self, expected: str, value: Any, reason: str = "") -> None:
@@ -33,7 +33,7 @@ class Misfit(Exception):
         self.expected, self.value, self.reason = expected, value, reason
         self.steps: list[str] = []
 
-    def inside(self, step: str) -> Misfit:
+    def inside(self, step: str) -> TypeMismatch:
         self.steps.insert(0, step)
         return self
 
@@ -44,7 +44,7 @@ class Misfit(Exception):
         return f"{''.join(self.steps)}: expected {self.expected}, got {got}{reason}"
 
 
-class Shape(msgspec.Struct, frozen=True):
+class Annotation(msgspec.Struct, frozen=True):
     """`exact` holds the types whose every instance fits, None if all do. `build` is None if no model is in it."""
 
     text: str
@@ -60,7 +60,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     def rebuilt(self, value: Any) -> Any:
         """The value with its models rebuilt; it fits. Raises Misfit. What stands for a result stays."""
-        if type(value) is ParentFailure or type(value) is Promise:
+        if type(value) is ParentFailure or type(value) is ResultRef:
             return value
         if self.build is not None:
             return self.build(value)
@@ -72,7 +72,7 @@ def _accept(value: Any) -> None:
     return None
 
 
-ANYTHING = Shape("anything", None, _accept)
+ANYTHING = Annotation("anything", None, _accept)
 
 # What fits besides the class itself: numbers as type checkers see them, and what is stored as its equal.
 _ALSO: dict[type, tuple[type, ...]] = {
@@ -84,7 +84,7 @@ _ALSO: dict[type, tuple[type, ...]] = {
 _WALKED = (list, tuple, set, frozenset)
 
 
-def shape_of(annotation: Any, *, aliases: frozenset[Any] = frozenset()) -> Shape:
+def shape_of(annotation: Any, *, aliases: frozenset[Any] = frozenset()) -> Annotation:
     """The shape of any annotation. Never raises: what is not understood fits everything."""
     origin = get_origin(annotation)
     if annotation is Any or annotation is object:
@@ -102,7 +102,7 @@ def shape_of(annotation: Any, *, aliases: frozenset[Any] = frozenset()) -> Shape
     return _class(annotation) if isinstance(annotation, type) else ANYTHING
 
 
-def _composed(annotation: Any, origin: Any, args: list[Any], aliases: frozenset[Any]) -> Shape:
+def _composed(annotation: Any, origin: Any, args: list[Any], aliases: frozenset[Any]) -> Annotation:
     if origin is Literal:
         return _literal(args)
     if origin is Annotated:
@@ -124,7 +124,7 @@ def _composed(annotation: Any, origin: Any, args: list[Any], aliases: frozenset[
 # -- classes -------------------------------------------------------------------------------------------------
 
 
-def _class(kind: Any) -> Shape:
+def _class(kind: Any) -> Annotation:
     if is_typeddict(kind):
         return _class(dict)
     if getattr(kind, "_is_protocol", False) or kind is Callable:
@@ -138,91 +138,91 @@ def _class(kind: Any) -> Shape:
     except TypeError:
         return ANYTHING
     accepted = (kind, *_ALSO.get(kind, ()))
-    return Shape(kind.__name__, frozenset(accepted), _instance_check(kind.__name__, accepted))
+    return Annotation(kind.__name__, frozenset(accepted), _instance_check(kind.__name__, accepted))
 
 
 def _instance_check(text: str, accepted: tuple[type, ...]) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         if not isinstance(value, accepted):
-            raise Misfit(text, value)
+            raise TypeMismatch(text, value)
 
     return check
 
 
-def _literal(constants: list[Any]) -> Shape:
+def _literal(constants: list[Any]) -> Annotation:
     text = f"one of {', '.join(map(short, constants))}"
     kinds = {type(constant) for constant in constants if isinstance(constant, Enum)}
 
     def check(value: Any) -> None:
         if not any(type(value) is type(constant) and value == constant for constant in constants):
-            raise Misfit(text, value)
+            raise TypeMismatch(text, value)
 
     build = _union([shape_of(kind) for kind in kinds] + [ANYTHING]).build if kinds else None
-    return Shape(text, frozenset(), check, build)
+    return Annotation(text, frozenset(), check, build)
 
 
 # -- unions and containers -----------------------------------------------------------------------------------
 
 
-def _union(arms: list[Shape]) -> Shape:
+def _union(arms: list[Annotation]) -> Annotation:
     text = " | ".join("None" if arm.text == "NoneType" else arm.text for arm in arms)
     sets = [arm.exact for arm in arms if arm.exact is not None]
 
     def check(value: Any) -> None:
         if not any(_fits(arm, value) for arm in arms):
-            raise Misfit(text, value)
+            raise TypeMismatch(text, value)
 
     def build(value: Any) -> Any:
         misfits = []
         for arm in _likeliest_first(arms, value):
             try:
                 return arm.rebuilt(value)
-            except Misfit as error:
+            except TypeMismatch as error:
                 misfits.append(error)
         # What went wrong inside the likeliest arm tells more than that no arm fits.
-        raise next((misfit for misfit in misfits if misfit.steps or misfit.reason), Misfit(text, value))
+        raise next((misfit for misfit in misfits if misfit.steps or misfit.reason), TypeMismatch(text, value))
 
     exact = frozenset[type]().union(*sets) if len(sets) == len(arms) else None
-    return Shape(text, exact, check, build if any(arm.build for arm in arms) else None)
+    return Annotation(text, exact, check, build if any(arm.build for arm in arms) else None)
 
 
-def _fits(shape: Shape, value: Any) -> bool:
+def _fits(shape: Annotation, value: Any) -> bool:
     try:
         shape.fit(value)
-    except Misfit:
+    except TypeMismatch:
         return False
     return True
 
 
-def _likeliest_first(arms: list[Shape], value: Any) -> list[Shape]:
+def _likeliest_first(arms: list[Annotation], value: Any) -> list[Annotation]:
     """Models before plain types; of two models that could both take a dict, the one whose fields it has."""
 
-    def unlikeliness(arm: Shape) -> tuple[bool, int]:
+    def unlikeliness(arm: Annotation) -> tuple[bool, int]:
         return arm.build is None, len(arm.fields ^ value.keys()) if type(value) is dict else 0
 
     return sorted(arms, key=unlikeliness)
 
 
-def optional(shape: Shape) -> Shape:
+def optional(shape: Annotation) -> Annotation:
     """The shape, or None: what `x: int = None` means."""
     return _union([shape, _class(NoneType)])
 
 
-def _fit_at(shape: Shape, value: Any, step: str) -> None:
+def _fit_at(shape: Annotation, value: Any, step: str) -> None:
     try:
         shape.fit(value)
-    except Misfit as error:
+    except TypeMismatch as error:
         raise error.inside(step) from None
 
 
-def _rebuilt_at(shape: Shape, value: Any, step: str) -> Any:
+def _rebuilt_at(shape: Annotation, value: Any, step: str) -> Any:
     try:
         return shape.rebuilt(value)
-    except Misfit as error:
+    except TypeMismatch as error:
         raise error.inside(step) from None
 
 
-def _items(origin: type, item: Shape) -> Shape:
+def _items(origin: type, item: Annotation) -> Annotation:
     text = origin.__name__ if item is ANYTHING else f"{origin.__name__}[{item.text}]"
     of_origin = _instance_check(text, (origin,))
 
@@ -240,10 +240,10 @@ def _items(origin: type, item: Shape) -> Shape:
         return type(value)(_rebuilt_at(item, one, f"[{index}]") for index, one in enumerate(value))
 
     exact = frozenset({origin}) if item is ANYTHING else frozenset[type]()
-    return Shape(text, exact, check, build if item.build else None)
+    return Annotation(text, exact, check, build if item.build else None)
 
 
-def _tuple(args: list[Any], aliases: frozenset[Any]) -> Shape:
+def _tuple(args: list[Any], aliases: frozenset[Any]) -> Annotation:
     if len(args) == 2 and args[1] is Ellipsis:
         return _items(tuple, shape_of(args[0], aliases=aliases))
     shapes = [shape_of(arg, aliases=aliases) for arg in args]
@@ -251,7 +251,7 @@ def _tuple(args: list[Any], aliases: frozenset[Any]) -> Shape:
 
     def sized(value: Any) -> None:
         if not isinstance(value, tuple) or len(value) != len(shapes):
-            raise Misfit(text, value)
+            raise TypeMismatch(text, value)
 
     def check(value: Any) -> None:
         sized(value)
@@ -262,10 +262,10 @@ def _tuple(args: list[Any], aliases: frozenset[Any]) -> Shape:
         sized(value)
         return tuple(_rebuilt_at(shape, value[index], f"[{index}]") for index, shape in enumerate(shapes))
 
-    return Shape(text, frozenset(), check, build if any(shape.build for shape in shapes) else None)
+    return Annotation(text, frozenset(), check, build if any(shape.build for shape in shapes) else None)
 
 
-def _mapping(origin: type, key: Shape, item: Shape) -> Shape:
+def _mapping(origin: type, key: Annotation, item: Annotation) -> Annotation:
     text = f"{origin.__name__}[{key.text}, {item.text}]"
     of_origin = _instance_check(text, (origin,))
 
@@ -282,23 +282,23 @@ def _mapping(origin: type, key: Shape, item: Shape) -> Shape:
             for name, one in value.items()
         }
 
-    return Shape(text, frozenset(), check, build if key.build or item.build else None)
+    return Annotation(text, frozenset(), check, build if key.build or item.build else None)
 
 
 # -- models --------------------------------------------------------------------------------------------------
 
 
-def _model(kind: type) -> Shape:
+def _model(kind: type) -> Annotation:
     if issubclass(kind, Enum):
         return _class_with(kind, kind)
     make = _from_validation(kind) if is_pydantic(kind) else _from_fields(kind)
     return _class_with(kind, make, frozenset(field_names(kind)) | struct_tag(kind).keys())
 
 
-def _named_tuple(kind: Any) -> Shape:
+def _named_tuple(kind: Any) -> Annotation:
     def make(value: Any) -> Any:
         if type(value) is not tuple:
-            raise Misfit(kind.__name__, value)
+            raise TypeMismatch(kind.__name__, value)
         shapes = [_field_shapes(kind).get(name, ANYTHING) for name in kind._fields]
         # Fields that a newer version added take their defaults; values it has no field for are refused.
         shapes += [ANYTHING] * (len(value) - len(shapes))
@@ -307,7 +307,7 @@ def _named_tuple(kind: Any) -> Shape:
     return _class_with(kind, make)
 
 
-def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] = frozenset()) -> Shape:
+def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] = frozenset()) -> Annotation:
     """A class whose instances are made from stored data. Making one runs the user's code: it may raise anything."""
 
     def build(value: Any) -> Any:
@@ -315,13 +315,13 @@ def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] =
             return value
         try:
             return make(value)
-        except Misfit:
+        except TypeMismatch:
             raise
         except Exception as error:
-            raise Misfit(kind.__name__, value, why(error)) from error
+            raise TypeMismatch(kind.__name__, value, why(error)) from error
 
     check = _instance_check(kind.__name__, (kind,))
-    return Shape(kind.__name__, frozenset({kind}), check, build, fields)
+    return Annotation(kind.__name__, frozenset({kind}), check, build, fields)
 
 
 def _from_validation(kind: Any) -> Callable[[Any], Any]:
@@ -340,7 +340,7 @@ def _from_fields(kind: Any) -> Callable[[Any], Any]:
 
     def make(value: Any) -> Any:
         if type(value) is not dict or any(value.get(name) != mark for name, mark in tag.items()):
-            raise Misfit(kind.__name__, value)
+            raise TypeMismatch(kind.__name__, value)
         shapes = _field_shapes(kind)
         made = {
             name: _rebuilt_at(shapes.get(name, ANYTHING), item, step_to(name))
@@ -356,7 +356,7 @@ def _from_fields(kind: Any) -> Callable[[Any], Any]:
 
 
 @functools.cache
-def _field_shapes(kind: type) -> dict[str, Shape]:
+def _field_shapes(kind: type) -> dict[str, Annotation]:
     """Resolved at first use, not with the class: a model may hold models of its own kind."""
     shapes = {name: shape_of(hint) for name, hint in _hints(kind).items()}
     return shapes | {name: optional(shapes[name]) for name in _none_by_default(kind) if name in shapes}

@@ -16,7 +16,7 @@ import msgspec
 
 from headrace.core.codec import encryption
 from headrace.core.codec.decode import Tree, ensure_shallow, lift
-from headrace.core.codec.encode import Unstorable, Walk, lower, lower_items, step_to, too_large
+from headrace.core.codec.encode import NotEncodable, ValueEncoder, lower, lower_items, step_to, too_large
 from headrace.core.text import short, why
 from headrace.errors import CorruptPayload, InvalidJob
 
@@ -43,7 +43,7 @@ def encode(value: Any, *, models: bool = False, limit: int | None = None, where:
     fields. With a `limit` in bytes, a value that is too large is refused, mostly before it is encoded.
     """
     try:
-        return dump_tree(lower(Walk(models, limit), value), limit)
+        return dump_tree(lower(ValueEncoder(models, limit), value), limit)
     except Exception as error:  # all of it is told, see refusal
         raise refusal(where, error) from None
 
@@ -52,7 +52,7 @@ def refusal(where: str, error: Exception) -> InvalidJob:
     """What to raise for whatever went wrong while a value was lowered; some of it runs the value's own code."""
     if isinstance(error, InvalidJob):
         return error
-    if isinstance(error, Unstorable):
+    if isinstance(error, NotEncodable):
         return InvalidJob(f"{where}{error.path}: {error.reason}")
     if isinstance(error, RecursionError):
         return InvalidJob(f"{where}: nested too deeply; pass flatter data")
@@ -81,7 +81,7 @@ def encode_call(
             raw = b""
         if 0 < len(raw) <= _SHORT and (limit is None or len(raw) <= limit):
             return raw.decode()
-    return _encode_call_by_walking(args, kwargs, Walk(models, limit, call=True))
+    return _encode_call_by_walking(args, kwargs, ValueEncoder(models, limit, call=True))
 
 
 def _all_plain(values: Iterable[Any]) -> bool:
@@ -99,7 +99,7 @@ def _plain_names(kwargs: Mapping[str, Any]) -> bool:
     return True
 
 
-def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk: Walk) -> str:
+def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk: ValueEncoder) -> str:
     place = "args"
     try:
         positional = lower_items(walk, args)
@@ -110,10 +110,10 @@ def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk
         raise refusal(place, error) from None
 
 
-def _lower_named(walk: Walk, name: str, value: Any) -> Tree:
+def _lower_named(walk: ValueEncoder, name: str, value: Any) -> Tree:
     try:
         return lower(walk, value)
-    except Unstorable as error:
+    except NotEncodable as error:
         raise error.inside(step_to(name)) from None
 
 

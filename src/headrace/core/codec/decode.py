@@ -29,7 +29,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-from headrace.core.codec.result_refs import Promise, as_failure
+from headrace.core.codec.result_refs import ResultRef, as_failure
 from headrace.core.text import a_kind, short
 from headrace.errors import CorruptPayload
 
@@ -140,7 +140,7 @@ _READ: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "$set": (list, lambda items: set(lift(items))),
     "$frozenset": (list, lambda items: frozenset(lift(items))),
     "$dict": (list, _read_dict),
-    "$result": (str, Promise),
-    "$results": (list, lambda ids: [Promise(job_id) for job_id in ids]),
+    "$result": (str, ResultRef),
+    "$results": (list, lambda ids: [ResultRef(job_id) for job_id in ids]),
     "$failure": (list, as_failure),
 }

@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.core.codec.decode import MAX_DEPTH, Tree, lift
 from headrace.core.codec.models import is_model, is_pydantic, json_fields, plain_fields
-from headrace.core.codec.result_refs import MARK, ParentFailure, Promise, failure_fields, is_promise
+from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_fields, is_promise
 from headrace.core.jobs.ids import check_id
 from headrace.core.text import a_kind, short, why
 from headrace.errors import PayloadTooLarge
@@ -35,7 +35,7 @@ _canonical = msgspec.json.Encoder().encode
 _parsed = msgspec.json.Decoder().decode
 
 
-class Unstorable(Exception):
+class NotEncodable(Exception):
     """A value that has no place in JSON. `path` leads to it from the value that was given."""
 
     def __init__(self, reason: str) -> None:
@@ -43,7 +43,7 @@ class Unstorable(Exception):
         self.reason = reason
         self.steps: list[str] = []
 
-    def inside(self, step: str) -> Unstorable:
+    def inside(self, step: str) -> NotEncodable:
         self.steps.append(step)
         return self
 
@@ -53,7 +53,7 @@ class Unstorable(Exception):
         return "".join(steps if len(steps) <= 12 else [*steps[:6], "…", *steps[-3:]])
 
 
-class Walk:
+class ValueEncoder:
     """One descent into a value: are models allowed, and how many bytes are left before it is too large.
 
     Only in a `call` a handle stands for the result of its job.
@@ -76,7 +76,7 @@ class Walk:
     def enter(self, depth: int, items: int) -> None:
         self.spend(items)
         if depth > MAX_DEPTH:
-            raise Unstorable(f"nested deeper than {MAX_DEPTH} levels, or it contains itself; pass flatter data")
+            raise NotEncodable(f"nested deeper than {MAX_DEPTH} levels, or it contains itself; pass flatter data")
 
 
 def too_large(size: int | None, limit: int) -> PayloadTooLarge:
@@ -89,50 +89,50 @@ def too_large(size: int | None, limit: int) -> PayloadTooLarge:
     )
 
 
-def lower(walk: Walk, value: Any, depth: int = 1) -> Tree:
+def lower(walk: ValueEncoder, value: Any, depth: int = 1) -> Tree:
     """The JSON tree of a value, ready for a plain JSON encoder. Raises Unstorable."""
     return _LOWER.get(type(value), _lower_other)(walk, value, depth)
 
 
-def _lower_itself(walk: Walk, value: Any, depth: int) -> Tree:
+def _lower_itself(walk: ValueEncoder, value: Any, depth: int) -> Tree:
     return value
 
 
-def _lower_int(walk: Walk, value: int, depth: int) -> Tree:
+def _lower_int(walk: ValueEncoder, value: int, depth: int) -> Tree:
     return value if -LONGEST_PLAIN_INT < value < LONGEST_PLAIN_INT else {"$int": hex(value)}
 
 
-def _lower_float(walk: Walk, value: float, depth: int) -> Tree:
+def _lower_float(walk: ValueEncoder, value: float, depth: int) -> Tree:
     # Only nan and the infinities do not give zero here, and a JSON encoder would write them as null.
     return value if value - value == 0.0 else {"$float": repr(value)}
 
 
-def _lower_str(walk: Walk, value: str, depth: int) -> Tree:
+def _lower_str(walk: ValueEncoder, value: str, depth: int) -> Tree:
     walk.spend(len(value))
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise Unstorable(
+            raise NotEncodable(
                 f"the text has a lone surrogate at position {error.start} and can't be written as UTF-8; "
                 "pass bytes, or text decoded with errors='replace'"
             ) from None
     return value
 
 
-def _lower_bytes(walk: Walk, value: bytes | bytearray, depth: int) -> Tree:
+def _lower_bytes(walk: ValueEncoder, value: bytes | bytearray, depth: int) -> Tree:
     walk.spend(len(value))
     return {"$bytes": binascii.b2a_base64(value, newline=False).decode()}
 
 
-def _lower_list(walk: Walk, value: list[Any], depth: int) -> Tree:
+def _lower_list(walk: ValueEncoder, value: list[Any], depth: int) -> Tree:
     items = lower_items(walk, value, depth)
     if len(items) > 1 and all(type(item) is dict and "$result" in item for item in items):
         return {"$results": [item["$result"] for item in items]}  # a job may wait for thousands of others
     return items
 
 
-def lower_items(walk: Walk, value: Iterable[Any], depth: int = 1) -> list[Tree]:
+def lower_items(walk: ValueEncoder, value: Iterable[Any], depth: int = 1) -> list[Tree]:
     """The trees of several values, as a list whatever they are."""
     items: list[Tree] = value if type(value) is list else list(value)
     walk.enter(depth, len(items))
@@ -141,24 +141,24 @@ def lower_items(walk: Walk, value: Iterable[Any], depth: int = 1) -> list[Tree]:
         for item in items:
             # A comprehension would be one more frame on the stack for each level.
             lowered.append(_LOWER.get(type(item), _lower_other)(walk, item, depth + 1))
-    except Unstorable as error:
+    except NotEncodable as error:
         raise error.inside(f"[{len(lowered)}]") from None
     return lowered
 
 
-def _lower_tuple(walk: Walk, value: tuple[Any, ...], depth: int) -> Tree:
+def _lower_tuple(walk: ValueEncoder, value: tuple[Any, ...], depth: int) -> Tree:
     return {"$tuple": lower_items(walk, value, depth + 1)}
 
 
-def _lower_set(walk: Walk, value: set[Any], depth: int) -> Tree:
+def _lower_set(walk: ValueEncoder, value: set[Any], depth: int) -> Tree:
     return {"$set": _lower_members(walk, value, depth)}
 
 
-def _lower_frozenset(walk: Walk, value: frozenset[Any], depth: int) -> Tree:
+def _lower_frozenset(walk: ValueEncoder, value: frozenset[Any], depth: int) -> Tree:
     return {"$frozenset": _lower_members(walk, value, depth)}
 
 
-def _lower_members(walk: Walk, value: Iterable[Any], depth: int) -> list[Tree]:
+def _lower_members(walk: ValueEncoder, value: Iterable[Any], depth: int) -> list[Tree]:
     members = lower_items(walk, value, depth + 1)
     for member in members:
         _ensure_hashable(member)
@@ -170,17 +170,17 @@ def _ensure_hashable(tree: Tree) -> None:
     if type(tree) is dict or type(tree) is list:
         text = _canonical(tree)
         if MARK.encode() in text:
-            raise Unstorable("the result of a job can't be a member of a set or a key of a dict; pass a list of them")
+            raise NotEncodable("the result of a job can't be a member of a set or a key of a dict; pass a list of them")
         try:
             hash(lift(_parsed(text)))
         except TypeError:
-            raise Unstorable(
+            raise NotEncodable(
                 "a member of a set or a key of a dict comes back as a list or dict, which can't be one; "
                 "pass a list instead of the set, or other keys"
             ) from None
 
 
-def _lower_dict(walk: Walk, value: dict[Any, Any], depth: int) -> Tree:
+def _lower_dict(walk: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
     walk.enter(depth, len(value))
     for key in value:
         if type(key) is not str or key[:1] == "$":
@@ -190,12 +190,12 @@ def _lower_dict(walk: Walk, value: dict[Any, Any], depth: int) -> Tree:
         for key, item in value.items():
             _lower_str(walk, key, depth)
             lowered[key] = _LOWER.get(type(item), _lower_other)(walk, item, depth + 1)
-    except Unstorable as error:
+    except NotEncodable as error:
         raise error.inside(step_to(key)) from None
     return lowered
 
 
-def _lower_pairs(walk: Walk, value: dict[Any, Any], depth: int) -> Tree:
+def _lower_pairs(walk: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
     walk.enter(depth + 2, 0)
     pairs, key = [], None
     try:
@@ -203,7 +203,7 @@ def _lower_pairs(walk: Walk, value: dict[Any, Any], depth: int) -> Tree:
             name = lower(walk, key, depth + 3)
             _ensure_hashable(name)
             pairs.append([name, lower(walk, item, depth + 3)])
-    except Unstorable as error:
+    except NotEncodable as error:
         raise error.inside(step_to(key)) from None
     return {"$dict": pairs}
 
@@ -213,10 +213,10 @@ def step_to(key: Any) -> str:
     return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{short(key)}]"
 
 
-def _lower_moment(tag: str, iso: Callable[[Any], str]) -> Callable[[Walk, Any, int], Tree]:
+def _lower_moment(tag: str, iso: Callable[[Any], str]) -> Callable[[ValueEncoder, Any, int], Tree]:
     """For datetime and time. The base class writes the text: a subclass may have its own isoformat."""
 
-    def lowered(walk: Walk, value: Any, depth: int) -> Tree:
+    def lowered(walk: ValueEncoder, value: Any, depth: int) -> Tree:
         text = iso(value) + _zone_mark(value)
         return {tag: text + "[fold=1]" if value.fold else text}
 
@@ -228,16 +228,16 @@ def _zone_mark(value: Any) -> str:
     if isinstance(zone, ZoneInfo) and zone.key:
         return f"[{zone.key}]"
     if zone is not None and offset is None:
-        raise Unstorable(f"the time zone {short(zone)} has no offset here; use zoneinfo.ZoneInfo or UTC")
+        raise NotEncodable(f"the time zone {short(zone)} has no offset here; use zoneinfo.ZoneInfo or UTC")
     # Python reads an offset below one second as UTC, so a broken second is written once more.
     return f"[offset={_seconds(offset)}]" if offset and offset.microseconds else ""
 
 
-def _lower_date(walk: Walk, value: date, depth: int) -> Tree:
+def _lower_date(walk: ValueEncoder, value: date, depth: int) -> Tree:
     return {"$date": date.isoformat(value)}
 
 
-def _lower_timedelta(walk: Walk, value: timedelta, depth: int) -> Tree:
+def _lower_timedelta(walk: ValueEncoder, value: timedelta, depth: int) -> Tree:
     return {"$timedelta": _seconds(value)}
 
 
@@ -246,25 +246,25 @@ def _seconds(value: timedelta) -> str:
     return f"{'-' if value < timedelta() else ''}{seconds}.{fraction:06}"
 
 
-def _lower_decimal(walk: Walk, value: Decimal, depth: int) -> Tree:
+def _lower_decimal(walk: ValueEncoder, value: Decimal, depth: int) -> Tree:
     return {"$decimal": Decimal.__str__(value)}
 
 
-def _lower_promise(walk: Walk, value: Any, depth: int) -> Tree:
+def _lower_promise(walk: ValueEncoder, value: Any, depth: int) -> Tree:
     job_id = check_id(value.promised_id)
     walk.spend(len(job_id))
     return {"$result": job_id}
 
 
-def _lower_failure(walk: Walk, value: ParentFailure, depth: int) -> Tree:
+def _lower_failure(walk: ValueEncoder, value: ParentFailure, depth: int) -> Tree:
     return {"$failure": lower_items(walk, failure_fields(value), depth + 1)}
 
 
-def _lower_uuid(walk: Walk, value: UUID, depth: int) -> Tree:
+def _lower_uuid(walk: ValueEncoder, value: UUID, depth: int) -> Tree:
     return {"$uuid": str(value)}
 
 
-_LOWER: dict[type, Callable[[Walk, Any, int], Tree]] = {
+_LOWER: dict[type, Callable[[ValueEncoder, Any, int], Tree]] = {
     str: _lower_str,
     int: _lower_int,
     float: _lower_float,
@@ -283,7 +283,7 @@ _LOWER: dict[type, Callable[[Walk, Any, int], Tree]] = {
     timedelta: _lower_timedelta,
     Decimal: _lower_decimal,
     UUID: _lower_uuid,
-    Promise: _lower_promise,
+    ResultRef: _lower_promise,
     ParentFailure: _lower_failure,
 }
 # A subclass of these equals its plain form, and is written as that. A datetime is a date: it comes first.
@@ -293,7 +293,7 @@ _DEGRADABLE = (
 )
 
 
-def _lower_other(walk: Walk, value: Any, depth: int) -> Tree:
+def _lower_other(walk: ValueEncoder, value: Any, depth: int) -> Tree:
     if walk.call and is_promise(value):
         return _lower_promise(walk, value, depth)
     if is_model(type(value)):
@@ -301,7 +301,7 @@ def _lower_other(walk: Walk, value: Any, depth: int) -> Tree:
     for base in _DEGRADABLE:
         if isinstance(value, base):
             return _LOWER[base](walk, value, depth)
-    raise Unstorable(_refusal(value))
+    raise NotEncodable(_refusal(value))
 
 
 def _refusal(value: Any) -> str:
@@ -314,22 +314,22 @@ def _refusal(value: Any) -> str:
     )
 
 
-def _lower_model(walk: Walk, value: Any, depth: int) -> Tree:
+def _lower_model(walk: ValueEncoder, value: Any, depth: int) -> Tree:
     if not walk.models:
-        raise Unstorable(
+        raise NotEncodable(
             f"{a_kind(value)} comes back as plain data; annotate the parameter so that the worker can "
             f"rebuild it, or pass {'its .value' if isinstance(value, Enum) else 'a dict'}"
         )
     left = walk.left
     try:
         return lower(walk, _taken_apart(plain_fields, value), depth)
-    except Unstorable as error:
+    except NotEncodable as error:
         if not is_pydantic(type(value)):
             raise
         walk.left = left
         try:
             return lower(walk, _taken_apart(json_fields, value), depth)
-        except Unstorable:
+        except NotEncodable:
             raise error from None
 
 
@@ -337,4 +337,4 @@ def _taken_apart(how: Callable[[Any], Any], value: Any) -> Any:
     try:
         return how(value)
     except Exception as error:  # properties and serializers are the user's own code
-        raise Unstorable(f"{a_kind(value)} can't be taken apart: {why(error)}") from error
+        raise NotEncodable(f"{a_kind(value)} can't be taken apart: {why(error)}") from error

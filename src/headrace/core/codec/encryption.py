@@ -29,12 +29,12 @@ _OF_ONE_SALT = 65_536  # texts, more or less: threads don't wait for each other 
 _KNOWN_SALTS = 1000
 
 
-class _Sealed(Struct, forbid_unknown_fields=True):
+class _Encrypted(Struct, forbid_unknown_fields=True):
     content: tuple[str, str, str] = field(name="$sealed")
     promises: Any = None
 
 
-_read = msgspec.json.Decoder(_Sealed).decode
+_read = msgspec.json.Decoder(_Encrypted).decode
 
 
 def complaint(keys: Sequence[str]) -> str | None:
@@ -64,7 +64,7 @@ def key_of(text: str) -> str | None:
         return "?"
 
 
-class Seal:
+class Cipher:
     """The keys of an app at work."""
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -151,7 +151,7 @@ class Seal:
         return f"<Seal with {', '.join(self._keys)}>"
 
 
-def opened(seal: Seal | None, text: str, what: str, whom: str) -> str:
+def opened(seal: Cipher | None, text: str, what: str, whom: str) -> str:
     """The text as it was; CorruptPayload if it is sealed and there is nothing here to open it."""
     if seal is not None:
         return seal.opened(text, what, whom)

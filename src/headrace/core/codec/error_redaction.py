@@ -15,7 +15,7 @@ from headrace.core.codec.redaction import MASK
 _LEAST = 4  # characters: what is shorter stands in any text, and to star it out would only tell it
 
 
-class Veil(Struct, frozen=True):
+class ErrorRedactor(Struct, frozen=True):
     """The secrets of one call, longest first."""
 
     secrets: tuple[str, ...] = ()
@@ -26,10 +26,10 @@ class Veil(Struct, frozen=True):
         return text
 
 
-def veil_of(value: Any, shown: Any) -> Veil:
+def veil_of(value: Any, shown: Any) -> ErrorRedactor:
     """What hides in any text that which is starred out in what is `shown` of a value."""
     hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
-    return Veil(tuple(sorted(hidden, key=len, reverse=True)))
+    return ErrorRedactor(tuple(sorted(hidden, key=len, reverse=True)))
 
 
 def _hidden(value: Any, shown: Any) -> Iterator[str]:

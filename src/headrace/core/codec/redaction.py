@@ -26,7 +26,7 @@ def redact(value: Any, names: frozenset[str], words: frozenset[str] = NO_WORDS) 
     A name matches the whole key, in upper or lower case; a word is suspected in it. The second of a pair is under the
     first one, as in a list of headers.
     """
-    return _masked(value, _Veil(names, words), 0) if names or words else value
+    return _masked(value, _Mask(names, words), 0) if names or words else value
 
 
 def redact_call(
@@ -43,7 +43,7 @@ def redact_call(
     """
     if not names and not words:
         return tuple(args), kwargs
-    veil = _Veil(names, words)
+    veil = _Mask(names, words)
     titles = _titles(parameter_names or (), len(args))
     positional = (_under(title, value, veil, 0) for title, value in zip(titles, args, strict=True))
     return tuple(positional), _masked(kwargs, veil, 0)
@@ -74,7 +74,7 @@ def _are_rows(*values: Any) -> bool:
     return all(isinstance(value, list | tuple) for value in values)
 
 
-class _Veil:
+class _Mask:
     __slots__ = ("_names", "_words")
 
     def __init__(self, names: frozenset[str], words: frozenset[str]) -> None:
@@ -100,11 +100,11 @@ def _folded(names: frozenset[str]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def _under(name: Any, value: Any, veil: _Veil, depth: int) -> Any:
+def _under(name: Any, value: Any, veil: _Mask, depth: int) -> Any:
     return MASK if veil.hides(name, value) else _masked(value, veil, depth + 1)
 
 
-def _masked(value: Any, veil: _Veil, depth: int) -> Any:
+def _masked(value: Any, veil: _Mask, depth: int) -> Any:
     if not isinstance(value, _NESTING):
         return value
     if depth > _MAX_DEPTH:

@@ -24,7 +24,7 @@ _GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
 _PROMISE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
 
 
-class Promise(Struct, frozen=True):
+class ResultRef(Struct, frozen=True):
     """The result of this job, as an argument of one that waits for it."""
 
     id: str
@@ -37,7 +37,7 @@ class Promise(Struct, frozen=True):
         return f"<result of {self.id}>"
 
 
-class Ending(Struct, frozen=True, array_like=True, gc=False):
+class ParentResult(Struct, frozen=True, array_like=True, gc=False):
     """How a job stands, as far as those who wait for its result have to know."""
 
     id: str

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import read, read_or, tags_of
-from headrace.core.jobs.records import DeadRow, Filing, LogLine, NewJob
-from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, LogLine, NewJob
+from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
@@ -32,7 +32,7 @@ PRIORITY_BOOST = 10
 BY_HAND = "by_hand"  # the reason of a record that a person opened
 
 
-class LetterFilter(Struct, frozen=True, omit_defaults=True):
+class DeadLetterFilter(Struct, frozen=True, omit_defaults=True):
     """Which records are meant. Every field that is set must match; times are those of the entry."""
 
     statuses: tuple[Status, ...] = ()
@@ -45,7 +45,7 @@ class LetterFilter(Struct, frozen=True, omit_defaults=True):
     until: int | None = None
 
 
-class LetterGroup(Struct, frozen=True, array_like=True):
+class DeadLetterGroup(Struct, frozen=True, array_like=True):
     """Records of one fingerprint. Task, reason, error and message are those of the newest."""
 
     fingerprint: str
@@ -58,7 +58,7 @@ class LetterGroup(Struct, frozen=True, array_like=True):
     last_seen: int
 
 
-class LetterTally(Struct, frozen=True, array_like=True):
+class DeadLetterStats(Struct, frozen=True, array_like=True):
     """How many records of one reason have one status, with the sum of their requeues."""
 
     reason: str
@@ -69,7 +69,7 @@ class LetterTally(Struct, frozen=True, array_like=True):
     newest: int
 
 
-class Requeue(Struct, frozen=True, array_like=True):
+class RequeueRequest(Struct, frozen=True, array_like=True):
     """The order to run a record's job again, at `run_at` or now. With a `payload`, those are its arguments then."""
 
     id: str
@@ -80,7 +80,7 @@ class Requeue(Struct, frozen=True, array_like=True):
     checksum: int | None = None
 
 
-class Addition(Struct, frozen=True, array_like=True):
+class NewDeadLetter(Struct, frozen=True, array_like=True):
     """The order to open a record by hand. The error is the job's last one, if it has any."""
 
     job_id: str
@@ -110,7 +110,7 @@ class Requeued(Struct, frozen=True, array_like=True):
     requeues: int = 0
 
 
-class Closing(Struct, frozen=True, array_like=True):
+class DeadLetterResolution(Struct, frozen=True, array_like=True):
     """How a record is to stand from now on."""
 
     id: str
@@ -121,7 +121,7 @@ class Closing(Struct, frozen=True, array_like=True):
     notes: str | None
 
 
-class Raise(Struct, frozen=True, array_like=True):
+class RequeueChange(Struct, frozen=True, array_like=True):
     """What a job gets with its revival from the desk."""
 
     seq: int
@@ -131,7 +131,7 @@ class Raise(Struct, frozen=True, array_like=True):
     checksum: int | None
 
 
-class Remark(Struct, frozen=True):
+class DeadLetterNote(Struct, frozen=True):
     """One note on a record."""
 
     at: int
@@ -139,7 +139,7 @@ class Remark(Struct, frozen=True):
     by: str | None = None
 
 
-class Snapshot(Struct, frozen=True):
+class JobSnapshot(Struct, frozen=True):
     """The job as it was when it failed. What older stores did not keep has a default."""
 
     state: str = "running"
@@ -163,19 +163,19 @@ class Snapshot(Struct, frozen=True):
     flow: str | None = None
     parents: list[str] = []
     crashes: list[tuple[int, str]] = []
-    history: list[Filing] = []  # of what came before, the newest first; and the first failure
+    history: list[HistoryRow] = []  # of what came before, the newest first; and the first failure
     version: int = 0
     progress: str | None = None
     steps: list[str] = []
     logs: list[LogLine] = []  # the newest first
 
 
-DAMAGED = Snapshot(payload="")  # which is no payload at all
-_snapshots = msgspec.json.Decoder(Snapshot)
-_remarks = msgspec.json.Decoder(list[Remark])
+DAMAGED = JobSnapshot(payload="")  # which is no payload at all
+_snapshots = msgspec.json.Decoder(JobSnapshot)
+_remarks = msgspec.json.Decoder(list[DeadLetterNote])
 
 
-def snapshot_of(letter: DeadRow) -> Snapshot:
+def snapshot_of(letter: DeadLetterRow) -> JobSnapshot:
     """The job as it failed; of one that is damaged nothing is known but what the record itself tells."""
     return read_or(_snapshots.decode, letter.snapshot, DAMAGED)
 
@@ -190,14 +190,14 @@ _errors = msgspec.json.Decoder(_Error)
 
 def group_of(
     fingerprint: str, task: str, reason: str, snapshot: str | bytes, count: int, first_seen: int, last_seen: int
-) -> LetterGroup:
+) -> DeadLetterGroup:
     """A group, told by the snapshot of its newest record."""
     error = read_or(_errors.decode, snapshot, _Error())
     told = (error.error_type, error.error_message, count, first_seen, last_seen)
-    return LetterGroup(fingerprint, task, reason, *told)
+    return DeadLetterGroup(fingerprint, task, reason, *told)
 
 
-def kept_history(letter: DeadRow) -> list[Filing]:
+def kept_history(letter: DeadLetterRow) -> list[HistoryRow]:
     """What the record itself has of the job's history, oldest first, up to the failure."""
     job = snapshot_of(letter)
     before = job.history[::-1]
@@ -206,20 +206,20 @@ def kept_history(letter: DeadRow) -> list[Filing]:
     version = job.version or (before[-1].version + 1 if before else 2)
     end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
     error = (job.error_type, job.error_message, job.error_traceback)
-    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version + 1, *end, *error)]
+    return [*before, HistoryRow(letter.entered_at, Trigger.FAIL, job.state, State.FAILED, version + 1, *end, *error)]
 
 
-def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filing]:
+def history_anew(letter: DeadLetterRow, job: NewJob, detail: str | None) -> list[HistoryRow]:
     """What is filed of a job that is stored anew: what the record has kept, and that it is to run again."""
     before, was = kept_history(letter), snapshot_of(letter)
     run = (was.attempt, was.worker, was.started_at, letter.entered_at)
     source = State.CANCELLED if was.state == State.CANCELLED else State.FAILED
     nothing = (None, None, None)
-    again = Filing(job.version, Event.REVIVE, source, job.state, job.version, *run, detail, *nothing)
+    again = HistoryRow(job.version, Trigger.REVIVE, source, job.state, job.version, *run, detail, *nothing)
     return [*before, again]
 
 
-def first_failed_at(letter: DeadRow) -> int:
+def first_failed_at(letter: DeadLetterRow) -> int:
     """When the job failed for the first time, as far as the record knows."""
     return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
 
@@ -233,7 +233,7 @@ def used_up_in_words(requeues: int, most: int) -> str:
     return f"it was requeued {requeues} times already, of {most} allowed (max_requeues)"
 
 
-def remarks_of(notes: str | None) -> list[Remark]:
+def remarks_of(notes: str | None) -> list[DeadLetterNote]:
     return (read(_remarks.decode, notes) or []) if notes else []
 
 
@@ -241,7 +241,7 @@ def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> s
     """The notes with one more, if there is one."""
     if not text:
         return notes
-    return msgspec.json.encode([*remarks_of(notes), Remark(at, text, by)]).decode()
+    return msgspec.json.encode([*remarks_of(notes), DeadLetterNote(at, text, by)]).decode()
 
 
 def id_at(moment: int) -> str:
@@ -254,7 +254,7 @@ def moment_of(letter_id: str) -> int:
     return int(letter_id[:12], 16)
 
 
-def bounds(which: LetterFilter) -> tuple[str, str]:
+def bounds(which: DeadLetterFilter) -> tuple[str, str]:
     """The span of ids that the filter means: from the first on, before the second."""
     last = "g" if which.until is None else id_at(which.until)  # beyond every hexadecimal digit
     return ("" if which.since is None else id_at(which.since)), last
@@ -264,7 +264,7 @@ def raised(priority: int, boost: int) -> int:
     return max(LOWEST_PRIORITY, min(HIGHEST_PRIORITY, priority + boost))
 
 
-def stored_anew(letter: DeadRow, order: Requeue, now: int) -> NewJob:
+def stored_anew(letter: DeadLetterRow, order: RequeueRequest, now: int) -> NewJob:
     """The job of the record, for a store that has it no more. It is of no flow: that may be gone as well."""
     was = snapshot_of(letter)
     run_at = max(order.run_at or now, now)

@@ -31,7 +31,7 @@ _LAST = 2**63 - 1  # of any store: there a greater number is an error
 _CURSOR = re.compile(r"([0-9]{1,20}(?:-[0-9]{1,20})?)(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
-class Happening(Struct, frozen=True):
+class Event(Struct, frozen=True):
     """Something that happened, as the store has told it. `cursor` is where to go on behind it."""
 
     cursor: str
@@ -45,7 +45,7 @@ class Happening(Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class Interest(Struct, frozen=True):
+class EventFilter(Struct, frozen=True):
     """Which events somebody asks for: of these types (none: all of them), of this queue, of this task."""
 
     types: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class Interest(Struct, frozen=True):
         )
 
 
-def interest(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> Interest:
+def interest(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> EventFilter:
     """The interest in these types, where `job.*` is every type that begins so and `*` is every type."""
     if not isinstance(types, Iterable):
         raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}")
@@ -69,7 +69,7 @@ def interest(types: str | Iterable[str] = (), queue: str | None = None, task: st
         check_queue("queue", queue)
     if task is not None:
         check_task_name(task)
-    return Interest(frozenset(name for pattern in named for name in _named_by(pattern)), queue, task)
+    return EventFilter(frozenset(name for pattern in named for name in _named_by(pattern)), queue, task)
 
 
 def _named_by(pattern: Any) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 
 _LONGEST = 500  # characters of a message: an event is a hint, the job has the whole of it
 
@@ -76,18 +76,21 @@ def _plainly(kind: str) -> Callable[[Entry], list[Part]]:
 
 
 _TELLS: dict[str, Callable[[Entry], list[Part]]] = {
-    Event.RETRY: _retried,
-    Event.FAIL: _failed,
-    Event.EXPIRE: _expired,
-    Event.UNBLOCK: _unblocked,
-    Event.SNOOZE: _again,
-    Event.REVIVE: _again,
-    Event.RELEASE: _plainly("job.released"),
-    Event.CANCEL: _plainly("job.cancelled"),
-    Event.LAPSE: _plainly("job.cancelled"),
-    Event.HURRY: _plainly("job.promoted"),
-    Event.AMEND: _plainly("job.amended"),
-    Event.STALE: lambda entry: [("job.stale", _reason(entry)), ("job.failed", {**_reason(entry), "error": "StaleJob"})],
+    Trigger.RETRY: _retried,
+    Trigger.FAIL: _failed,
+    Trigger.EXPIRE: _expired,
+    Trigger.UNBLOCK: _unblocked,
+    Trigger.SNOOZE: _again,
+    Trigger.REVIVE: _again,
+    Trigger.RELEASE: _plainly("job.released"),
+    Trigger.CANCEL: _plainly("job.cancelled"),
+    Trigger.LAPSE: _plainly("job.cancelled"),
+    Trigger.HURRY: _plainly("job.promoted"),
+    Trigger.AMEND: _plainly("job.amended"),
+    Trigger.STALE: lambda entry: [
+        ("job.stale", _reason(entry)),
+        ("job.failed", {**_reason(entry), "error": "StaleJob"}),
+    ],
     "review": _plainly("job.stale"),
     "lease lost": _plainly("job.lease_lost"),
 }

@@ -12,18 +12,18 @@ from datetime import datetime
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.records import Filing, JobRow
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.records import HistoryRow, JobRow
+from headrace.core.jobs.states import FINAL, State, Trigger
 
-_ASIDE = frozenset({Event.LEASE_LOST, Event.REVIEW})
-_MOVES_NOTHING = _ASIDE | {Event.STEP, Event.SLEEP, Event.EVENT}
+_ASIDE = frozenset({Trigger.LEASE_LOST, Trigger.REVIEW})
+_MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT}
 
 
-class Entry(Struct, frozen=True):
+class HistoryEntry(Struct, frozen=True):
     """One step of a job's life."""
 
     at: datetime
-    event: Event
+    event: Trigger
     from_state: State | None
     to_state: State
     version: int
@@ -42,7 +42,7 @@ class AttemptError(Struct, frozen=True):
     traceback: str
 
 
-def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
+def errors_of(filings: Sequence[HistoryRow]) -> list[AttemptError]:
     """Every attempt that ended in an error, oldest first."""
     return [
         AttemptError(_moment(f.at), f.attempt, f.error_type, f.error_message or "", f.error_traceback or "")
@@ -51,10 +51,10 @@ def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
     ]
 
 
-def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
+def tell(row: JobRow, filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """All entries, oldest first."""
-    entries: list[Entry] = []
-    notes: list[Entry] = []  # since the last move that was filed
+    entries: list[HistoryEntry] = []
+    notes: list[HistoryEntry] = []  # since the last move that was filed
     first = version = _first_version(row, filings)
     state: State | None = None
     attempt = 0
@@ -69,10 +69,10 @@ def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
         entries.append(entry)
         version, state, attempt, notes = filing.version, entry.to_state, filing.attempt, []
     entries += _merged(_present(row, version, state), notes)
-    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
+    return [HistoryEntry(_moment(row.created_at), Trigger.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
 
 
-def _merged(moves: Iterator[Entry], notes: list[Entry]) -> Iterator[Entry]:
+def _merged(moves: Iterator[HistoryEntry], notes: list[HistoryEntry]) -> Iterator[HistoryEntry]:
     """Notes, in the order they were filed, among the moves that nobody filed."""
     move = next(moves, None)
     for note in notes:
@@ -85,23 +85,23 @@ def _merged(moves: Iterator[Entry], notes: list[Entry]) -> Iterator[Entry]:
     yield from moves
 
 
-def _is_later(move: Entry, note: Entry) -> bool:
+def _is_later(move: HistoryEntry, note: HistoryEntry) -> bool:
     """What a run remembered has its version. What came from another run is of any version, and stands by its time."""
     return move.at > note.at if note.event in _ASIDE else move.version > note.version
 
 
-def _first_version(row: JobRow, filings: Sequence[Filing]) -> int:
+def _first_version(row: JobRow, filings: Sequence[HistoryRow]) -> int:
     """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
     known = min((filing.version for filing in filings), default=row.version)
     return row.created_at if known >= row.created_at else 1
 
 
-def _first_state(row: JobRow, entries: list[Entry]) -> State:
+def _first_state(row: JobRow, entries: list[HistoryEntry]) -> State:
     first = next((entry.from_state for entry in entries if entry.event not in _MOVES_NOTHING), row.state)
     return State.PENDING if first is None or first == State.RUNNING else first
 
 
-def _before(filing: Filing, version: int, state: State | None) -> Iterator[Entry]:
+def _before(filing: HistoryRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
     """The claim, and the success, that led to what was filed; and what went before them unfiled."""
     if filing.version == version + 1:
         return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
@@ -114,7 +114,7 @@ def _before(filing: Filing, version: int, state: State | None) -> Iterator[Entry
         yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt, state)
 
 
-def _present(row: JobRow, version: int, state: State | None) -> Iterator[Entry]:
+def _present(row: JobRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
     """The claim and the success that the row itself tells."""
     if row.version == version:
         return  # as above
@@ -127,35 +127,37 @@ def _present(row: JobRow, version: int, state: State | None) -> Iterator[Entry]:
         yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt, state)
 
 
-def _claim(run: JobRow | Filing, before: int, version: int, state: State | None) -> Iterator[Entry]:
+def _claim(run: JobRow | HistoryRow, before: int, version: int, state: State | None) -> Iterator[HistoryEntry]:
     at = _moment(run.started_at or 0)
     yield from _unfiled(before, version, at, run.attempt, state)
-    yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
+    yield HistoryEntry(at, Trigger.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
 
 
-def _success(run: JobRow | Filing, finished_at: int, version: int) -> Entry:
+def _success(run: JobRow | HistoryRow, finished_at: int, version: int) -> HistoryEntry:
     at = _moment(finished_at)
-    return Entry(at, Event.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
+    return HistoryEntry(at, Trigger.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
 
 
-def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[Entry]:
+def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[HistoryEntry]:
     """Promotions and unused claims, from the versions that are missing. `state` is where the job was, if known."""
     missing = 0 if state in FINAL else after - before - 1  # an end is left by what is filed only
     if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
-        yield Entry(at, Event.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
+        yield HistoryEntry(at, Trigger.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
         before, missing = before + 1, missing - 1
     if times := missing // 2:
         message = f"fetched and given back {times} time{'s' if times > 1 else ''} without being begun"
-        yield Entry(at, Event.RELEASE, State.RUNNING, State.PENDING, before + 2 * times, attempt, None, message)
+        yield HistoryEntry(
+            at, Trigger.RELEASE, State.RUNNING, State.PENDING, before + 2 * times, attempt, None, message
+        )
     if missing % 2:  # one of them was put aside for a while
-        yield Entry(at, Event.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
+        yield HistoryEntry(at, Trigger.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
 
 
-def _filed(filing: Filing) -> Entry:
+def _filed(filing: HistoryRow) -> HistoryEntry:
     said = [part for part in (filing.detail, _error_line(filing)) if part]
-    return Entry(
+    return HistoryEntry(
         _moment(filing.at),
-        Event(filing.event),
+        Trigger(filing.event),
         State(filing.source),
         State(filing.target),
         filing.version,
@@ -165,24 +167,24 @@ def _filed(filing: Filing) -> Entry:
     )
 
 
-def last_words(filings: Sequence[Filing]) -> list[Entry]:
+def last_words(filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
     return [_filed(filing) for filing in _whole(filings)]
 
 
-_EVENTS, _STATES = frozenset(Event), frozenset(State)
+_EVENTS, _STATES = frozenset(Trigger), frozenset(State)
 
 
-def _whole(filings: Sequence[Filing]) -> list[Filing]:
+def _whole(filings: Sequence[HistoryRow]) -> list[HistoryRow]:
     """Those that can be told: one that is damaged names no event or state there is."""
     return [one for one in filings if is_whole(one)]
 
 
-def is_whole(filing: Filing) -> bool:
+def is_whole(filing: HistoryRow) -> bool:
     return filing.event in _EVENTS and filing.source in _STATES and filing.target in _STATES
 
 
-def _error_line(filing: Filing) -> str | None:
+def _error_line(filing: HistoryRow) -> str | None:
     return f"{filing.error_type}: {filing.error_message}" if filing.error_type else None
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from headrace.core import damaged_records
 from headrace.core.clock import to_datetime
-from headrace.core.events.event import Happening, Interest, page_of
+from headrace.core.events.event import Event, EventFilter, page_of
 from headrace.core.events.from_history import ENDS_A_RUN, happened, run_of
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
@@ -25,7 +25,7 @@ from headrace.core.schedules.records import Occurrence, ScheduleRow
 RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
 
 
-class Group(Struct, frozen=True, array_like=True):
+class EventGroup(Struct, frozen=True, array_like=True):
     """Events of one type, queue, task and worker that were told together, with a column for each thing to tell.
 
     A column is as long as `jobs`, or empty. `waits` are the milliseconds from when a job could have run to its start,
@@ -50,7 +50,7 @@ class Group(Struct, frozen=True, array_like=True):
         """How many events these are."""
         return len(self.jobs) or 1
 
-    def of(self, wanted: Collection[str]) -> Group | None:
+    def of(self, wanted: Collection[str]) -> EventGroup | None:
         """What of the group is about these jobs, of each once; None if nothing is."""
         firsts = {job_id: place for place, job_id in reversed(list(enumerate(self.jobs)))}
         places = sorted(place for job_id, place in firsts.items() if job_id in wanted)
@@ -65,11 +65,11 @@ _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
 _MANY = 4  # jobs of a group that are worth a look at what their ids have in common
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
 _encoder = msgspec.json.Encoder()
-_groups = msgspec.json.Decoder(list[Group])
+_groups = msgspec.json.Decoder(list[EventGroup])
 _names = msgspec.json.Decoder(list[str])
 
 
-class Page(Struct, frozen=True):
+class EventBatch(Struct, frozen=True):
     """A page that is to be stored: its text, the number of its events and their time."""
 
     text: str
@@ -77,16 +77,16 @@ class Page(Struct, frozen=True):
     at: int
 
 
-def page(groups: Sequence[Group]) -> Page:
+def page(groups: Sequence[EventGroup]) -> EventBatch:
     """The page with these groups."""
     size = at = 0
     for group in groups:  # a plain loop: a single enqueue() comes through here, too
         size += (len(group.jobs) or 1) << (group.type == RAN)
         at = max(at, group.at)
-    return Page(_encoder.encode([_shortened(group) for group in groups]).decode(), size, at)
+    return EventBatch(_encoder.encode([_shortened(group) for group in groups]).decode(), size, at)
 
 
-def _shortened(group: Group) -> Group:
+def _shortened(group: EventGroup) -> EventGroup:
     """The group as it is stored: jobs that were enqueued together have most of their ids in common."""
     jobs = group.jobs
     if len(jobs) < _MANY:
@@ -96,14 +96,14 @@ def _shortened(group: Group) -> Group:
     return replace(group, jobs=[job[length:] for job in jobs], head=first[:length]) if length else group
 
 
-def _in_full(group: Group) -> Group:
+def _in_full(group: EventGroup) -> EventGroup:
     head = group.head
     return replace(group, jobs=[head + job for job in group.jobs], head="") if head else group
 
 
-def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
+def read(text: str | bytes, only: str | bytes | None = None) -> list[EventGroup]:
     """The groups of a page as it is stored, written out, in the order in which they happened."""
-    told: list[Group] = []
+    told: list[EventGroup] = []
     true_of = None if only is None else frozenset(damaged_records.read(_names.decode, only) or ())
     for group in damaged_records.read(_groups.decode, text) or ():
         if _is_whole(group):
@@ -111,12 +111,12 @@ def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
     return told
 
 
-def _is_whole(group: Group) -> bool:
+def _is_whole(group: EventGroup) -> bool:
     """Whether each of its columns tells of each of its jobs; it may have been damaged."""
     return all(not column or len(column) == group.size for name in _COLUMNS if (column := getattr(group, name)))
 
 
-def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:
+def _written_out(group: EventGroup, only: frozenset[str] | None) -> Iterable[EventGroup]:
     if group.type == FILED:
         return _of_history(group)
     if group.type == RAN:
@@ -129,7 +129,7 @@ def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:
     return [] if left is None else [left]
 
 
-def _of_history(group: Group) -> list[Group]:
+def _of_history(group: EventGroup) -> list[EventGroup]:
     [entry] = group.data
     run = run_of(entry, group.at)
     runs = [] if run is None else [run]
@@ -139,21 +139,21 @@ def _of_history(group: Group) -> list[Group]:
     ]
 
 
-def narrowed(groups: Sequence[Group], to: Collection[str]) -> list[Group]:
+def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGroup]:
     """These groups, written out, with no success but of these jobs."""
     true_of = frozenset(to)
     return [each for group in groups for each in _written_out(group, true_of)]
 
 
-def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
+def endings(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:
     """What these groups tell of the success of these jobs, and nothing else."""
     told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
     return [left for group in told if (left := group.of(of)) is not None]
 
 
 def events_of(
-    cursor: str, groups: Sequence[Group], after: str | None = None, wanted: Interest | None = None
-) -> Iterator[Happening]:
+    cursor: str, groups: Sequence[EventGroup], after: str | None = None, wanted: EventFilter | None = None
+) -> Iterator[Event]:
     """The events of one page, each with its cursor; with `after`, a cursor on it, those behind that one."""
     last = sum(group.size for group in groups) - 1
     on, place = ("", None) if after is None else page_of(after)
@@ -169,7 +169,7 @@ def events_of(
             number += 1
 
 
-def _event(cursor: str, group: Group, place: int) -> Happening:
+def _event(cursor: str, group: EventGroup, place: int) -> Event:
     moment = to_datetime(group.at - (group.ago[place] if group.ago else 0))
     assert moment is not None
     data = dict(group.data[place]) if group.data else {}
@@ -177,7 +177,7 @@ def _event(cursor: str, group: Group, place: int) -> Happening:
         data["wait"] = group.waits[place] / 1000
     if group.runs:
         data["run"] = group.runs[place] / 1000
-    return Happening(
+    return Event(
         cursor,
         group.type,
         moment,
@@ -190,16 +190,16 @@ def _event(cursor: str, group: Group, place: int) -> Happening:
     )
 
 
-def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
+def arrivals(jobs: Iterable[NewJob]) -> list[EventGroup]:
     """What is told of jobs that are stored."""
-    groups: dict[tuple[str, str, bool, bool], Group] = {}
+    groups: dict[tuple[str, str, bool, bool], EventGroup] = {}
     for job in jobs:
         is_later, waits = job.state is _SCHEDULED, job.state is _WAITING
         key = (job.queue, job.task, is_later, waits)  # not the state itself: a hash of it takes longer than all of this
         group = groups.get(key)
         if group is None:
             kind = "job.scheduled" if is_later else "job.enqueued"
-            group = groups[key] = Group(kind, job.created_at, job.queue, job.task)
+            group = groups[key] = EventGroup(kind, job.created_at, job.queue, job.task)
         group.jobs.append(job.id)
         if is_later:
             group.data.append({"run_at": job.run_at})
@@ -208,10 +208,10 @@ def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
     return list(groups.values())
 
 
-def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[Group]:
+def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[EventGroup]:
     """What is told of the times of a schedule. Those that could not be made up for are skipped as well."""
     return [
-        Group(
+        EventGroup(
             "schedule.fired" if each.status == "enqueued" else "schedule.skipped",
             each.recorded_at,
             row.queue,

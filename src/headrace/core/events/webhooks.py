@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from headrace.core.events.event import Happening, Interest
+from headrace.core.events.event import Event, EventFilter
 from headrace.errors import InvalidJob
 
 PREFIX = "whsec_"
 TOLERANCE = 300  # seconds that a message may be old, or from the future, to count as just sent
 
 
-class Hook(Struct, frozen=True):
+class WebhookRow(Struct, frozen=True):
     """A webhook as stored. The secret is sealed where an app has keys."""
 
     id: str
@@ -45,8 +45,8 @@ class Hook(Struct, frozen=True):
         return max(self.created_at, self.resumed_at)
 
     @property
-    def wanted(self) -> Interest:
-        return Interest(frozenset(self.types), self.queue, self.task)
+    def wanted(self) -> EventFilter:
+        return EventFilter(frozenset(self.types), self.queue, self.task)
 
 
 def key_of(secret: Any) -> bytes:
@@ -90,7 +90,7 @@ def verify(secret: str, headers: Mapping[str, str], body: str | bytes, now: date
     return any(hmac.compare_digest(right, one) for one in given)
 
 
-def body_of(event: Happening) -> str:
+def body_of(event: Event) -> str:
     """What is sent of an event. It never has the arguments of a job, nor its result."""
     about = {name: getattr(event, name) for name in ("job_id", "task", "queue", "worker", "attempt")}
     told = {name: value for name, value in about.items() if value is not None}

@@ -28,7 +28,7 @@ _ARROW = (
 )
 
 
-class Box(Struct, frozen=True):
+class GraphNode(Struct, frozen=True):
     """A job in a drawing."""
 
     id: str
@@ -36,22 +36,22 @@ class Box(Struct, frozen=True):
     state: str
 
 
-class Picture(Struct, frozen=True):
+class JobGraph(Struct, frozen=True):
     """What is drawn. An edge leads from a job to one that waits for it, by their ids."""
 
-    boxes: Sequence[Box]
+    boxes: Sequence[GraphNode]
     edges: Sequence[tuple[str, str]]
 
 
 # -- Mermaid
 
 
-def mermaid(picture: Picture) -> str:
+def mermaid(picture: JobGraph) -> str:
     """The graph as Mermaid, for a Markdown page."""
     return "\n".join(_mermaid_lines(picture))
 
 
-def _mermaid_lines(picture: Picture) -> Iterator[str]:
+def _mermaid_lines(picture: JobGraph) -> Iterator[str]:
     names = {box.id: f"n{number}" for number, box in enumerate(picture.boxes, 1)}
     yield "flowchart TD"
     for box in picture.boxes:
@@ -72,7 +72,7 @@ def _mermaid_text(text: str) -> str:
 # -- SVG
 
 
-def svg(picture: Picture) -> str:
+def svg(picture: JobGraph) -> str:
     """The graph as an SVG image, parents above their children."""
     places = places_of(picture)
     width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
@@ -100,7 +100,7 @@ def _line(parent: tuple[int, int], child: tuple[int, int]) -> str:
     return f'<path d="{curve}" fill="none" stroke="#7a8699" stroke-width="1.2" marker-end="url(#tip)"/>'
 
 
-def _box(box: Box, x: int, y: int) -> str:
+def _box(box: GraphNode, x: int, y: int) -> str:
     fill, line = _COLORS.get(box.state, _COLORS["waiting"])
     label = box.label if len(box.label) <= _LONGEST else f"{box.label[: _LONGEST - 1]}…"
     center = x + WIDTH // 2
@@ -117,7 +117,7 @@ def _xml(text: str) -> str:
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
-def places_of(picture: Picture) -> dict[str, tuple[int, int]]:
+def places_of(picture: JobGraph) -> dict[str, tuple[int, int]]:
     """The upper left corner of each box, which is WIDTH by HEIGHT."""
     layers = _ordered(layers_of(picture), picture)
     widest = max((len(layer) for layer in layers), default=0)
@@ -132,7 +132,7 @@ def places_of(picture: Picture) -> dict[str, tuple[int, int]]:
     return places
 
 
-def layers_of(picture: Picture) -> list[list[str]]:
+def layers_of(picture: JobGraph) -> list[list[str]]:
     """The jobs by steps: each one a layer below the lowest of those it waits for."""
     waits: dict[str, int] = {box.id: 0 for box in picture.boxes}
     children: dict[str, list[str]] = {}
@@ -152,7 +152,7 @@ def layers_of(picture: Picture) -> list[list[str]]:
     return layers
 
 
-def _ordered(layers: list[list[str]], picture: Picture) -> list[list[str]]:
+def _ordered(layers: list[list[str]], picture: JobGraph) -> list[list[str]]:
     """Each layer by where the parents are, so that fewer lines cross."""
     parents: dict[str, list[str]] = {}
     for parent, child in picture.edges:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from headrace.core.codec.result_refs import promises_in
-from headrace.core.jobs.dependencies import Bond, Policy, circle_in
+from headrace.core.jobs.dependencies import Dependency, Policy, circle_in
 from headrace.core.tasks.options import check_jobs
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 
 
-class Arguments(Protocol):
+class NodeArguments(Protocol):
     """What a graph needs of a call."""
 
     @property
@@ -29,7 +29,7 @@ class Node:
 
     __slots__ = ("_graph", "_others", "call", "id", "policy", "title")
 
-    def __init__(self, graph: Graph, call: Arguments, title: str, node_id: str, policy: Policy | None) -> None:
+    def __init__(self, graph: Graph, call: NodeArguments, title: str, node_id: str, policy: Policy | None) -> None:
         self._graph = graph
         self._others: list[Node | str] = []
         self.call = call
@@ -92,7 +92,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.is_closed = False
 
-    def add(self, call: Arguments, title: str, node_id: str, policy: Policy | None = None) -> Node:
+    def add(self, call: NodeArguments, title: str, node_id: str, policy: Policy | None = None) -> Node:
         self.ensure_open()
         node = Node(self, call, title, node_id, policy)
         self.nodes.append(node)
@@ -122,7 +122,7 @@ class Graph:
                         value=other.graph_name,
                     )
 
-    def ensure_acyclic(self, bonds: Sequence[Bond]) -> None:
+    def ensure_acyclic(self, bonds: Sequence[Dependency]) -> None:
         """Refuse bonds that lead from a node back to itself, and tell the way."""
         places = {node.id: place for place, node in enumerate(self.nodes)}
         if all(places.get(bond.parent, -1) < places.get(bond.child, len(places)) for bond in bonds):

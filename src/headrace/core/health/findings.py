@@ -40,7 +40,7 @@ class Finding(Struct, frozen=True, kw_only=True):
         return f"{self.sentence}; {self.advice}"
 
 
-class Census(Struct, kw_only=True):
+class IntegrityCounts(Struct, kw_only=True):
     """What an engine has counted, each up to some thousands.
 
     `orphans` are records without their job by what they are, `strays` run under unknown workers, `unreaped` have a
@@ -57,7 +57,7 @@ class Census(Struct, kw_only=True):
     workers: Sequence[WorkerRow] = ()
 
 
-class Capped(Struct, frozen=True):
+class TrimResult(Struct, frozen=True):
     """What one look for histories that are too long did: entries removed, how far it came, and whether to go on."""
 
     removed: int
@@ -70,7 +70,7 @@ def is_gone(worker: WorkerRow, now: int) -> bool:
     return now - worker.seen_at > max(GONE, 6 * worker.heartbeat)
 
 
-def judge(census: Census, now: int) -> list[Finding]:
+def judge(census: IntegrityCounts, now: int) -> list[Finding]:
     """The findings about what is in a store."""
     return [*_of_damage(census), *_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
 
@@ -91,7 +91,7 @@ def judge_ids(damaged: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _of_damage(census: Census) -> Iterator[Finding]:
+def _of_damage(census: IntegrityCounts) -> Iterator[Finding]:
     if census.damaged:
         yield Finding(
             code="damaged_records",
@@ -102,7 +102,7 @@ def _of_damage(census: Census) -> Iterator[Finding]:
         )
 
 
-def _of_orphans(census: Census) -> Iterator[Finding]:
+def _of_orphans(census: IntegrityCounts) -> Iterator[Finding]:
     for what, count in census.orphans.items():
         if count:
             yield Finding(
@@ -128,7 +128,7 @@ _ORPHANS = {
 REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
 
 
-def _of_zombies(census: Census, now: int) -> Iterator[Finding]:
+def _of_zombies(census: IntegrityCounts, now: int) -> Iterator[Finding]:
     silent = [worker for worker in census.workers if worker.is_silent(now) and now - worker.seen_at > LATE]
     if silent:
         yield Finding(
@@ -164,7 +164,7 @@ def _of_zombies(census: Census, now: int) -> Iterator[Finding]:
         )
 
 
-def _of_delays(census: Census, now: int) -> Iterator[Finding]:
+def _of_delays(census: IntegrityCounts, now: int) -> Iterator[Finding]:
     someone_works = any(not worker.is_silent(now) for worker in census.workers)
     if census.overdue:
         advice = "all workers are busy or paused: add one" if someone_works else "no worker is alive: start one"
@@ -260,7 +260,7 @@ class StoragePart(Struct, frozen=True, kw_only=True):
 # -- pressure
 
 
-class Strain(Struct, frozen=True):
+class StoreLoad(Struct, frozen=True):
     """The bytes of a store, which share of writes had to wait for others, and how many clients its server has.
 
     What is None is not known: a server does not tell the one, and a file has none of the other.
@@ -271,7 +271,7 @@ class Strain(Struct, frozen=True):
     clients: int | None = None
 
 
-class Pressure(Struct, frozen=True, array_like=True):
+class WriteContention(Struct, frozen=True, array_like=True):
     """What the writers of a file met within an hour: turns to write, those that came late, jobs stored or settled."""
 
     hour: int
@@ -279,8 +279,8 @@ class Pressure(Struct, frozen=True, array_like=True):
     late: int = 0
     jobs: int = 0
 
-    def plus(self, other: Pressure) -> Pressure:
-        return Pressure(self.hour, self.turns + other.turns, self.late + other.late, self.jobs + other.jobs)
+    def plus(self, other: WriteContention) -> WriteContention:
+        return WriteContention(self.hour, self.turns + other.turns, self.late + other.late, self.jobs + other.jobs)
 
 
 HOURS_KEPT = 24
@@ -290,21 +290,21 @@ _ENOUGH_TURNS = 1000
 _BUSY_JOBS = 2000  # a second, over a whole hour
 
 
-def add_pressure(known: Sequence[Pressure], fresh: Pressure) -> list[Pressure]:
+def add_pressure(known: Sequence[WriteContention], fresh: WriteContention) -> list[WriteContention]:
     """The hours of a day with what came now, the newest last."""
     hours = {each.hour: each for each in known if fresh.hour - HOURS_KEPT < each.hour <= fresh.hour}
-    hours[fresh.hour] = hours.get(fresh.hour, Pressure(fresh.hour)).plus(fresh)
+    hours[fresh.hour] = hours.get(fresh.hour, WriteContention(fresh.hour)).plus(fresh)
     return [hours[hour] for hour in sorted(hours)]
 
 
-def late_share(hours: Sequence[Pressure], now: int) -> float:
+def late_share(hours: Sequence[WriteContention], now: int) -> float:
     """Which share of the writes of this hour and the last one came late."""
     recent = [each for each in hours if each.hour >= now // _HOUR - 1]
     turns = sum(each.turns for each in recent)
     return sum(each.late for each in recent) / turns if turns else 0.0
 
 
-def judge_pressure(hours: Sequence[Pressure], url: str) -> list[Finding]:
+def judge_pressure(hours: Sequence[WriteContention], url: str) -> list[Finding]:
     """Whether a file is outgrown: what several processes write into it waits, or there is more than one disk's work."""
     found = []
     advice = f"it is time for a server: `headrace copy {url} postgresql://...`"

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import read_or
-from headrace.core.documents import STAYS, Paper
+from headrace.core.documents import STAYS, Document
 
 KIND = f"{STAYS}vitals"
 HOLDS = 60_000  # ms after which what a process told is no longer true of it
@@ -24,7 +24,7 @@ class MemoryTrace(Struct, frozen=True, kw_only=True):
     growth: tuple[str, ...]
 
 
-class Vitals(Struct, frozen=True, array_like=True):
+class ProcessStats(Struct, frozen=True, array_like=True):
     """`cpu` is the share of one core since it last told, `memory` in bytes; `trace` only of one that traces it."""
 
     at: int
@@ -33,11 +33,11 @@ class Vitals(Struct, frozen=True, array_like=True):
     trace: MemoryTrace | None = None
 
 
-_decoder = msgspec.json.Decoder(Vitals)
-_NEVER = Vitals(0, 0.0, 0)
+_decoder = msgspec.json.Decoder(ProcessStats)
+_NEVER = ProcessStats(0, 0.0, 0)
 
 
-def _decode(stored: str) -> Vitals:
+def _decode(stored: str) -> ProcessStats:
     return read_or(_decoder.decode, stored, _NEVER)  # so that what is damaged is outdated
 
 
@@ -45,16 +45,16 @@ def key_of(host: str, pid: int) -> str:
     return f"{host}:{pid}"
 
 
-def paper_of(key: str, version: int, vitals: Vitals) -> Paper:
-    return Paper(KIND, key, version, msgspec.json.encode(vitals).decode())
+def paper_of(key: str, version: int, vitals: ProcessStats) -> Document:
+    return Document(KIND, key, version, msgspec.json.encode(vitals).decode())
 
 
-def told(papers: Iterable[Paper], now: int) -> dict[str, Vitals]:
+def told(papers: Iterable[Document], now: int) -> dict[str, ProcessStats]:
     """What processes told a moment ago, by their keys."""
     read = {paper.key: _decode(paper.value) for paper in papers}
     return {key: vitals for key, vitals in read.items() if now - vitals.at <= HOLDS}
 
 
-def outdated(papers: Iterable[Paper], now: int) -> list[Paper]:
+def outdated(papers: Iterable[Document], now: int) -> list[Document]:
     """The papers of processes that have long been silent."""
     return [paper for paper in papers if now - _decode(paper.value).at > KEPT]

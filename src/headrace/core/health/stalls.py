@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import read_or, readable
-from headrace.core.documents import STAYS, Paper
+from headrace.core.documents import STAYS, Document
 from headrace.core.health.findings import Finding
 
 KIND = f"{STAYS}stalls"
@@ -26,15 +26,15 @@ _decode = msgspec.json.Decoder(Stall).decode
 _OF_NOBODY = Stall("", "", 0)
 
 
-def paper_of(stall: Stall) -> Paper:
-    return Paper(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
+def paper_of(stall: Stall) -> Document:
+    return Document(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
 
 
-def told(papers: Iterable[Paper]) -> list[Stall]:
+def told(papers: Iterable[Document]) -> list[Stall]:
     return list(readable(_decode, (paper.value for paper in papers)))
 
 
-def left_behind(papers: Iterable[Paper], workers: Collection[str]) -> list[Paper]:
+def left_behind(papers: Iterable[Document], workers: Collection[str]) -> list[Document]:
     """The papers of workers that are no more."""
     return [paper for paper in papers if read_or(_decode, paper.value, _OF_NOBODY).worker not in workers]
 

@@ -26,7 +26,7 @@ DELETED = "deleted"  # the reason of a job in the moment before it is gone
 _CANCELLED = {"expired": "expired", DELETED: "was deleted"}
 
 
-class Bond(Struct, frozen=True, array_like=True, gc=False):
+class Dependency(Struct, frozen=True, array_like=True, gc=False):
     """`child` waits for `parent`; both are ids. `policy` tells what becomes of it if the parent does not complete.
 
     cancel: the child is cancelled. run: it runs, and can see the failure. hold: it waits for a person.
@@ -46,7 +46,7 @@ class FlowRow(Struct, frozen=True, array_like=True):
     created_at: int
 
 
-class FlowTally(Struct, frozen=True, array_like=True):
+class FlowSummary(Struct, frozen=True, array_like=True):
     """A flow and how many of its jobs are in each state that any of them is in."""
 
     flow: FlowRow

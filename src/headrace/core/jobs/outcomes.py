@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import Claim, ErrorInfo, Lease, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 
 
 def succeed(claim: Claim, result: str | None, checksum: int | None, now: int) -> Outcome:
     return Outcome(
         claim.id,
         claim.version,
-        Event.SUCCEED,
+        Trigger.SUCCEED,
         State.COMPLETED,
         now,
         result=result,
@@ -28,7 +28,7 @@ def retry(claim: Claim, error: ErrorInfo, delay: int, max_attempts: int, now: in
     return Outcome(
         claim.id,
         claim.version,
-        Event.RETRY,
+        Trigger.RETRY,
         State.RETRYING,
         now,
         run_at=now + delay,
@@ -44,7 +44,7 @@ def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempt
     return Outcome(
         claim.id,
         claim.version,
-        Event.FAIL,
+        Trigger.FAIL,
         State.FAILED,
         now,
         reason=reason,
@@ -63,7 +63,7 @@ def lettered(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Ou
         return outcomes
     return [
         replace(outcome, letter=False)
-        if outcome.event is Event.FAIL and not opens_letter(switch, outcome.reason)
+        if outcome.event is Trigger.FAIL and not opens_letter(switch, outcome.reason)
         else outcome
         for outcome in outcomes
     ]
@@ -71,7 +71,7 @@ def lettered(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Ou
 
 def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
     return Outcome(
-        claim.id, claim.version, Event.SNOOZE, State.SCHEDULED, now, run_at=now + delay, refund=1, reason=reason
+        claim.id, claim.version, Trigger.SNOOZE, State.SCHEDULED, now, run_at=now + delay, refund=1, reason=reason
     )
 
 
@@ -80,7 +80,7 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
     return Outcome(
         claim.id,
         claim.version,
-        Event.SNOOZE,
+        Trigger.SNOOZE,
         State.SCHEDULED,
         now,
         run_at=until,
@@ -93,12 +93,12 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
 
 def release(claim: Claim, reason: str, now: int) -> Outcome:
     """Give back a job that was begun, because its worker stops."""
-    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, reason=reason)
+    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, reason=reason)
 
 
 def give_back(claim: Claim, now: int) -> Outcome:
     """Give back a job that was not begun: it was fetched ahead."""
-    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
+    return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, quiet=True)
 
 
 def starts_again(outcome: Outcome) -> bool:
@@ -107,7 +107,7 @@ def starts_again(outcome: Outcome) -> bool:
 
 
 def cancel(claim: Claim, reason: str, now: int) -> Outcome:
-    return Outcome(claim.id, claim.version, Event.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
+    return Outcome(claim.id, claim.version, Trigger.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
 
 
 def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:

@@ -13,10 +13,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.known_tasks import KnownTasks
 from headrace.core.jobs.queue_rules import Strategy
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 
 Isolation = Literal["thread", "async", "process"]
 
@@ -128,7 +128,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
 
     id: str
     version: int
-    event: Event
+    event: Trigger
     state: State
     at: int
     run_at: int | None = None
@@ -145,12 +145,12 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     awaits: str | None = None
     awaited_number: int = 0
     spawned: tuple[NewJob, ...] = ()
-    bonds: tuple[Bond, ...] = ()
+    bonds: tuple[Dependency, ...] = ()
     fingerprint: str = ""
     letter: bool = True
 
 
-class Note(Struct, frozen=True, array_like=True):
+class JobNote(Struct, frozen=True, array_like=True):
     """Progress or a log line of a running job; stored only while its lease holds."""
 
     id: str
@@ -162,14 +162,14 @@ class Note(Struct, frozen=True, array_like=True):
     fields: str | None = None
 
 
-class Share(Struct, frozen=True):
+class QueueShare(Struct, frozen=True):
     """How many jobs of one queue a claim may take before the other queues had theirs."""
 
     queue: str
     quota: int
 
 
-class Want(Struct, frozen=True):
+class ClaimRequest(Struct, frozen=True):
     """What a worker could start now. `others` lets it take from queues without a share, too. `capabilities` are what it
     has of what jobs may need, "*" is all. `strategy` is the order it prefers. It is handed no job of a task that is not
     `known`; None is all."""
@@ -177,14 +177,14 @@ class Want(Struct, frozen=True):
     worker: str
     limit: int
     lease: int
-    shares: tuple[Share, ...] = ()
+    shares: tuple[QueueShare, ...] = ()
     others: bool = True
     capabilities: tuple[str, ...] = ()
     strategy: Strategy | None = None
     known: KnownTasks | None = None
 
 
-class Exchanged(Struct, frozen=True):
+class ExchangeResult(Struct, frozen=True):
     """The answer to one turn of a worker.
 
     `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
@@ -199,7 +199,7 @@ class Exchanged(Struct, frozen=True):
     weights: dict[str, int] = {}
 
 
-class Reaped(Struct, frozen=True, array_like=True):
+class ReapedJob(Struct, frozen=True, array_like=True):
     """A job taken from a worker that died or fell silent."""
 
     id: str
@@ -245,7 +245,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
     kin: int = 0
 
 
-class Filing(Struct, frozen=True, array_like=True):
+class HistoryRow(Struct, frozen=True, array_like=True):
     """A stored history row: what the job's own row can't tell, filed when it was overwritten."""
 
     at: int
@@ -288,7 +288,7 @@ class Filter(Struct, frozen=True, omit_defaults=True):
     flow: str | None = None
 
 
-class Page(Struct, frozen=True):
+class JobRowPage(Struct, frozen=True):
     """Jobs, newest first, and the cursor that continues after the last one (None at the end)."""
 
     jobs: list[JobRow]
@@ -304,7 +304,7 @@ class QueueRow(Struct, frozen=True, array_like=True):
     rules: str | None = None
 
 
-class Depth(Struct, frozen=True, array_like=True):
+class QueueCount(Struct, frozen=True, array_like=True):
     """How many jobs of one queue are in one state, and since when the oldest was to run."""
 
     queue: str
@@ -341,7 +341,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
         return now - self.seen_at > 3 * (self.heartbeat or 30_000)
 
 
-class Renewal(Struct, frozen=True):
+class RenewResult(Struct, frozen=True):
     """The answer to a renewal: leases that are no longer held, what an operator wishes, and when any lease ends."""
 
     lost: frozenset[Lease]
@@ -349,7 +349,7 @@ class Renewal(Struct, frozen=True):
     next_expiry: int | None = None
 
 
-class DeadRow(Struct, frozen=True, array_like=True):
+class DeadLetterRow(Struct, frozen=True, array_like=True):
     """An investigation record as stored; see `core.letters`. `snapshot` is the job as it failed, in JSON."""
 
     id: str
@@ -367,7 +367,7 @@ class DeadRow(Struct, frozen=True, array_like=True):
     notes: str | None = None
 
 
-class Changes(Struct, frozen=True):
+class JobUpdate(Struct, frozen=True):
     """What an operator may change of a job that has not started."""
 
     priority: int | None = None

@@ -24,7 +24,7 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Event(StrEnum):
+class Trigger(StrEnum):
     """What happened to a job. An event equals its own text: `entry.event == "claim"`."""
 
     SUBMIT = "submit"
@@ -58,88 +58,88 @@ NOT_STARTED = OPEN - {State.RUNNING}
 
 
 class Transition(NamedTuple):
-    event: Event
+    event: Trigger
     sources: frozenset[State]
     targets: frozenset[State]
     note: str
 
 
-def _row(event: Event, sources: frozenset[State] | set[State], targets: set[State], note: str) -> Transition:
+def _row(event: Trigger, sources: frozenset[State] | set[State], targets: set[State], note: str) -> Transition:
     return Transition(event, frozenset(sources), frozenset(targets), note)
 
 
 _S = State
-TRANSITIONS: dict[Event, Transition] = {
+TRANSITIONS: dict[Trigger, Transition] = {
     row.event: row
     for row in (
-        _row(Event.SUBMIT, set(), {_S.PENDING, _S.SCHEDULED, _S.WAITING}, "by run_at and open parents"),
-        _row(Event.PROMOTE, {_S.SCHEDULED, _S.RETRYING}, {_S.PENDING}, "when due; inside claim"),
+        _row(Trigger.SUBMIT, set(), {_S.PENDING, _S.SCHEDULED, _S.WAITING}, "by run_at and open parents"),
+        _row(Trigger.PROMOTE, {_S.SCHEDULED, _S.RETRYING}, {_S.PENDING}, "when due; inside claim"),
         _row(
-            Event.UNBLOCK,
+            Trigger.UNBLOCK,
             {_S.WAITING},
             {_S.PENDING, _S.SCHEDULED, _S.COMPLETED},
             "the last job it waits for ended, in the same commit; completed if its own run was over",
         ),
-        _row(Event.CLAIM, {_S.PENDING}, {_S.RUNNING}, "attempt + 1, lease set"),
+        _row(Trigger.CLAIM, {_S.PENDING}, {_S.RUNNING}, "attempt + 1, lease set"),
         _row(
-            Event.SUCCEED,
+            Trigger.SUCCEED,
             {_S.RUNNING},
             {_S.COMPLETED, _S.WAITING},
             "result stored; waiting while jobs that it has to wait for are open",
         ),
-        _row(Event.RETRY, {_S.RUNNING}, {_S.RETRYING}, "error kept, run_at from the backoff"),
+        _row(Trigger.RETRY, {_S.RUNNING}, {_S.RETRYING}, "error kept, run_at from the backoff"),
         _row(
-            Event.SNOOZE,
+            Trigger.SNOOZE,
             {_S.RUNNING},
             {_S.SCHEDULED, _S.PENDING},
             "spends no attempt; pending if the event it waits for has come meanwhile",
         ),
         _row(
-            Event.RELEASE,
+            Trigger.RELEASE,
             {_S.RUNNING},
             {_S.PENDING, _S.SCHEDULED},
             "shutdown or unused prefetch; spends no attempt",
         ),
         _row(
-            Event.FAIL,
+            Trigger.FAIL,
             OPEN,
             {_S.FAILED},
             "attempts used up or permanent error, or given up by hand before it started; dead letter",
         ),
         _row(
-            Event.EXPIRE,
+            Trigger.EXPIRE,
             {_S.RUNNING},
             {_S.PENDING, _S.RETRYING, _S.FAILED},
             "the lease ran out or its worker died; failed when attempts are used up; inside reap",
         ),
-        _row(Event.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
-        _row(Event.LAPSE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
-        _row(Event.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
+        _row(Trigger.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
+        _row(Trigger.LAPSE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
+        _row(Trigger.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
         _row(
-            Event.REVIVE,
+            Trigger.REVIVE,
             FINAL,
             {_S.PENDING, _S.SCHEDULED, _S.WAITING},
             "retry by hand; the error history is kept; waiting while jobs that it waits for are open; scheduled if "
             "many are requeued at a rate",
         ),
         _row(
-            Event.HURRY,
+            Trigger.HURRY,
             {_S.SCHEDULED, _S.RETRYING, _S.WAITING},
             {_S.PENDING},
             "promote now; a waiting one runs without those it waits for",
         ),
-        _row(Event.AMEND, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
-        _row(Event.DELETE, frozenset(State) - {_S.RUNNING}, set(), "the row is gone"),
+        _row(Trigger.AMEND, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
+        _row(Trigger.DELETE, frozenset(State) - {_S.RUNNING}, set(), "the row is gone"),
     )
 }
 
 
-def sources(event: Event) -> frozenset[State]:
+def sources(event: Trigger) -> frozenset[State]:
     """The states from which the event is legal."""
     return TRANSITIONS[event].sources
 
 
-def is_legal(event: Event, source: State, target: State) -> bool:
+def is_legal(event: Trigger, source: State, target: State) -> bool:
     """Whether the table has a row that leads from source to target by this event."""
     row = TRANSITIONS[event]
     return source in row.sources and target in row.targets
@@ -151,7 +151,7 @@ def _names(states: frozenset[State]) -> list[str]:
 
 def _edges() -> Iterator[str]:
     for event, row in TRANSITIONS.items():
-        if event is Event.AMEND:
+        if event is Trigger.AMEND:
             continue
         for source in _names(row.sources):
             for target in _names(row.targets):

@@ -6,20 +6,20 @@ from typing import Literal
 
 from msgspec import Struct
 
-from headrace.core.jobs.records import Filing, JobRow, LogLine
+from headrace.core.jobs.records import HistoryRow, JobRow, LogLine
 from headrace.core.jobs.steps import Step
 
 
-class Parcel(Struct, frozen=True, array_like=True):
+class JobExport(Struct, frozen=True, array_like=True):
     """One job with everything that was filed about it, as it is carried from one store to another."""
 
     job: JobRow
-    history: list[Filing]
+    history: list[HistoryRow]
     logs: list[LogLine]
     steps: list[Step] = []
 
 
-class Notice(Struct, frozen=True):
+class StoreStatus(Struct, frozen=True):
     """What hangs at the door of a store while its jobs are carried over, and afterwards.
 
     Nobody claims at either, and at one that has `moved` nobody enqueues. `other` is the other, without its password.

@@ -13,7 +13,7 @@ Act = Literal["keep", "refuse", "replace", "reschedule"]
 Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled"]
 
 
-class Condition(Struct, frozen=True, array_like=True):
+class UniqueCondition(Struct, frozen=True, array_like=True):
     """Jobs in one of these states, and of at most this age: since they were created, or since they finished."""
 
     states: tuple[State, ...]
@@ -21,7 +21,7 @@ class Condition(Struct, frozen=True, array_like=True):
     finished_since: int | None = None
 
 
-class Rule(Struct, frozen=True, array_like=True):
+class UniqueRule(Struct, frozen=True, array_like=True):
     """What to do if a job with the same key is there already that meets any of the conditions.
 
     `keep` lets that one stand for the new one, `refuse` does not store the new one. `replace` gives the one that is
@@ -30,7 +30,7 @@ class Rule(Struct, frozen=True, array_like=True):
     has begun counts as one that runs, also while it is laid aside: it remembers something, or waits for an event.
     """
 
-    conditions: tuple[Condition, ...]
+    conditions: tuple[UniqueCondition, ...]
     act: Act = "keep"
 
     @property
@@ -38,14 +38,14 @@ class Rule(Struct, frozen=True, array_like=True):
         return self.act in ("replace", "reschedule")
 
 
-class Candidate(Struct, frozen=True, array_like=True):
+class UniqueInsert(Struct, frozen=True, array_like=True):
     """A job that is stored only as its rule allows. Without a rule it is stored as by `insert`."""
 
     job: NewJob
-    rule: Rule | None = None
+    rule: UniqueRule | None = None
 
 
-class Verdict(Struct, frozen=True, array_like=True):
+class UniqueResult(Struct, frozen=True, array_like=True):
     """What became of a candidate, and the id of the job that stands for it: its own, or one that was there.
 
     `taken` says that its id was there already.

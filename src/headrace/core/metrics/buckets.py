@@ -19,7 +19,7 @@ from headrace.errors import InvalidJob
 Section = Literal["q", "w", "g", "a"]  # of a queue, of the workers, gauges, of the archive
 
 
-class Width(Struct, frozen=True):
+class Resolution(Struct, frozen=True):
     """How long a bucket is, in milliseconds, and the kind of its papers."""
 
     kind: str
@@ -34,10 +34,10 @@ class Width(Struct, frozen=True):
         return range(self.start(since), until + 1, self.span) if self.span else range(1)
 
 
-TEN_SECONDS: Final = Width("metrics.10s", 10_000)
-MINUTE: Final = Width("metrics.1m", 60_000)
-HOUR: Final = Width("metrics.1h", 3_600_000)
-EVER: Final = Width("metrics.ever", 0)
+TEN_SECONDS: Final = Resolution("metrics.10s", 10_000)
+MINUTE: Final = Resolution("metrics.1m", 60_000)
+HOUR: Final = Resolution("metrics.1h", 3_600_000)
+EVER: Final = Resolution("metrics.ever", 0)
 TIMED: Final = (TEN_SECONDS, MINUTE, HOUR)
 ALL: Final = (*TIMED, EVER)
 
@@ -62,7 +62,7 @@ def parsed(text: str) -> tuple[int, str, str]:
     return int(start) * 1000, section, name
 
 
-def kept_since(settings: Settings, now: int) -> Iterator[tuple[Width, int | None]]:
+def kept_since(settings: Settings, now: int) -> Iterator[tuple[Resolution, int | None]]:
     """For each width, the beginning of the oldest bucket that is still kept; None where all are."""
     kept = (settings.metrics_keep_fine, settings.metrics_keep_minutes, settings.metrics_keep_hours)
     for width, seconds in zip(TIMED, kept, strict=True):
@@ -95,16 +95,16 @@ def checked_step(step: int, window: int) -> int:
     return step
 
 
-def width_for(step: int) -> Width:
+def width_for(step: int) -> Resolution:
     """The widest buckets that a step can be made of."""
     return next(width for width in reversed(TIMED) if step % width.span == 0)
 
 
-def width_within(window: int) -> Width:
+def width_within(window: int) -> Resolution:
     """The buckets to add up for one figure over the last so many milliseconds: fine enough, and not too many."""
     return TEN_SECONDS if window <= 15 * 60_000 else MINUTE if window <= 6 * 3_600_000 else HOUR
 
 
-def since(width: Width, window: int, now: int) -> int:
+def since(width: Resolution, window: int, now: int) -> int:
     """Where a window begins that is over now: at the beginning of a bucket, and never later than it should."""
     return width.start(max(now - max(window, width.span), 0))

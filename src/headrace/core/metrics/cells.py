@@ -18,7 +18,7 @@ COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY = "completed_after_retry", "failed_aft
 COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retried", "cancelled")
 
 
-class Cell(Struct, frozen=True, array_like=True):
+class MetricCell(Struct, frozen=True, array_like=True):
     """What happened to jobs of one task in one queue, or under one worker, within a bucket.
 
     `errors` are attempts that failed, whether or not the job is tried again. `wait` is from when a job could run until
@@ -36,15 +36,15 @@ class Cell(Struct, frozen=True, array_like=True):
     run: Histogram = NOTHING
     other: dict[str, int] = field(default_factory=dict)
 
-    def plus(self, that: Cell) -> Cell:
+    def plus(self, that: MetricCell) -> MetricCell:
         """Both together."""
         return total((self, that))
 
 
-EMPTY = Cell()
+EMPTY = MetricCell()
 
 
-def total(cells: Iterable[Cell]) -> Cell:
+def total(cells: Iterable[MetricCell]) -> MetricCell:
     """All of them together."""
     some = list(cells)
     counts = {name: sum(getattr(cell, name) for cell in some) for name in COUNTS}
@@ -52,10 +52,10 @@ def total(cells: Iterable[Cell]) -> Cell:
     other: Counter[str] = Counter()
     for cell in some:
         other.update(cell.other)
-    return Cell(**counts, wait=waits, run=runs, other=dict(other))
+    return MetricCell(**counts, wait=waits, run=runs, other=dict(other))
 
 
-def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:
+def add(into: dict[K, MetricCell], more: Mapping[K, MetricCell]) -> dict[K, MetricCell]:
     """Add cells to those that are there."""
     for name, cell in more.items():
         known = into.get(name)
@@ -69,7 +69,7 @@ MANY: Final = 8
 MOST: Final = 200  # cells of one paper that have names of their own
 
 
-def added(before: dict[str, Cell], fresh: Mapping[str, Cell]) -> dict[str, Cell]:
+def added(before: dict[str, MetricCell], fresh: Mapping[str, MetricCell]) -> dict[str, MetricCell]:
     """The cells of a paper with more of them. Where they are many, their sum is one of them, under SUM.
 
     So who wants the sum of a queue with many tasks has one cell to read. Names beyond the first MOST are counted

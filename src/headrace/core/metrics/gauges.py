@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from headrace.core.jobs.records import Depth, WorkerRow
+from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.jobs.states import OPEN, State
 
 STORE: Final = ""
@@ -37,7 +37,9 @@ class Gauge(Struct, frozen=True, array_like=True):
 Gauges = dict[str, dict[str, Gauge]]
 
 
-def sample_of_jobs(depths: Iterable[Depth], workers: Iterable[WorkerRow], queues: Iterable[str], now: int) -> Sample:
+def sample_of_jobs(
+    depths: Iterable[QueueCount], workers: Iterable[WorkerRow], queues: Iterable[str], now: int
+) -> Sample:
     """How many jobs are in each open state, how old the oldest pending one is, and how many workers serve a queue."""
     alive = [worker for worker in workers if not worker.is_silent(now)]
     sample: Sample = {STORE: {"workers": len(alive)}}

@@ -13,9 +13,9 @@ from typing import Final
 import msgspec
 
 from headrace.core.damaged_records import read_or
-from headrace.core.events.log import Group
-from headrace.core.metrics.buckets import EVER, TEN_SECONDS, Section, Width
-from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell, add
+from headrace.core.events.log import EventGroup
+from headrace.core.metrics.buckets import EVER, TEN_SECONDS, Resolution, Section
+from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, MetricCell, add
 from headrace.core.metrics.histogram import NOTHING, Histogram
 
 # Which count an event is told by; all others are counted by their type.
@@ -39,10 +39,10 @@ STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
 _histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are texts
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
-Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
+Folded = dict[tuple[int, Place], MetricCell]  # by the beginning of the bucket
 
 
-class _Heap:
+class _CellBuilder:
     """What is to become a cell."""
 
     def __init__(self) -> None:
@@ -55,35 +55,35 @@ class _Heap:
         self.waits += waits
         self.runs += runs
 
-    def cell(self) -> Cell:
+    def cell(self) -> MetricCell:
         known = {name: self.counts.pop(name) for name in COUNTS if name in self.counts}
         if lost := self.counts["job.stalled"]:  # its attempt is spent
             known["errors"] = known.get("errors", 0) + lost
-        return Cell(**known, wait=Histogram.of(self.waits), run=Histogram.of(self.runs), other=dict(+self.counts))
+        return MetricCell(**known, wait=Histogram.of(self.waits), run=Histogram.of(self.runs), other=dict(+self.counts))
 
 
-def _counted_as(group: Group) -> str:
+def _counted_as(group: EventGroup) -> str:
     # One that is put off by its own attempt is not a new one.
     return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
 
 
-def _weight(group: Group) -> int:
+def _weight(group: EventGroup) -> int:
     """How many its event stands for: of the runs of a schedule that were skipped, the older ones are told together."""
     told = group.data[0].get("skipped") if group.type == "schedule.skipped" and group.data else 1
     return told if isinstance(told, int) else 1
 
 
-def _place_of(group: Group) -> tuple[str, str, str]:
+def _place_of(group: EventGroup) -> tuple[str, str, str]:
     """The queue, the task and the worker that it counts for. An alert is about a task, and does not happen to it."""
     if group.type.startswith("alert."):
         return "", "", ""
     return group.queue or "", group.task or "", group.worker or ""
 
 
-def fold(groups: Iterable[Group]) -> Folded:
+def fold(groups: Iterable[EventGroup]) -> Folded:
     """What these groups say, in the finest buckets."""
     folded: Folded = {}
-    heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
+    heaps: defaultdict[tuple[int, str, str, str], _CellBuilder] = defaultdict(_CellBuilder)
     for group in groups:
         if group.type.startswith(("archive.", "stale.")):
             add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _sweep(group)})
@@ -104,7 +104,7 @@ def fold(groups: Iterable[Group]) -> Folded:
     return folded
 
 
-def _sweep(group: Group) -> Cell:
+def _sweep(group: EventGroup) -> MetricCell:
     """A walk: how long one over finished jobs took, and how many jobs and partitions it was about.
 
     `wait` is how long the jobs had lasted that were found stale.
@@ -112,13 +112,13 @@ def _sweep(group: Group) -> Cell:
     told = group.data[0] if group.data else {}
     counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
     lasted = read_or(_histogram, told.get("lasted"), NOTHING)
-    return Cell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
+    return MetricCell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
 
 
 _Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs
 
 
-def _by_bucket(group: Group) -> Iterable[_Part]:
+def _by_bucket(group: EventGroup) -> Iterable[_Part]:
     """The columns of a group, in parts if its events were in different buckets; most often they are in one."""
     newest = TEN_SECONDS.start(group.at)
     if not group.ago or group.at - max(group.ago) >= newest:
@@ -133,7 +133,7 @@ def _at(column: list[int], places: list[int]) -> list[int]:
     return [column[place] for place in places] if column else []
 
 
-def widened(folded: Folded, width: Width) -> Folded:
+def widened(folded: Folded, width: Resolution) -> Folded:
     """The same in wider buckets. Workers come and go under new names: they are not counted for ever."""
     found: Folded = {}
     for (start, place), cell in folded.items():

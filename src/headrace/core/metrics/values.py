@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.core.jobs.states import OPEN, State
-from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell
+from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, MetricCell
 from headrace.core.metrics.gauges import STORE, Gauge, Gauges
 from headrace.core.metrics.histogram import Histogram, merged
 from headrace.core.text import nearest, short
@@ -93,12 +93,12 @@ def _hint(name: object) -> str:
     return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
 
 
-def tallied(name: str, cell: Cell, seconds: float) -> float | None:
+def tallied(name: str, cell: MetricCell, seconds: float) -> float | None:
     """A metric of what was counted within so many seconds."""
     return summed(name, [cell], seconds)
 
 
-def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
+def summed(name: str, cells: Iterable[MetricCell], seconds: float) -> float | None:
     """A metric of what was counted in all of these cells; only what it is made of is added up."""
     some = list(cells)
     if name in COUNTS:
@@ -120,11 +120,11 @@ def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
     return duration(merged(cell.wait if what == "wait" else cell.run for cell in some), how)
 
 
-def _sum(cells: list[Cell], field: str) -> int:
+def _sum(cells: list[MetricCell], field: str) -> int:
     return sum(getattr(cell, field) for cell in cells)
 
 
-def _events(cells: list[Cell], kind: str) -> int:
+def _events(cells: list[MetricCell], kind: str) -> int:
     return sum(cell.other.get(kind, 0) for cell in cells)
 
 
@@ -176,6 +176,6 @@ def seconds_to_drain(depth: float, coming: float, going: float) -> float | None:
     return depth / (going - coming) if going > coming else None
 
 
-def worst_first(cells: Mapping[tuple[str, str], Cell]) -> list[tuple[str, str]]:
+def worst_first(cells: Mapping[tuple[str, str], MetricCell]) -> list[tuple[str, str]]:
     """The places of these cells: those with the most failed attempts first, and then the busiest."""
     return sorted(cells, key=lambda place: (-cells[place].errors, -cells[place].failed, -cells[place].completed, place))

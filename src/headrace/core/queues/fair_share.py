@@ -12,12 +12,12 @@ import random
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from headrace.core.jobs.records import Share
+from headrace.core.jobs.records import QueueShare
 
 Order = Literal["weighted", "random", "strict"]
 
 
-class Rota:
+class FairShare:
     """The credit of each queue in one worker."""
 
     def __init__(self, weights: Mapping[str, int], order: Order = "weighted") -> None:
@@ -36,14 +36,14 @@ class Rota:
         """Count these queues so many times as much as the worker was told."""
         self._rules = dict(rules)
 
-    def shares(self, room: int) -> tuple[Share, ...]:
+    def shares(self, room: int) -> tuple[QueueShare, ...]:
         """Who may take how many of `room` slots, the most deserving first."""
         if not self._own:
             return ()
         if self._order == "strict":
-            return tuple(Share(queue, room) for queue in self._own)
+            return tuple(QueueShare(queue, room) for queue in self._own)
         if self._order == "random":
-            return tuple(Share(queue, room) for queue in self._drawn())
+            return tuple(QueueShare(queue, room) for queue in self._drawn())
         weights = self._weights()
         total = sum(weights.values())
         for queue, weight in weights.items():
@@ -52,7 +52,7 @@ class Rota:
         quotas = {queue: max(int(self._credit[queue]), 0) for queue in order}
         if not any(quotas.values()):
             quotas[order[0]] = 1
-        return tuple(Share(queue, quota) for queue, quota in quotas.items())
+        return tuple(QueueShare(queue, quota) for queue, quota in quotas.items())
 
     def took(self, taken: Mapping[str, int]) -> None:
         """Spend the credit of what was taken. A queue that had no job keeps at most one turn's worth."""

@@ -83,7 +83,7 @@ def _unit(word: str) -> int | None:
 Kind = Literal["key", "rate", "needs", "task"]
 
 
-class Gate(NamedTuple):
+class Limit(NamedTuple):
     kind: Kind
     name: str
 
@@ -93,16 +93,16 @@ _KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
 _texts = msgspec.json.Decoder(list[str])
 
 
-def lane_of(gates: Iterable[Gate]) -> str:
+def lane_of(gates: Iterable[Limit]) -> str:
     """The lane of a job with these gates; "" if it has none, and may start whenever its queue may."""
     texts = sorted({f"{_LETTERS[gate.kind]}:{gate.name}" for gate in gates})
     return msgspec.json.encode(texts).decode() if texts else ""
 
 
-def gates_of(lane: str) -> list[Gate]:
+def gates_of(lane: str) -> list[Limit]:
     """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
     found = _read(lane)
-    return [Gate("needs", lane)] if found is None else found
+    return [Limit("needs", lane)] if found is None else found
 
 
 def is_damaged(lane: str | bytes) -> bool:
@@ -110,18 +110,18 @@ def is_damaged(lane: str | bytes) -> bool:
     return _read(lane) is None
 
 
-def _read(lane: str | bytes) -> list[Gate] | None:
+def _read(lane: str | bytes) -> list[Limit] | None:
     if not lane:
         return []
     try:
-        return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
+        return [Limit(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
     except (*DAMAGE, LookupError):
         return None
 
 
 def behind_task(lane: str, task: str) -> str:
     """The lane that is the same but for the gate of its jobs' task."""
-    return lane_of([*gates_of(lane), Gate("task", task)])
+    return lane_of([*gates_of(lane), Limit("task", task)])
 
 
 def needs_of(lane: str) -> frozenset[str]:
@@ -135,7 +135,7 @@ def is_equipped(capabilities: Iterable[str], needs: Iterable[str]) -> bool:
     return EVERYTHING in has or has.issuperset(needs)
 
 
-class Head(Struct, frozen=True, array_like=True, gc=False):
+class QueuedJob(Struct, frozen=True, array_like=True, gc=False):
     """A job near the front of its lane."""
 
     seq: int
@@ -145,20 +145,20 @@ class Head(Struct, frozen=True, array_like=True, gc=False):
     lane: str = ""
 
 
-class Doorkeeper:
+class LimitCounter:
     """Counts what may still pass each gate in one claim."""
 
-    def __init__(self, room_of: Callable[[Gate], float]) -> None:
+    def __init__(self, room_of: Callable[[Limit], float]) -> None:
         self._room_of = room_of
-        self._room: dict[Gate, float] = {}
-        self.passed: dict[Gate, int] = {}
+        self._room: dict[Limit, float] = {}
+        self.passed: dict[Limit, int] = {}
 
-    def room(self, gate: Gate) -> float:
+    def room(self, gate: Limit) -> float:
         if gate not in self._room:
             self._room[gate] = self._room_of(gate)
         return self._room[gate]
 
-    def lets_in(self, gates: Sequence[Gate]) -> bool:
+    def lets_in(self, gates: Sequence[Limit]) -> bool:
         """Whether one more job with these gates may start; it is counted if it may."""
         if any(self.room(gate) < 1 for gate in gates):
             return False
@@ -168,7 +168,7 @@ class Doorkeeper:
         return True
 
 
-class Order(NamedTuple):
+class ClaimOrder(NamedTuple):
     """In which order jobs go: inside a lane, and among lanes."""
 
     strategy: Strategy
@@ -184,7 +184,7 @@ class Order(NamedTuple):
         """The milliseconds of waiting that count as much as one point of priority; 0 if waiting counts for nothing."""
         return self.ageing or 0 if self.strategy == "priority" else 0
 
-    def level_of(self, head: Head) -> int:
+    def level_of(self, head: QueuedJob) -> int:
         """How urgent a job is to lanes, in whole points. All grow older alike, so the present moment is not in it."""
         if not self.minds_priority:
             return 0
@@ -195,12 +195,12 @@ class Order(NamedTuple):
         return 0 if self.point else level
 
 
-_STRICT = Order("priority")
+_STRICT = ClaimOrder("priority")
 
 
 def in_turn(
-    lanes: Iterable[Sequence[Head]], order: Order = _STRICT, served: Mapping[int, str] | None = None
-) -> list[Head]:
+    lanes: Iterable[Sequence[QueuedJob]], order: ClaimOrder = _STRICT, served: Mapping[int, str] | None = None
+) -> list[QueuedJob]:
     """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
 
     `served` tells for a level which lane had the last turn: the one after it begins. Without that, whoever has
@@ -245,35 +245,35 @@ def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) ->
     return order
 
 
-def merged(levels: Mapping[int, Sequence[Head]], order: Order, jobs: int) -> list[Head]:
+def merged(levels: Mapping[int, Sequence[QueuedJob]], order: ClaimOrder, jobs: int) -> list[QueuedJob]:
     """The first `jobs` of a queue, given the fronts of its priorities.
 
     By `fifo` the longest waiting comes first and by `lifo` the last, whatever their priority. With `ageing`, so many
     milliseconds of waiting count as much as one point of priority.
     """
 
-    def place(head: Head) -> tuple[int, int]:
+    def place(head: QueuedJob) -> tuple[int, int]:
         waited_from = _aged(head, order.point)
         return (-waited_from, -head.seq) if order.strategy == "lifo" else (waited_from, head.seq)
 
     return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]
 
 
-def _aged(head: Head, point: int) -> int:
+def _aged(head: QueuedJob, point: int) -> int:
     """Since when a job waits, as if every point of its priority had been waited for."""
     return abs(head.rank) - head.priority * point
 
 
-def in_places_of(heads: Iterable[Head], usual: Sequence[Head]) -> list[Head]:
+def in_places_of(heads: Iterable[QueuedJob], usual: Sequence[QueuedJob]) -> list[QueuedJob]:
     """Heads of a lane with an order of its own, each with the urgency of the most urgent one left when it starts.
 
     `usual` are as many of the lane in the order of its queue. So the queue decides when it is the lane's turn, the
     lane which of its jobs takes it, and it makes no difference whether jobs are claimed singly or together.
     """
-    placed, gone, front = list[Head](), set[int](), 0
+    placed, gone, front = list[QueuedJob](), set[int](), 0
     for head in heads:
         while usual[front].seq in gone:
             front += 1
-        placed.append(Head(head.seq, head.task, usual[front].priority, usual[front].rank, head.lane))
+        placed.append(QueuedJob(head.seq, head.task, usual[front].priority, usual[front].rank, head.lane))
         gone.add(head.seq)
     return placed

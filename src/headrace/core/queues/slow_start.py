@@ -7,7 +7,7 @@ was too much, helps nobody; who asks for a little and gets it is at full speed a
 from __future__ import annotations
 
 
-class Recovery:
+class SlowStart:
     """What one worker may ask for. As long as nothing is wrong, that is whatever it has room for."""
 
     def __init__(self) -> None:

@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from headrace.core.codec.encryption import MARK as SEALED
 from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE, read
-from headrace.core.jobs.dependencies import Bond
-from headrace.core.jobs.records import Filing, JobRow, LogLine
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.records import HistoryRow, JobRow, LogLine
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.errors import CorruptPayload, InvalidJob
 
 Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it ended
@@ -135,18 +135,18 @@ def _ms(day: date) -> int:
 # -- rows
 
 
-class Keepsake(Struct, frozen=True, array_like=True):
+class ArchivedJob(Struct, frozen=True, array_like=True):
     """What the body of a row holds. Fields are only ever added at the end: archives are kept for years."""
 
     job: JobRow
-    history: list[Filing]
+    history: list[HistoryRow]
     logs: list[LogLine]
     steps: list[Step] = []
-    bonds: list[Bond] = []
+    bonds: list[Dependency] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Keepsake).decode
+_decode = msgspec.msgpack.Decoder(ArchivedJob).decode
 _FORMAT = b"\x01"  # the first byte of a body: how the rest is to be read
 # What bodies have in common, the most usual at the end. A body is read with the very dictionary it was written with:
 # another one needs another format.
@@ -159,11 +159,11 @@ _COMMON = (
 )
 
 
-def row_of(parcel: Parcel, bonds: Sequence[Bond] = ()) -> ArchiveRow:
+def row_of(parcel: JobExport, bonds: Sequence[Dependency] = ()) -> ArchiveRow:
     """A finished job as it is archived."""
     job = parcel.job
     assert job.finished_at is not None
-    body = _packed(Keepsake(job, parcel.history, parcel.logs, parcel.steps, list(bonds)))
+    body = _packed(ArchivedJob(job, parcel.history, parcel.logs, parcel.steps, list(bonds)))
     return ArchiveRow(
         id=job.id,
         task=job.task,
@@ -180,7 +180,7 @@ def row_of(parcel: Parcel, bonds: Sequence[Bond] = ()) -> ArchiveRow:
     )
 
 
-def keepsake_of(row: ArchiveRow) -> Keepsake:
+def keepsake_of(row: ArchiveRow) -> ArchivedJob:
     """The whole job of a row; CorruptPayload if the body is damaged."""
     if row.body[:1] != _FORMAT:
         raise CorruptPayload(f"job {row.id} in the archive is of a format that this headrace does not know; upgrade it")
@@ -191,9 +191,9 @@ def keepsake_of(row: ArchiveRow) -> Keepsake:
         raise CorruptPayload(f"job {row.id} in the archive no longer decodes: {error}; restore a backup") from error
 
 
-def shown(row: ArchiveRow) -> Keepsake:
+def shown(row: ArchiveRow) -> ArchivedJob:
     """The whole job of a row, to be looked at; of one whose body is damaged, what the row itself tells."""
-    return read(keepsake_of, row) or Keepsake(_outline_of(row), [], [])
+    return read(keepsake_of, row) or ArchivedJob(_outline_of(row), [], [])
 
 
 def _outline_of(row: ArchiveRow) -> JobRow:
@@ -225,12 +225,12 @@ def _outline_of(row: ArchiveRow) -> JobRow:
     )
 
 
-def revived(keepsake: Keepsake, now: int) -> Parcel:
+def revived(keepsake: ArchivedJob, now: int) -> JobExport:
     """The job as it is brought back from the archive: to run again, alone, with its history."""
     job = keepsake.job
     cleared = dict.fromkeys(("started_at", "finished_at", "worker", "result", "result_checksum", "progress", "reason"))
-    told = Filing(
-        *(now, Event.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
+    told = HistoryRow(
+        *(now, Trigger.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
         *(job.started_at, job.finished_at, "brought back from the archive", None, None, None),
     )
     again = msgspec.structs.replace(
@@ -247,20 +247,20 @@ def revived(keepsake: Keepsake, now: int) -> Parcel:
         kin=0,
     )
     steps = [] if job.state is State.COMPLETED else keepsake.steps
-    return Parcel(again, [*keepsake.history, told], keepsake.logs, steps)
+    return JobExport(again, [*keepsake.history, told], keepsake.logs, steps)
 
 
-def was_archived_before(parcel: Parcel) -> bool:
+def was_archived_before(parcel: JobExport) -> bool:
     """Whether an older row of this job may be in the archive: it was over before, and somebody ran it again."""
-    return any(filing.event == Event.REVIVE for filing in parcel.history)
+    return any(filing.event == Trigger.REVIVE for filing in parcel.history)
 
 
-def _packed(keepsake: Keepsake) -> bytes:
+def _packed(keepsake: ArchivedJob) -> bytes:
     packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
     return _FORMAT + packer.compress(_encode(keepsake)) + packer.flush()
 
 
-def _summary(parcel: Parcel) -> str | None:
+def _summary(parcel: JobExport) -> str | None:
     if parcel.job.state is State.COMPLETED:
         result = parcel.job.result
         return None if result is None or result.startswith(SEALED) else result[:SUMMARY]

@@ -26,7 +26,7 @@ _AT_ONCE = ("keep_completed", "keep_failed", "keep_cancelled")
 _REMOVALS = ("remove_on_complete", "remove_on_fail")
 
 
-class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class StoredPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A Lifecycle as it is stored: milliseconds, None for no limit. What is unset follows the next layer down."""
 
     max_scheduled: int | UnsetType | None = UNSET
@@ -43,7 +43,7 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remove_on_complete: bool | int | UnsetType = UNSET
     remove_on_fail: bool | int | UnsetType = UNSET
 
-    def over(self, below: Terms) -> Terms:
+    def over(self, below: StoredPolicy) -> StoredPolicy:
         """These terms, and what they leave unsaid taken from `below`."""
         said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
         return structs.replace(below, **said)
@@ -75,28 +75,28 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         self.terms()
 
-    def terms(self) -> Terms:
+    def terms(self) -> StoredPolicy:
         """As it is stored; InvalidJob that names the field if a value is not allowed."""
-        return Terms(**{name: _checked(name, value) for name, value in structs.asdict(self).items()})
+        return StoredPolicy(**{name: _checked(name, value) for name, value in structs.asdict(self).items()})
 
 
-class TermsRow(Struct, frozen=True, array_like=True):
+class PolicyRow(Struct, frozen=True, array_like=True):
     """What is said of a task or a queue: `declared` by the code of the task, and over it `ordered` by an operator."""
 
     kind: Kind
     name: str
-    declared: Terms = Terms()
-    ordered: Terms = Terms()
+    declared: StoredPolicy = StoredPolicy()
+    ordered: StoredPolicy = StoredPolicy()
 
     @property
-    def said(self) -> Terms:
+    def said(self) -> StoredPolicy:
         return self.ordered.over(self.declared)
 
 
-TERMS_NAMES = Terms.__struct_fields__
+TERMS_NAMES = StoredPolicy.__struct_fields__
 
 
-class Usual(Protocol):
+class DefaultPolicy(Protocol):
     """Of the settings what holds for every job, unless its task or its queue says otherwise; in seconds.
 
     The settings know the options of tasks, and those know what a lifecycle is: so it is only their shape that is known
@@ -127,9 +127,9 @@ class Usual(Protocol):
     def archive(self) -> bool: ...
 
 
-def usual_terms(settings: Usual) -> Terms:
+def usual_terms(settings: DefaultPolicy) -> StoredPolicy:
     """What holds where neither a task nor its queue says anything: every field is set."""
-    return Terms(
+    return StoredPolicy(
         max_scheduled=_ms(settings.stale_scheduled),
         max_waiting=_ms(settings.stale_waiting),
         max_pending=_ms(settings.stale_pending),
@@ -150,7 +150,7 @@ def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else to_ms(seconds)
 
 
-def effective(task: Terms, queue: Terms, settings: Usual) -> Terms:
+def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) -> StoredPolicy:
     """What holds for the jobs of a task in a queue: every field is set.
 
     Who gives a task or a queue a threshold means it: unless one of them says what becomes of stale jobs, they are dead
@@ -162,23 +162,23 @@ def effective(task: Terms, queue: Terms, settings: Usual) -> Terms:
     return said.over(usual_terms(settings))
 
 
-class Limit(NamedTuple):
+class StaleLimit(NamedTuple):
     """A threshold in milliseconds, and what becomes of a job that is over it."""
 
     most: int
     action: OnStale
 
 
-class TermsBook:
+class Policies:
     """The terms of all tasks and queues of a store, as they were when it was asked for them."""
 
-    def __init__(self, rows: Iterable[TermsRow], settings: Usual) -> None:
+    def __init__(self, rows: Iterable[PolicyRow], settings: DefaultPolicy) -> None:
         self._rows = {(row.kind, row.name): row for row in rows}
         self._settings = settings
-        self._known: dict[tuple[str, str], Terms] = {}
-        self._limits: dict[tuple[str, str, str], tuple[Limit | None, Limit | None]] = {}
+        self._known: dict[tuple[str, str], StoredPolicy] = {}
+        self._limits: dict[tuple[str, str, str], tuple[StaleLimit | None, StaleLimit | None]] = {}
 
-    def of(self, task: str, queue: str) -> Terms:
+    def of(self, task: str, queue: str) -> StoredPolicy:
         """What holds for the jobs of this task in this queue: every field is set."""
         known = self._known.get((task, queue))
         if known is None:
@@ -186,7 +186,7 @@ class TermsBook:
             self._known[task, queue] = known
         return known
 
-    def limits(self, task: str, queue: str, name: str) -> tuple[Limit | None, Limit | None]:
+    def limits(self, task: str, queue: str, name: str) -> tuple[StaleLimit | None, StaleLimit | None]:
         """What limits such a job by the threshold of this name, and by that of its age; None for no limit."""
         known = self._limits.get((task, queue, name))
         if known is None:
@@ -196,20 +196,20 @@ class TermsBook:
             )
         return known
 
-    def _limit(self, task: str, queue: str, name: str) -> Limit | None:
+    def _limit(self, task: str, queue: str, name: str) -> StaleLimit | None:
         """A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended."""
         said, holding = self.row("task", task).said.over(self.row("queue", queue).said), self.of(task, queue)
         most, action = getattr(holding, name), holding.on_stale
         if not isinstance(most, int) or action is UNSET:
             return None
-        return Limit(
+        return StaleLimit(
             most, self._settings.on_stale if getattr(said, name) is UNSET and said.on_stale is UNSET else action
         )
 
-    def row(self, kind: Kind, name: str) -> TermsRow:
-        return self._rows.get((kind, name)) or TermsRow(kind, name)
+    def row(self, kind: Kind, name: str) -> PolicyRow:
+        return self._rows.get((kind, name)) or PolicyRow(kind, name)
 
-    def layers(self, task: str | None, queue: str | None) -> Iterator[tuple[str, Terms]]:
+    def layers(self, task: str | None, queue: str | None) -> Iterator[tuple[str, StoredPolicy]]:
         """Who says what, the nearest first; without the settings, which say everything."""
         named: tuple[tuple[Kind, str | None], ...] = (("task", task), ("queue", queue))
         for kind, name in named:
@@ -219,16 +219,16 @@ class TermsBook:
                 yield f"{kind}, by its code", row.declared
 
 
-def with_declared(rows: Iterable[TermsRow], declared: Mapping[str, Terms]) -> list[TermsRow]:
+def with_declared(rows: Iterable[PolicyRow], declared: Mapping[str, StoredPolicy]) -> list[PolicyRow]:
     """What a store says, with what the code here says of its tasks in place of what it said before."""
     known = {(row.kind, row.name): row for row in rows}
     for name, terms in declared.items():
-        row = known.get(("task", name), TermsRow("task", name))
+        row = known.get(("task", name), PolicyRow("task", name))
         known["task", name] = structs.replace(row, declared=terms)
-    return [row for row in known.values() if row.said != Terms()]
+    return [row for row in known.values() if row.said != StoredPolicy()]
 
 
-def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
+def changed_terms(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPolicy:
     """The orders with what is given in place of what they said; the word "default" takes one back."""
     if not given:
         raise InvalidJob(f"configure() needs at least one of {', '.join(TERMS_NAMES)}")

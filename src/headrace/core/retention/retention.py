@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Terms
+from headrace.core.retention.lifecycle import StoredPolicy
 
 Fate = Literal["keep", "archive", "delete"]
 # Whoever waits for a job must find it when it is told that it is over.
@@ -20,7 +20,7 @@ _REMOVALS = {State.COMPLETED: "remove_on_complete", State.FAILED: "remove_on_fai
 _KEEPS = {State.COMPLETED: "keep_completed", State.FAILED: "keep_failed", State.CANCELLED: "keep_cancelled"}
 
 
-class Finished(Struct, frozen=True, array_like=True):
+class FinishedJob(Struct, frozen=True, array_like=True):
     """A finished job, as far as it matters for how long it is kept. `held` tells that it has to stay, `keyed` that
     another job may be told to be the same."""
 
@@ -37,7 +37,7 @@ class Finished(Struct, frozen=True, array_like=True):
     flow: str | None = None
 
 
-class Swept(Struct, frozen=True, kw_only=True):
+class RetentionRun(Struct, frozen=True, kw_only=True):
     """What the last sweep has done: when, and how long it took, in milliseconds. Before `until` none need begin.
 
     `error` is why the one before it, or this one, could not go on.
@@ -64,7 +64,7 @@ class _Asked(Struct, frozen=True):
 _asked = msgspec.json.Decoder(_Asked)
 
 
-def removal_of(job: Finished, terms: Terms) -> bool | int:
+def removal_of(job: FinishedJob, terms: StoredPolicy) -> bool | int:
     """Whether the job is to go as soon as it is over, or, as a number, how many newer ones of its task may stay."""
     name = _REMOVALS.get(job.state)
     if name is None:
@@ -76,13 +76,13 @@ def removal_of(job: Finished, terms: Terms) -> bool | int:
     return False if said is UNSET else said
 
 
-def goes_at_once(job: Finished, terms: Terms, newer: int) -> bool:
+def goes_at_once(job: FinishedJob, terms: StoredPolicy, newer: int) -> bool:
     """Whether the job is to go as soon as it is over. `newer` is how many of its task in its queue ended later."""
     removal = removal_of(job, terms)
     return removal is True or (removal is not False and newer >= removal)
 
 
-def kept_until(job: Finished, terms: Terms, newer: int = 0) -> int | None:
+def kept_until(job: FinishedJob, terms: StoredPolicy, newer: int = 0) -> int | None:
     """When the job may leave the store, None for never. `newer` is how many of its task in its queue ended later."""
     keep = getattr(terms, _KEEPS[job.state])
     until = None if keep is None or keep is UNSET else job.finished_at + keep
@@ -94,7 +94,7 @@ def kept_until(job: Finished, terms: Terms, newer: int = 0) -> int | None:
     return until
 
 
-def fate(job: Finished, terms: Terms, now: int, archived_since: int | None, newer: int = 0) -> Fate:
+def fate(job: FinishedJob, terms: StoredPolicy, now: int, archived_since: int | None, newer: int = 0) -> Fate:
     """What is to happen to a finished job now.
 
     `archived_since` is when the oldest partition that the archive keeps begins: what ended before it would only be
@@ -104,24 +104,24 @@ def fate(job: Finished, terms: Terms, now: int, archived_since: int | None, newe
     return "keep" if job.held or until is None or until > now else way_out(job, terms, archived_since)
 
 
-def may_go_early(job: Finished, now: int) -> bool:
+def may_go_early(job: FinishedJob, now: int) -> bool:
     """Whether the job may leave ahead of its time, where there is no room for it."""
     return not job.held and job.finished_at + (KEYS_HOLD if job.keyed else GRACE) <= now
 
 
-def way_out(job: Finished, terms: Terms, archived_since: int | None) -> Fate:
+def way_out(job: FinishedJob, terms: StoredPolicy, archived_since: int | None) -> Fate:
     """Where a job goes that leaves the store; see `fate`."""
     archives = terms.archive is not False and archived_since is not None and job.finished_at >= archived_since
     return "archive" if archives else "delete"
 
 
-def shortest(terms: list[Terms], state: State) -> int | None:
+def shortest(terms: list[StoredPolicy], state: State) -> int | None:
     """The shortest time that jobs of this state are kept by any of these terms; None if all keep them for ever."""
     spans = [span for one in terms if isinstance(span := getattr(one, _KEEPS[state]), int)]
     return min(spans, default=None)
 
 
-def asks_for_removal(terms: list[Terms], state: State) -> bool:
+def asks_for_removal(terms: list[StoredPolicy], state: State) -> bool:
     """Whether by any of these terms jobs of this state go as soon as they are over."""
     name = _REMOVALS.get(state)
     return name is not None and any(getattr(one, name) not in (UNSET, False) for one in terms)

@@ -15,9 +15,17 @@ from typing import Literal, Protocol
 from msgspec import UNSET, Struct
 
 from headrace.core.jobs.fingerprint import fingerprint
-from headrace.core.jobs.records import Filing
-from headrace.core.jobs.states import OPEN, Event, State
-from headrace.core.retention.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, Usual, usual_terms
+from headrace.core.jobs.records import HistoryRow
+from headrace.core.jobs.states import OPEN, State, Trigger
+from headrace.core.retention.lifecycle import (
+    DefaultPolicy,
+    OnStale,
+    Policies,
+    PolicyRow,
+    StaleLimit,
+    StoredPolicy,
+    usual_terms,
+)
 
 REASON = "staleness_timeout"
 WARNING_AT = 0.75
@@ -25,7 +33,7 @@ _SEVERITY: dict[OnStale, int] = {"review": 0, "fail": 1, "dead": 2}
 LIMITED: dict[State, str] = {state: f"max_{state}" for state in OPEN}
 
 
-class Aged(Struct, frozen=True, array_like=True, gc=False):
+class JobAge(Struct, frozen=True, array_like=True, gc=False):
     """An open job, and since when it is in its state. `due` is since when it is to run at all, for its age.
 
     `reviewed` tells that it was found stale in this very version before, and filed as that.
@@ -41,7 +49,7 @@ class Aged(Struct, frozen=True, array_like=True, gc=False):
     reviewed: bool = False
 
 
-class Watch(Struct, frozen=True):
+class AgeQuery(Struct, frozen=True):
     """Which open jobs to look at: those that are in a state since before its time here, or due since before `due`.
 
     A state that is not here, and a `due` of None, are not asked for.
@@ -51,17 +59,17 @@ class Watch(Struct, frozen=True):
     due: int | None = None
 
 
-class AgedPage(Struct, frozen=True):
+class JobAgePage(Struct, frozen=True):
     """Jobs in no order, and the cursor that continues behind the last one that was looked at; None at the end."""
 
-    jobs: list[Aged]
+    jobs: list[JobAge]
     cursor: str | None
 
 
-class Finding(Struct, frozen=True, gc=False):
+class StaleFinding(Struct, frozen=True, gc=False):
     """A job that is stale or, with `is_stale` False, nearly so: by its state, or by its `age`. Milliseconds."""
 
-    job: Aged
+    job: JobAge
     what: Literal["state", "age"]
     lasted: int
     threshold: int
@@ -73,7 +81,7 @@ class Finding(Struct, frozen=True, gc=False):
         return f"{told} {in_words(self.lasted)}, at most {in_words(self.threshold)}"
 
 
-class Judgment(Struct, frozen=True, array_like=True):
+class StaleAction(Struct, frozen=True, array_like=True):
     """What is to become of a job, if it is still at this version. `detail` is what its history says of it."""
 
     id: str
@@ -83,21 +91,21 @@ class Judgment(Struct, frozen=True, array_like=True):
     fingerprint: str = ""
 
 
-def watch(rows: Iterable[TermsRow], settings: Usual, now: int, share: float = WARNING_AT) -> Watch:
+def watch(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
     """What has to be looked at, so that no job is missed whatever the terms of its task and queue are."""
     said = [usual_terms(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
     since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(said, name))}
     oldest = _least(said, "max_age")
-    return Watch(since, None if oldest is None else now - round(share * oldest))
+    return AgeQuery(since, None if oldest is None else now - round(share * oldest))
 
 
-def _least(said: Sequence[Terms], name: str) -> int | None:
+def _least(said: Sequence[StoredPolicy], name: str) -> int | None:
     return min(
         (value for terms in said if (value := getattr(terms, name)) is not UNSET and value is not None), default=None
     )
 
 
-def verdict(job: Aged, book: TermsBook, now: int) -> Finding | None:
+def verdict(job: JobAge, book: Policies, now: int) -> StaleFinding | None:
     """Whether the job is stale or, from three quarters of a threshold on, nearly stale; None if it is neither."""
     in_state, in_all = book.limits(job.task, job.queue, LIMITED[job.state])
     by_state = in_state and _over(job, "state", now - job.since, in_state)
@@ -107,23 +115,23 @@ def verdict(job: Aged, book: TermsBook, now: int) -> Finding | None:
     return max(by_state, by_age, key=_gravity)
 
 
-def _over(job: Aged, what: Literal["state", "age"], lasted: int, limit: Limit) -> Finding | None:
+def _over(job: JobAge, what: Literal["state", "age"], lasted: int, limit: StaleLimit) -> StaleFinding | None:
     most, action = limit
-    return None if lasted < WARNING_AT * most else Finding(job, what, lasted, most, action, lasted > most)
+    return None if lasted < WARNING_AT * most else StaleFinding(job, what, lasted, most, action, lasted > most)
 
 
-def _gravity(found: Finding) -> tuple[bool, int, float]:
+def _gravity(found: StaleFinding) -> tuple[bool, int, float]:
     return found.is_stale, _SEVERITY[found.action], found.lasted / found.threshold
 
 
-def judgment(found: Finding) -> Judgment:
+def judgment(found: StaleFinding) -> StaleAction:
     """What the store is to do about a stale job."""
     told = "left as it is" if found.action == "review" else "automatic"
     print_ = fingerprint(found.job.task, None, f"{REASON} {found.job.state if found.what == 'state' else 'age'}")
-    return Judgment(found.job.id, found.job.version, found.action, f"{found.in_words()} ({told})", print_)
+    return StaleAction(found.job.id, found.job.version, found.action, f"{found.in_words()} ({told})", print_)
 
 
-class Standing(Protocol):
+class AgeFields(Protocol):
     """What a row of a job, whole or not, tells of where it is and since when."""
 
     @property
@@ -146,32 +154,32 @@ class Standing(Protocol):
     def finished_at(self) -> int | None: ...
 
 
-_CLOCKS: dict[State, Callable[[Standing], int]] = {
+_CLOCKS: dict[State, Callable[[AgeFields], int]] = {
     State.RUNNING: lambda job: job.started_at or 0,
     State.WAITING: lambda job: job.finished_at or job.created_at,
 }
 _when_due = attrgetter("run_at")
 
 
-def own_clock(state: State) -> Callable[[Standing], int]:
+def own_clock(state: State) -> Callable[[AgeFields], int]:
     """Tells since when a job is in this state by its row alone: what was filed tells later times, but none before."""
     return _CLOCKS.get(state, _when_due)
 
 
-def aged_of(job: Standing, filings: Sequence[Filing]) -> Aged:
+def aged_of(job: AgeFields, filings: Sequence[HistoryRow]) -> JobAge:
     """Since when the job is where it is, from its row and its history."""
     since, created_at = own_clock(job.state)(job), job.created_at
     if not filings:  # as of most jobs
         due = max(created_at, job.run_at)
-        return Aged(job.id, job.task, job.queue, job.state, job.version, since, due)
+        return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due)
     moves = [filing for filing in filings if filing.source != filing.target]
     since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)
     last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
     begun = moves[last_life].at if last_life >= 0 else 0
     runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
     due = max(created_at, begun, min(runs, default=job.run_at))
-    is_reviewed = any(filing.event == Event.REVIEW and filing.version == job.version for filing in filings)
-    return Aged(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
+    is_reviewed = any(filing.event == Trigger.REVIEW and filing.version == job.version for filing in filings)
+    return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 
 def in_words(ms: int) -> str:
@@ -196,7 +204,7 @@ _HOUR, _DAY = 3_600_000, 86_400_000
 _STALEST = 10
 
 
-class Ages(Struct):
+class AgeStats(Struct):
     """How long the jobs of one queue have been in one state; a job that is not due yet counts as no time."""
 
     state: State
@@ -208,7 +216,7 @@ class Ages(Struct):
     over_a_day: int = 0
     stalest: list[tuple[int, str]] = []
 
-    def add(self, job: Aged, now: int) -> None:
+    def add(self, job: JobAge, now: int) -> None:
         lasted = max(now - job.since, 0)
         self.jobs, self.total, self.longest = self.jobs + 1, self.total + lasted, max(self.longest, lasted)
         self.over_an_hour += lasted > _HOUR
@@ -217,7 +225,7 @@ class Ages(Struct):
             self.stalest = sorted([*self.stalest, (-lasted, job.id)])[:_STALEST]
 
 
-def everything(now: int) -> Watch:
+def everything(now: int) -> AgeQuery:
     """Every open job, also those that are due later."""
     far = now + 1000 * 366 * _DAY
-    return Watch(dict.fromkeys(OPEN, far), far)
+    return AgeQuery(dict.fromkeys(OPEN, far), far)

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from headrace.core.schedules.cron import Cron
-from headrace.core.schedules.zones import FARTHEST_CHANGE, Stretch, stretch_at
+from headrace.core.schedules.zones import FARTHEST_CHANGE, OffsetPeriod, stretch_at
 
 Gap = Literal["shift", "skip"]
 Overlap = Literal["first", "last", "both"]
@@ -29,7 +29,7 @@ _GIVE_UP_AFTER = 50 * 366 * 86_400_000
 _LAST_INSTANT = 253_000_000_000_000  # in the year 9987
 
 
-class WallClock(Struct, frozen=True):
+class ZonedCron(Struct, frozen=True):
     """An expression on the wall of one place."""
 
     cron: Cron
@@ -74,23 +74,25 @@ class WallClock(Struct, frozen=True):
             first = stretch.end
         return total
 
-    def _spans(self, stretch: Stretch) -> list[Span]:
+    def _spans(self, stretch: OffsetPeriod) -> list[LocalSpan]:
         first, end = stretch.start + stretch.offset, stretch.end + stretch.offset
         if self.cron.every_hour:
-            return [Span(first, end, stretch.offset)]
+            return [LocalSpan(first, end, stretch.offset)]
         if self.overlap == "first":
             first = max(first, stretch.start + stretch.offset_before)
         elif self.overlap == "last":
             end = min(end, stretch.end + stretch.offset_after)
-        spans = [Span(first, end, stretch.offset)]
+        spans = [LocalSpan(first, end, stretch.offset)]
         if self.gap == "shift" and stretch.offset_before < stretch.offset:
             # By the old offset, the missing wall times are instants of the new stretch.
             missing = stretch.start + stretch.offset_before, stretch.start + stretch.offset
-            spans.append(Span(missing[0], min(missing[1], stretch.end + stretch.offset_before), stretch.offset_before))
+            spans.append(
+                LocalSpan(missing[0], min(missing[1], stretch.end + stretch.offset_before), stretch.offset_before)
+            )
         return spans
 
 
-class Span(NamedTuple):
+class LocalSpan(NamedTuple):
     """The wall times first <= wall < end, to be read with this offset."""
 
     first: int
@@ -98,7 +100,7 @@ class Span(NamedTuple):
     offset: int
 
 
-def _up(cron: Cron, span: Span, moment: int) -> Iterator[int]:
+def _up(cron: Cron, span: LocalSpan, moment: int) -> Iterator[int]:
     """The instants of the span from `moment` on."""
     for wall in cron.rising(max(span.first, moment + span.offset) - 1):
         if wall >= span.end:
@@ -106,7 +108,7 @@ def _up(cron: Cron, span: Span, moment: int) -> Iterator[int]:
         yield wall - span.offset
 
 
-def _down(cron: Cron, span: Span, moment: int) -> Iterator[int]:
+def _down(cron: Cron, span: LocalSpan, moment: int) -> Iterator[int]:
     """The instants of the span from `moment` back."""
     for wall in cron.falling(min(span.end, moment + 1 + span.offset)):
         if wall < span.first:

@@ -73,7 +73,7 @@ class Occurrence(Struct, frozen=True, array_like=True):
     skipped: int = 0
 
 
-class Firing(Struct, frozen=True):
+class ScheduleFire(Struct, frozen=True):
     """A schedule as it shall be, its version still the one that is expected, and what goes with it in one commit."""
 
     row: ScheduleRow

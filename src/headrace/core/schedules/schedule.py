@@ -18,7 +18,7 @@ import msgspec
 from headrace.core.clock import to_datetime
 from headrace.core.schedules import parse as spoken
 from headrace.core.schedules.cron import parsed
-from headrace.core.schedules.dst import Gap, Overlap, WallClock
+from headrace.core.schedules.dst import Gap, Overlap, ZonedCron
 from headrace.core.schedules.zones import next_change, zone
 from headrace.core.text import short
 from headrace.errors import InvalidSchedule
@@ -210,8 +210,8 @@ def _steps(timing: Timing, every: int, first: int, end: int, anchor: int) -> ran
     return range(base + max(-((base - first) // every), 0) * every, end, every)
 
 
-def _wall_clock(timing: Timing) -> WallClock:
-    return WallClock(parsed(timing.cron or ""), timing.tz, timing.dst_gap, timing.dst_overlap)
+def _wall_clock(timing: Timing) -> ZonedCron:
+    return ZonedCron(parsed(timing.cron or ""), timing.tz, timing.dst_gap, timing.dst_overlap)
 
 
 # -- what is due

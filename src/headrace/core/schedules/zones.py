@@ -25,7 +25,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 _DAY = 86_400_000
 
 
-class Change(NamedTuple):
+class OffsetChange(NamedTuple):
     """The first instant of a new offset."""
 
     at: int
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     after: int
 
 
-class Stretch(NamedTuple):
+class OffsetPeriod(NamedTuple):
     """start <= instant < end have this offset. The neighbors' equal it where no change was found near that side."""
 
     start: int
@@ -70,7 +70,7 @@ def offset_at(name: str, instant: int) -> int:
     return (offset or timedelta()) // _MILLISECOND
 
 
-def stretch_at(name: str, instant: int) -> Stretch:
+def stretch_at(name: str, instant: int) -> OffsetPeriod:
     """The stretch that holds this instant; cut short if no change comes in the next year."""
     stretches = _stretches(name, _year_of(instant))
     return next((one for one in stretches if instant < one.end), stretches[-1])
@@ -86,23 +86,23 @@ def next_change(name: str, after: int, within: int) -> int | None:
 
 
 @lru_cache(maxsize=1024)
-def _stretches(name: str, year: int) -> tuple[Stretch, ...]:
+def _stretches(name: str, year: int) -> tuple[OffsetPeriod, ...]:
     """The stretches of a year, with what is before and after seen far enough to know their neighbors."""
     # The end keeps its distance from the first change not looked at, which may make the times before it ambiguous.
     first, end = _new_year(year - 1), _new_year(year + 2) - FARTHEST_CHANGE
     found = [change for near in (year - 1, year, year + 1) for change in _changes(name, near) if change.at < end]
     outer = offset_at(name, first), offset_at(name, end)
-    edges = [Change(first, outer[0], outer[0]), *found, Change(end, outer[1], outer[1])]
-    return tuple(Stretch(one.at, two.at, one.after, one.before, two.after) for one, two in pairwise(edges))
+    edges = [OffsetChange(first, outer[0], outer[0]), *found, OffsetChange(end, outer[1], outer[1])]
+    return tuple(OffsetPeriod(one.at, two.at, one.after, one.before, two.after) for one, two in pairwise(edges))
 
 
 @lru_cache(maxsize=4096)
-def _changes(name: str, year: int) -> tuple[Change, ...]:
+def _changes(name: str, year: int) -> tuple[OffsetChange, ...]:
     """Found by looking once a day; two changes within a day would be seen as one."""
     days = range(_new_year(year), _new_year(year + 1) + 1, _DAY)
     offsets = [offset_at(name, day) for day in days]
     return tuple(
-        Change(_change_between(name, day, day + _DAY, before), before, after)
+        OffsetChange(_change_between(name, day, day + _DAY, before), before, after)
         for day, (before, after) in zip(days, pairwise(offsets), strict=False)
         if before != after
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from headrace.core.clock import to_ms
-from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.settings.settings import Settings
 
 
-def next_requeue_at(letter: DeadRow, settings: Settings) -> int | None:
+def next_requeue_at(letter: DeadLetterRow, settings: Settings) -> int | None:
     """When a worker with these settings requeues it by itself; None if none does."""
     after = settings.dead_requeue_after
     if after is None or letter.status != "pending" or letter.requeues >= settings.dead_requeue_limit:

@@ -280,7 +280,7 @@ _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for 
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
-class Found(msgspec.Struct, frozen=True):
+class ResolvedSettings(msgspec.Struct, frozen=True):
     """Settings and, for each one that is not the default, where it came from."""
 
     settings: Settings
@@ -294,7 +294,7 @@ def resolve(
     file_name: str,
     *,
     cpus: int = 1,
-) -> Found:
+) -> ResolvedSettings:
     """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it.
 
     An argument of None was not given, except where None means something: no timeout, no such limit. A spool goes with
@@ -314,7 +314,7 @@ def resolve(
         values["concurrency"] = cpus
     for name, (value, found) in implied(values).items():
         values[name], origin[name] = value, found
-    return Found(Settings(**values), origin)
+    return ResolvedSettings(Settings(**values), origin)
 
 
 # For each setting of a place: its value, what an error calls it, and what it is said to come from.

@@ -15,10 +15,10 @@ from typing import Any, NoReturn, get_type_hints
 
 import msgspec
 
-from headrace.core.codec.annotations import ANYTHING, Misfit, Shape, optional, shape_of
+from headrace.core.codec.annotations import ANYTHING, Annotation, TypeMismatch, optional, shape_of
 from headrace.core.codec.codec import decode, dump_call, dump_tree, encode_call, refusal
 from headrace.core.codec.decode import Tree
-from headrace.core.codec.encode import Unstorable, Walk, lower
+from headrace.core.codec.encode import NotEncodable, ValueEncoder, lower
 from headrace.core.codec.models import same
 from headrace.core.codec.redaction import NO_WORDS
 from headrace.core.codec.result_refs import MARK
@@ -37,7 +37,7 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     kind: inspect._ParameterKind
     required: bool
-    shape: Shape
+    shape: Annotation
     doubt: str = ""
 
 
@@ -53,7 +53,7 @@ class Signature:
         self,
         name: str,
         parameters: tuple[Parameter, ...],
-        result: Shape,
+        result: Annotation,
         redact: Collection[str] = (),
         words: frozenset[str] = NO_WORDS,
     ) -> None:
@@ -114,7 +114,7 @@ class Signature:
         for parameter, step, value in self._bound(args, kwargs):
             try:
                 parameter.shape.fit(value)
-            except Misfit as error:
+            except TypeMismatch as error:
                 self._refuse(parameter, error.inside(step))
         return args, kwargs
 
@@ -149,12 +149,12 @@ class Signature:
 
     def _lowered(self, parameter: Parameter, step: str, value: Any, limit: int | None) -> Tree:
         try:
-            tree = lower(Walk(parameter.shape.build is not None, limit, call=True), value)
+            tree = lower(ValueEncoder(parameter.shape.build is not None, limit, call=True), value)
             if parameter.shape.build is not None:
                 self._ensure_rebuilt(parameter, step, value, dump_tree(tree))
-        except Misfit as error:
+        except TypeMismatch as error:
             self._refuse(parameter, error.inside(step))
-        except Unstorable as error:
+        except NotEncodable as error:
             error.reason += parameter.doubt
             raise refusal(self._place(parameter) + step, error) from None
         except Exception as error:  # all of it is told, see refusal
@@ -190,7 +190,7 @@ class Signature:
             return value
         try:
             return parameter.shape.rebuilt(value)
-        except Misfit as error:
+        except TypeMismatch as error:
             hide = self._hides(parameter, error)
             told = f"{self._place(parameter)}{error.tell(hide=hide)}; the stored data is of another version"
             # The error of a model quotes what it was made of, and a traceback tells the whole chain.
@@ -202,7 +202,7 @@ class Signature:
             return value
         try:
             return self._result.build(value)
-        except Misfit:
+        except TypeMismatch:
             return value
 
     # -- for people ------------------------------------------------------------------------------------------
@@ -219,19 +219,19 @@ class Signature:
     def _place(self, parameter: Parameter) -> str:
         return f"{self.name}() argument '{parameter.name}'"
 
-    def _hides(self, parameter: Parameter, misfit: Misfit) -> bool:
+    def _hides(self, parameter: Parameter, misfit: TypeMismatch) -> bool:
         # A hidden name may also be a key inside of the value, or on the way to it.
         nested = bool(misfit.steps) or not isinstance(misfit.value, str | int | float | bytes | None)
         declared = parameter.name.casefold() in self._hidden or (bool(self._hidden) and nested)
         return declared or self._suspects(parameter, misfit, nested)
 
-    def _suspects(self, parameter: Parameter, misfit: Misfit, nested: bool) -> bool:
+    def _suspects(self, parameter: Parameter, misfit: TypeMismatch, nested: bool) -> bool:
         if not self._words:
             return False
         shown = " ".join((parameter.name, *misfit.steps, short(misfit.value) if nested else ""))
         return mentions(shown, self._words)
 
-    def _refuse(self, parameter: Parameter, misfit: Misfit) -> NoReturn:
+    def _refuse(self, parameter: Parameter, misfit: TypeMismatch) -> NoReturn:
         hides = self._hides(parameter, misfit)
         told = self._place(parameter) + misfit.tell(hide=hides)
         raise InvalidJob(told, field=parameter.name, value=None if hides else misfit.value) from None
@@ -298,7 +298,7 @@ def _parameter(parameter: inspect.Parameter, resolve: Resolve) -> Parameter:
     return Parameter(parameter.name, parameter.kind, required, shape, doubt)
 
 
-def _shape(annotation: Any, resolve: Resolve) -> tuple[Shape, str]:
+def _shape(annotation: Any, resolve: Resolve) -> tuple[Annotation, str]:
     """The shape, and what an error should add if the annotation could not be read."""
     if annotation is inspect.Parameter.empty:
         return ANYTHING, ""

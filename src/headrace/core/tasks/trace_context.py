@@ -22,7 +22,7 @@ _MARK = f'"{KEY}"'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Trail(Struct, frozen=True, omit_defaults=True):
+class TraceContext(Struct, frozen=True, omit_defaults=True):
     """What a job inherits from whoever enqueued it. `kin` tells that it waits for others, or others for it.
 
     `traceparent` and `tracestate` are those of W3C trace context.
@@ -34,11 +34,11 @@ class Trail(Struct, frozen=True, omit_defaults=True):
     kin: bool = False
 
 
-NO_TRAIL = Trail()
-_trail = msgspec.json.Decoder(Trail)
+NO_TRAIL = TraceContext()
+_trail = msgspec.json.Decoder(TraceContext)
 
 
-def marked(metadata: str | None, trail: Trail) -> str | None:
+def marked(metadata: str | None, trail: TraceContext) -> str | None:
     """The metadata of a job, as stored, with this trail and no other."""
     rest = plain(metadata)
     if trail == NO_TRAIL:
@@ -61,7 +61,7 @@ def decoded(metadata: str | None) -> dict[str, Any]:
     return codec.decode(given) if given else {}
 
 
-def trail_of(metadata: str | None) -> Trail:
+def trail_of(metadata: str | None) -> TraceContext:
     """The trail that goes with the metadata; one that can't be read is none, for no job may fail by it."""
     if metadata is None or _MARK not in metadata:
         return NO_TRAIL

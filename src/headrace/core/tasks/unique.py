@@ -1,6 +1,6 @@
 """Which calls count as the same, and what becomes of a second one: the words a user has for it, and what they mean.
 
-`Unique` and `Cache` are the words. An `Admission` is what they come to for one task: what a job's key is made of, and
+`Unique` and `Cache` are the words. An `UniquePolicy` is what they come to for one task: what a job's key is made of, and
 the rule under which the job is stored, its times still to be counted back from now. Pure: the time and the call are
 handed in. Must not know engines, tasks or the other options.
 """
@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from headrace.core.clock import to_ms
 from headrace.core.codec.decode import Tree
-from headrace.core.codec.encode import Walk, lower
+from headrace.core.codec.encode import ValueEncoder, lower
 from headrace.core.jobs.states import NOT_STARTED, OPEN, State
-from headrace.core.jobs.unique_rules import Act, Condition, Rule
+from headrace.core.jobs.unique_rules import Act, UniqueCondition, UniqueRule
 from headrace.core.text import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
@@ -108,20 +108,20 @@ class Cache(Struct, frozen=True):
 # -- what they come to
 
 
-class Span(Struct, frozen=True):
+class UniqueWindow(Struct, frozen=True):
     """Jobs in these states that are no older than this many milliseconds."""
 
     states: tuple[State, ...]
     created: int | None = None
     finished: int | None = None
 
-    def counted_from(self, now: int) -> Condition:
+    def counted_from(self, now: int) -> UniqueCondition:
         # One more than the difference: after exactly a minute, a window of a minute is over.
         created = None if self.created is None else now - self.created + 1
-        return Condition(self.states, created, None if self.finished is None else now - self.finished + 1)
+        return UniqueCondition(self.states, created, None if self.finished is None else now - self.finished + 1)
 
 
-class Key(Struct, frozen=True):
+class UniqueKey(Struct, frozen=True):
     """What a job's key is made of: a kind, which keeps keys of different origin apart, some texts, and arguments."""
 
     kind: Literal["u", "i", "c"]
@@ -134,15 +134,15 @@ class Key(Struct, frozen=True):
         return f"{self.kind}-{blake2b(_steady([*self.texts, values]), digest_size=16, key=secret).hexdigest()}"
 
 
-class Admission(Struct, frozen=True):
+class UniquePolicy(Struct, frozen=True):
     """What the jobs of one task under one set of options are stored under."""
 
-    key: Key
-    spans: tuple[Span, ...]
+    key: UniqueKey
+    spans: tuple[UniqueWindow, ...]
     act: Act = "keep"
 
-    def rule(self, now: int) -> Rule:
-        return Rule(tuple(span.counted_from(now) for span in self.spans), self.act)
+    def rule(self, now: int) -> UniqueRule:
+        return UniqueRule(tuple(span.counted_from(now) for span in self.spans), self.act)
 
 
 class Arguments(Struct, frozen=True):
@@ -161,7 +161,7 @@ class Arguments(Struct, frozen=True):
         values = {name: value for name, value in bound.arguments.items() if name in given or _is_storable(value)}
         if self.names is not None:
             values = {name: self._one(name, values) for name in self.names}
-        return {name: lower(Walk(models=True, limit=None), value) for name, value in values.items()}
+        return {name: lower(ValueEncoder(models=True, limit=None), value) for name, value in values.items()}
 
     def _one(self, name: str, values: dict[str, Any]) -> Any:
         if name in self.signature.parameters:
@@ -198,44 +198,48 @@ def _gathering(signature: inspect.Signature) -> str | None:
 
 def _is_storable(default: Any) -> bool:
     try:
-        lower(Walk(models=True, limit=None), default)
+        lower(ValueEncoder(models=True, limit=None), default)
     except Exception:  # whatever it is, such as a sentinel: it can't be given by a caller either
         return False
     return True
 
 
-def unique_key(unique: Unique, task: str, function: Callable[..., Any], queue: str) -> Key:
+def unique_key(unique: Unique, task: str, function: Callable[..., Any], queue: str) -> UniqueKey:
     """The key by which the calls of a task are told apart."""
     if unique.key is not None:
-        return Key("u", ("key", unique.key))
+        return UniqueKey("u", ("key", unique.key))
     names = None if "args" in unique.by else tuple(sorted(set(unique.by) - set(_ASPECTS)))
     reads = None if names == () else arguments(task, function, names, "unique by")
-    return Key("u", ("task", task, queue if "queue" in unique.by else None), reads)
+    return UniqueKey("u", ("task", task, queue if "queue" in unique.by else None), reads)
 
 
-def for_unique(unique: Unique, key: Key) -> Admission:
+def for_unique(unique: Unique, key: UniqueKey) -> UniquePolicy:
     window = None if unique.window is None else to_ms(unique.window)
-    return Admission(key, (Span(_states_of(unique), window),), _ACTS[unique.on_conflict])
+    return UniquePolicy(key, (UniqueWindow(_states_of(unique), window),), _ACTS[unique.on_conflict])
 
 
-def for_debounce(key: Key) -> Admission:
-    return Admission(key, (Span(_in_order(NOT_STARTED)),), "replace")
+def for_debounce(key: UniqueKey) -> UniquePolicy:
+    return UniquePolicy(key, (UniqueWindow(_in_order(NOT_STARTED)),), "replace")
 
 
-def for_throttle(key: Key, window: int) -> Admission:
-    return Admission(key, (Span(tuple(State), window),))
+def for_throttle(key: UniqueKey, window: int) -> UniquePolicy:
+    return UniquePolicy(key, (UniqueWindow(tuple(State), window),))
 
 
-def for_idempotency(text: str) -> Admission:
-    return Admission(Key("i", (text,)), (Span(_in_order(OPEN)), Span(tuple(State), IDEMPOTENT_FOR)))
+def for_idempotency(text: str) -> UniquePolicy:
+    return UniquePolicy(
+        UniqueKey("i", (text,)), (UniqueWindow(_in_order(OPEN)), UniqueWindow(tuple(State), IDEMPOTENT_FOR))
+    )
 
 
-def for_cache(cache: Cache, task: str, function: Callable[..., Any]) -> Admission:
+def for_cache(cache: Cache, task: str, function: Callable[..., Any]) -> UniquePolicy:
     if isinstance(cache.key, str):
-        key = Key("c", (task, cache.key))
+        key = UniqueKey("c", (task, cache.key))
     else:
-        key = Key("c", (task, None), arguments(task, function, cache.key, "cache key"))
-    return Admission(key, (Span(_in_order(OPEN)), Span((State.COMPLETED,), finished=to_ms(cache.ttl))))
+        key = UniqueKey("c", (task, None), arguments(task, function, cache.key, "cache key"))
+    return UniquePolicy(
+        key, (UniqueWindow(_in_order(OPEN)), UniqueWindow((State.COMPLETED,), finished=to_ms(cache.ttl)))
+    )
 
 
 def _states_of(unique: Unique) -> tuple[State, ...]:

@@ -32,7 +32,7 @@ from headrace.core.retention.archive import (
     place_of,
     span_of,
 )
-from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.transaction import storable
 from headrace.engines.shared.sql_files import as_json
 from headrace.errors import EngineUnavailable
@@ -64,10 +64,10 @@ class _Partition(NamedTuple):
         return self.table.removeprefix(_PREFIX).replace("_", "-").upper() if self.since is not None else REST
 
 
-class Host(Protocol):
+class PostgresArchiveHost(Protocol):
     """What is needed of the engine."""
 
-    server: Server
+    server: ConnectionPool
     sql: dict[str, str]
 
     def prepare(self) -> None: ...
@@ -76,7 +76,7 @@ class Host(Protocol):
 class PostgresArchive:
     """The partitions of one store."""
 
-    def __init__(self, host: Host, schema: str) -> None:
+    def __init__(self, host: PostgresArchiveHost, schema: str) -> None:
         self._host = host
         self._server = host.server
         self._sql = host.sql

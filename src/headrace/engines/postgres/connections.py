@@ -21,8 +21,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.pq import TransactionStatus
 
-from headrace.engines.postgres.store_url import Address
-from headrace.engines.shared.circuit_breaker import Breaker
+from headrace.engines.postgres.store_url import PostgresUrl
+from headrace.engines.shared.circuit_breaker import CircuitBreaker
 from headrace.errors import ConfigError, EngineUnavailable
 
 T = TypeVar("T")
@@ -50,10 +50,10 @@ class ConnectionLost(EngineUnavailable):
     """The connection broke off in use. Whether the server did what it was last told is not known."""
 
 
-class Server:
+class ConnectionPool:
     """Every connection of this process to one server."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresUrl) -> None:
         self.address = address
         self.start_afresh()
         _servers.add(self)
@@ -64,7 +64,7 @@ class Server:
         self._idle: list[tuple[Connection, float]] = []
         self._backends: dict[Connection, int] = {}  # each open connection, and the server's name for it
         self._free = threading.BoundedSemaphore(self.address.connections)
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
 
     def run(self, act: Callable[[Connection], T]) -> T:
         """Do it on a connection in autocommit, once: anew only if the database undid it."""
@@ -249,7 +249,7 @@ _ADVICE_ON_WORDS = {
 
 _PERMANENT = ("connection option", "authentication failed", "no password supplied", "pg_hba.conf", '" does not exist')
 
-_servers: WeakSet[Server] = WeakSet()
+_servers: WeakSet[ConnectionPool] = WeakSet()
 _left_to_the_parent: list[object] = []  # what is thrown away unclosed would be warned about
 
 

@@ -15,40 +15,50 @@ import psycopg
 from msgspec import structs
 
 from headrace.core.clock import Clock
-from headrace.core.events.log import Group, arrivals, page
-from headrace.core.jobs.dependencies import Bond, FlowRow
-from headrace.core.jobs.records import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.events.log import EventGroup, arrivals, page
+from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.records import (
+    ClaimRequest,
+    ExchangeResult,
+    JobNote,
+    Lease,
+    NewJob,
+    Outcome,
+    ReapedJob,
+    RenewResult,
+    WorkerRow,
+)
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.archive import PostgresArchive
-from headrace.engines.postgres.connections import Connection, ConnectionLost, Server
+from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool
 from headrace.engines.postgres.exchange import Exchange
-from headrace.engines.postgres.joined import PostgresJoined, Reception
-from headrace.engines.postgres.maintenance import PostgresCare
-from headrace.engines.postgres.notify_listener import EventsBell, NotifyLine
+from headrace.engines.postgres.joined import PostgresJoined, TransactionalInsert
+from headrace.engines.postgres.maintenance import PostgresMaintenance
+from headrace.engines.postgres.notify_listener import EventsBell, NotifyConnection
 from headrace.engines.postgres.statements import statements_in
-from headrace.engines.postgres.store_url import Address
-from headrace.engines.postgres.transaction import PostgresLedger, first_of_each, storable, told, without_nul
+from headrace.engines.postgres.store_url import PostgresUrl
+from headrace.engines.postgres.transaction import PostgresTransaction, first_of_each, storable, told, without_nul
 from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import Joined
+from headrace.engines.protocol.queries import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
-from headrace.engines.shared.server_clock import StoreClock
+from headrace.engines.shared.server_clock import ServerClock
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
-from headrace.engines.sql.dead_letters import SqlLetters
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.documents import SqlShelf
-from headrace.engines.sql.events import SqlEvents
-from headrace.engines.sql.queries import SqlDesk
-from headrace.engines.sql.retention import SqlSweeper
-from headrace.engines.sql.rules_cache import Regulations
-from headrace.engines.sql.schedules import SqlTimetable
-from headrace.engines.sql.staleness import SqlUpkeep
-from headrace.engines.sql.transaction import Ledger
-from headrace.engines.sql.transfer import SqlPorter
-from headrace.engines.wakeup.server import EVENTS, Tower
+from headrace.engines.sql.dead_letters import SqlDeadLetterStore
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.documents import SqlDocumentStore
+from headrace.engines.sql.events import SqlEventStore
+from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.retention import SqlRetentionStore
+from headrace.engines.sql.rules_cache import RulesCache
+from headrace.engines.sql.schedules import SqlScheduleStore
+from headrace.engines.sql.staleness import SqlStalenessStore
+from headrace.engines.sql.transaction import Transaction
+from headrace.engines.sql.transfer import SqlTransfer
+from headrace.engines.wakeup.server import EVENTS, ServerBells
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
 
 T = TypeVar("T")
@@ -61,32 +71,32 @@ class PostgresEngine:
     """Jobs in the tables of one schema."""
 
     def __init__(self, url: str, *, auto_migrate: bool = True, clock: Clock | None = None, tells: bool = True) -> None:
-        self.address = Address(url)
+        self.address = PostgresUrl(url)
         self.url = str(self.address)
-        self.server = Server(self.address)
+        self.server = ConnectionPool(self.address)
         self.sql = statements_in(self.address.schema)
-        self._server_clock = StoreClock(self._ask_time)
+        self._server_clock = ServerClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
-        self.desk = SqlDesk(self)
-        self.timetable = SqlTimetable(self)
-        self.porter = SqlPorter(self)
-        self.letters = SqlLetters(self)
-        self.sweeper = SqlSweeper(self)
+        self.desk = SqlQueries(self)
+        self.timetable = SqlScheduleStore(self)
+        self.porter = SqlTransfer(self)
+        self.letters = SqlDeadLetterStore(self)
+        self.sweeper = SqlRetentionStore(self)
         self.archive = PostgresArchive(self, self.address.schema)
-        self.upkeep = SqlUpkeep(self)
-        self.shelf = SqlShelf(self)
-        self.care = PostgresCare(self)
-        self.events = SqlEvents(self)
+        self.upkeep = SqlStalenessStore(self)
+        self.shelf = SqlDocumentStore(self)
+        self.care = PostgresMaintenance(self)
+        self.events = SqlEventStore(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
-        self._reception = Reception(self, self._channel)
-        self._tower = Tower(
-            lambda: NotifyLine(self.server, self._channel), self.address.poll if self.address.pooler else None
+        self._reception = TransactionalInsert(self, self._channel)
+        self._tower = ServerBells(
+            lambda: NotifyConnection(self.server, self._channel), self.address.poll if self.address.pooler else None
         )
         self._auto_migrate = auto_migrate
         self._tells = tells
         self._known_queues: set[str] = set()
-        self._regulations = Regulations()
+        self._regulations = RulesCache()
         self._ready = False
 
     # -- the hot path
@@ -144,23 +154,25 @@ class PostgresEngine:
     ) -> Any:
         names = storable(as_json(sorted({job.queue for job in jobs})))
         db.execute(self.sql["add_queues"], {"names": names, "now": jobs[0].created_at})
-        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
+        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresTransaction(db, self.sql, self._channel))
         return _scalar(db, sql, values)
 
-    def rules_for_inserts(self) -> Regulations:
+    def rules_for_inserts(self) -> RulesCache:
         """What has to be minded by who stores jobs."""
         if not self._regulations.are_fresh:
             self.read(self._regulations.learn)
         return self._regulations
 
-    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+    def admit(
+        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+    ) -> list[UniqueResult]:
         self.prepare()
         at = self.at(now)
         queues = {candidate.job.queue for candidate in candidates}
         rules = self.rules_for_inserts()
         lengths, received = rules.lengths_of(queues), rules.received(candidates)
 
-        def store(ledger: Ledger) -> list[Verdict]:
+        def store(ledger: Transaction) -> list[UniqueResult]:
             verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), ledger)
             if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
                 ledger.ask("ring", channel=self._channel, messages=as_json(["work"]))
@@ -178,14 +190,14 @@ class PostgresEngine:
         return verdicts
 
     def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
         at = self.at(now)
         rules = self.rules_for_inserts()
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
 
-        def store(ledger: Ledger) -> Effects:
+        def store(ledger: Transaction) -> Wakeups:
             if dependencies.names_others(jobs, bonds):  # what is all new is in nobody's way
                 ledger.ask("alone_with_kin")
             effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), ledger)
@@ -198,7 +210,7 @@ class PostgresEngine:
         except ConnectionLost:
             if not self._mine(jobs).issuperset(job.id for job in jobs):
                 raise
-            effects = Effects(work=True, done=True)
+            effects = Wakeups(work=True, done=True)
         except DuplicateJob:
             self._refuse_if_moved()
             raise
@@ -232,11 +244,11 @@ class PostgresEngine:
     def exchange(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note] = (),
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote] = (),
         now: int | None = None,
-        groups: Sequence[Group] = (),
-    ) -> Exchanged:
+        groups: Sequence[EventGroup] = (),
+    ) -> ExchangeResult:
         self.prepare()
         answer, topics = self._exchange(outcomes, want, notes, self.at(now), groups)
         for topic in topics:
@@ -246,17 +258,17 @@ class PostgresEngine:
     def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         return steps.remember(self, lease, step, self.at(now))
 
-    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
+    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         at = self.at(now)
 
-        def beat(ledger: Ledger) -> Renewal:
+        def beat(ledger: Transaction) -> RenewResult:
             wish = ledger.ask("attend", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
                 held = as_json(leases)
                 if ledger.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
                     lost = frozenset(_leases.decode(ledger.ask("lost", lease=held, now=at)))
-            return Renewal(lost, wish, ledger.ask("next_expiry"))
+            return RenewResult(lost, wish, ledger.ask("next_expiry"))
 
         return self.write(beat)
 
@@ -268,21 +280,21 @@ class PostgresEngine:
         *,
         alive: bool = False,
         letters: bool | Collection[str] = True,
-    ) -> list[Reaped]:
+    ) -> list[ReapedJob]:
         self.prepare()
         return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, letters)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.disown(self, worker, held, self.at(now))
 
-    def joined(self, connection: Any) -> Joined:
+    def joined(self, connection: Any) -> JoinedTransaction:
         return PostgresJoined(self._reception, self.url, connection)
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
-        held = liveness_file.LockedPresence(self._folder(), worker.id)
+        held = liveness_file.LivenessFile(self._folder(), worker.id)
         self.renew(worker, (), 0)
         return held
 
@@ -304,13 +316,13 @@ class PostgresEngine:
 
     # -- transactions by the names of their statements
 
-    def write(self, act: Callable[[Ledger], T]) -> T:
+    def write(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
-        return self.server.transact(lambda db: act(PostgresLedger(db, self.sql, self._channel)))
+        return self.server.transact(lambda db: act(PostgresTransaction(db, self.sql, self._channel)))
 
-    def read(self, act: Callable[[Ledger], T]) -> T:
+    def read(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
-        return self.server.repeat(lambda db: act(PostgresLedger(db, self.sql, self._channel)))
+        return self.server.repeat(lambda db: act(PostgresTransaction(db, self.sql, self._channel)))
 
     def forget_rules(self) -> None:
         self._regulations.forget()

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from headrace.core.events.log import Group
-from headrace.core.jobs.records import Exchanged, Note, Outcome, Want
-from headrace.core.jobs.states import Event
+from headrace.core.events.log import EventGroup
+from headrace.core.jobs.records import ClaimRequest, ExchangeResult, JobNote, Outcome
+from headrace.core.jobs.states import Trigger
 from headrace.engines.postgres import settle_and_claim
-from headrace.engines.postgres.connections import Connection, Server
-from headrace.engines.postgres.settle_and_claim import Settled, Taken
-from headrace.engines.postgres.transaction import PostgresLedger
+from headrace.engines.postgres.connections import Connection, ConnectionPool
+from headrace.engines.postgres.settle_and_claim import ClaimResult, SettleResult
+from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import lease_recovery
-from headrace.engines.sql.dependencies import Effects, HasToWait
+from headrace.engines.sql.dependencies import MustWaitForChildren, Wakeups
 
 T = TypeVar("T")
 _MANY = 50  # jobs both ways that are worth a thread
@@ -30,7 +30,7 @@ _MANY = 50  # jobs both ways that are worth a thread
 class Exchange:
     """The means of a turn, the same for every one."""
 
-    def __init__(self, server: Server, sql: Mapping[str, str], channel: str) -> None:
+    def __init__(self, server: ConnectionPool, sql: Mapping[str, str], channel: str) -> None:
         self._server = server
         self._sql = sql
         self._channel = channel
@@ -42,27 +42,27 @@ class Exchange:
     def __call__(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note],
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote],
         now: int,
-        groups: Sequence[Group] = (),
-    ) -> tuple[Exchanged, set[str]]:
+        groups: Sequence[EventGroup] = (),
+    ) -> tuple[ExchangeResult, set[str]]:
         """The answer, and whom of this process to wake."""
         worker = want.worker if want else None
 
-        def settle(db: Connection, careful: bool) -> Settled:
+        def settle(db: Connection, careful: bool) -> SettleResult:
             return self._settle(db, outcomes, worker, notes, now, groups, careful)
 
-        def settle_alone() -> Settled:
-            if notes or self._meets_kin or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
+        def settle_alone() -> SettleResult:
+            if notes or self._meets_kin or any(outcome.event is not Trigger.SUCCEED for outcome in outcomes):
                 return self._transact(settle)
             return self._complete(outcomes, worker, now, groups)
 
         if want is None or want.limit <= 0:
             settled = settle_alone()
-            return Exchanged(settled.refused, []), self._told(outcomes, settled)
+            return ExchangeResult(settled.refused, []), self._told(outcomes, settled)
 
-        def claim(db: Connection) -> Taken:
+        def claim(db: Connection) -> ClaimResult:
             return settle_and_claim.claim(db, self._sql, self._channel, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
@@ -72,7 +72,7 @@ class Exchange:
         elif outcomes or notes or groups:
             settled, taken = self._transact(lambda db, careful: (settle(db, careful), claim(db)))
         else:
-            settled, taken = Settled([], Effects()), self._server.run(claim)
+            settled, taken = SettleResult([], Wakeups()), self._server.run(claim)
         answer = self._claimed(want, taken, settled, now)
         return answer, self._told(outcomes, settled)
 
@@ -80,7 +80,7 @@ class Exchange:
         """Do it in haste, unless successes had to wait lately; with care if that turns out to be so."""
         try:
             return self._server.transact(lambda db: act(db, self._some_wait))
-        except HasToWait:
+        except MustWaitForChildren:
             return self._server.transact(lambda db: act(db, True))
 
     def _settle(
@@ -88,12 +88,12 @@ class Exchange:
         db: Connection,
         outcomes: Sequence[Outcome],
         worker: str | None,
-        notes: Sequence[Note],
+        notes: Sequence[JobNote],
         now: int,
-        groups: Sequence[Group],
+        groups: Sequence[EventGroup],
         careful: bool,
-    ) -> Settled:
-        ledger = PostgresLedger(db, self._sql, self._channel)
+    ) -> SettleResult:
+        ledger = PostgresTransaction(db, self._sql, self._channel)
         if self._meets_kin:
             ledger.ask("beside_others_with_kin")
         settle_and_claim.note(ledger, notes)
@@ -103,32 +103,34 @@ class Exchange:
         settle = settle_and_claim.settle_hastily if hastily else settle_and_claim.settle
         return settle(ledger, outcomes, worker, self._channel, now, groups)
 
-    def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
+    def _claimed(self, want: ClaimRequest, taken: ClaimResult, settled: SettleResult, now: int) -> ExchangeResult:
         """The answer to a claim, when time and rules have had their say."""
         if settle_and_claim.is_past(taken.lapses, now):
             lapsed, effects = self._server.transact(lambda db: self._lapse(db, now))
             settled.effects.add(effects)
             if lapsed == settle_and_claim.BATCH_OF_TIME:
                 # More than one commit should hold: come again for the rest.
-                return Exchanged(settled.refused, [], now, taken.queues, taken.book.weights)
+                return ExchangeResult(settled.refused, [], now, taken.queues, taken.book.weights)
             again = functools.partial(settle_and_claim.claim, sql=self._sql, channel=self._channel, want=want, now=now)
             taken = self._server.run(lambda db: again(db, after_lapses=True))
         taken = self._mind_rules(want, taken, now)
-        return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+        return ExchangeResult(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
 
-    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[Group]) -> Settled:
+    def _complete(
+        self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[EventGroup]
+    ) -> SettleResult:
         """Nearly always one statement does all there is to settle, and needs no transaction around it."""
 
-        def ledger(db: Connection) -> PostgresLedger:
-            return PostgresLedger(db, self._sql, self._channel)
+        def ledger(db: Connection) -> PostgresTransaction:
+            return PostgresTransaction(db, self._sql, self._channel)
 
         left, effects = self._server.run(
             lambda db: settle_and_claim.complete(ledger(db), outcomes, self._channel, groups)
         )
         if not left:
-            return Settled([], effects)
+            return SettleResult([], effects)
 
-        def settle_rest(db: Connection) -> Settled:
+        def settle_rest(db: Connection) -> SettleResult:
             ledger(db).ask("beside_others_with_kin")
             return settle_and_claim.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
@@ -136,7 +138,7 @@ class Exchange:
         rest.effects.add(effects)
         return rest
 
-    def _told(self, outcomes: Sequence[Outcome], settled: Settled) -> set[str]:
+    def _told(self, outcomes: Sequence[Outcome], settled: SettleResult) -> set[str]:
         """Whom this concerns."""
         topics = {*settle_and_claim.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
@@ -145,9 +147,9 @@ class Exchange:
 
     def _frees_a_place(self, outcomes: Sequence[Outcome]) -> bool:
         """Whether somebody else's job may begin because of these; of successes, the store tells more precisely."""
-        return self._minds_rules and any(outcome.event is not Event.SUCCEED for outcome in outcomes)
+        return self._minds_rules and any(outcome.event is not Trigger.SUCCEED for outcome in outcomes)
 
-    def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:
+    def _mind_rules(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         """Claim what has to be claimed with care; what room is left then, others may have."""
         self._minds_rules = taken.book.is_minded
         if not settle_and_claim.asks_care(want, taken):
@@ -157,15 +159,15 @@ class Exchange:
             return taken
         return self._server.run(lambda db: settle_and_claim.claim_the_rest(db, self._sql, want, taken, now))
 
-    def _carefully(self, db: Connection, want: Want, taken: Taken, now: int) -> Taken:
-        ledger = PostgresLedger(db, self._sql, self._channel)
+    def _carefully(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
+        ledger = PostgresTransaction(db, self._sql, self._channel)
         # What it adds must be gone if it has to be done anew.
         return settle_and_claim.claim_carefully(
             ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now
         )
 
-    def _lapse(self, db: Connection, now: int) -> tuple[int, Effects]:
-        ledger = PostgresLedger(db, self._sql, self._channel)
+    def _lapse(self, db: Connection, now: int) -> tuple[int, Wakeups]:
+        ledger = PostgresTransaction(db, self._sql, self._channel)
         ledger.ask("alone_with_kin")
         lapsed, effects = lease_recovery.lapse(ledger, now, settle_and_claim.BATCH_OF_TIME)
         if topics := effects.topics():
@@ -173,7 +175,7 @@ class Exchange:
         return lapsed, effects
 
 
-def _side_by_side(first: Callable[[], T], second: Callable[[], Taken]) -> tuple[T, Taken]:
+def _side_by_side(first: Callable[[], T], second: Callable[[], ClaimResult]) -> tuple[T, ClaimResult]:
     """Both at once; when this returns or raises, both are over."""
     future: Future[T] = Future()
 

@@ -9,14 +9,14 @@ from headrace.core.health.findings import Finding
 from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.schema import CURRENT, version_of
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.store_url import PostgresUrl
 
 _LONG_MS = 600_000
 _MANY_DEAD = 100_000
 _AHEAD_MS = 86_400_000
 
 
-def facts(db: Connection, address: Address) -> dict[str, str | int]:
+def facts(db: Connection, address: PostgresUrl) -> dict[str, str | int]:
     """Server, sizes, versions and settings."""
     schema = address.schema
     return {
@@ -35,7 +35,7 @@ def facts(db: Connection, address: Address) -> dict[str, str | int]:
     }
 
 
-def findings(db: Connection, address: Address) -> list[Finding]:
+def findings(db: Connection, address: PostgresUrl) -> list[Finding]:
     """What looks wrong with the server; nothing if all is well. What is in the tables is counted elsewhere."""
     return [*_of_settings(db), *_of_vacuum(db, address), *_of_archive(db, address)]
 
@@ -52,7 +52,7 @@ def _of_settings(db: Connection) -> Iterator[Finding]:
         )
 
 
-def _of_vacuum(db: Connection, address: Address) -> Iterator[Finding]:
+def _of_vacuum(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if (age := _one(db, _LONGEST)) is not None and age > _LONG_MS:
         yield Finding(
             code="long_transaction",
@@ -69,7 +69,7 @@ def _of_vacuum(db: Connection, address: Address) -> Iterator[Finding]:
         )
 
 
-def _of_archive(db: Connection, address: Address) -> Iterator[Finding]:
+def _of_archive(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if stray := _one(db, qualified(_UNSORTED, address.schema)):
         yield Finding(
             code="archive_unsorted",
@@ -90,7 +90,7 @@ def clients(db: Connection) -> int:
     return int(_one(db, _CLIENTS))
 
 
-def size(db: Connection, address: Address) -> int:
+def size(db: Connection, address: PostgresUrl) -> int:
     """The bytes of all tables with their indexes."""
     return int(_one(db, _SIZE, [address.schema]))
 

@@ -13,19 +13,19 @@ from weakref import WeakSet
 import msgspec
 
 from headrace.core.events.log import arrivals, page
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import storable, told
 from headrace.engines.shared.borrowed_connections import Row, async_postgres_guest, postgres_guest
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, unique_insert
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.rules_cache import Regulations
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.rules_cache import RulesCache
+from headrace.engines.sql.transaction import Transaction
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ Ask = tuple[str, Mapping[str, Any]]
 Steps = Generator[Ask, Row, R]
 
 _names = msgspec.json.Decoder(list[str])
-_notice = msgspec.json.Decoder(Notice)
+_notice = msgspec.json.Decoder(StoreStatus)
 _PLACE = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
 _WHEN = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
 _UNDO = """WITH gone AS (
@@ -45,24 +45,24 @@ _UNDO = """WITH gone AS (
 SELECT count(*) FROM gone"""
 
 
-class Host(Protocol):
+class PostgresJoinedHost(Protocol):
     """What is needed of the engine."""
 
     url: str
-    address: Address
+    address: PostgresUrl
     sql: dict[str, str]
 
     def at(self, now: int | None) -> int: ...
     def prepare(self) -> None: ...
-    def rules_for_inserts(self) -> Regulations: ...
-    def read(self, act: Callable[[Ledger], T]) -> T: ...
-    def write(self, act: Callable[[Ledger], T]) -> T: ...
+    def rules_for_inserts(self) -> RulesCache: ...
+    def read(self, act: Callable[[Transaction], T]) -> T: ...
+    def write(self, act: Callable[[Transaction], T]) -> T: ...
 
 
-class Reception:
+class TransactionalInsert:
     """Receives callers' connections, and remembers which of them were found to lead to this store."""
 
-    def __init__(self, host: Host, channel: str) -> None:
+    def __init__(self, host: PostgresJoinedHost, channel: str) -> None:
         self._host = host
         self._channel = channel
         self.forget()
@@ -85,7 +85,7 @@ class Reception:
             self._host.write(lambda ledger: ledger.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
-    def admit(self, line: Any, candidates: Sequence[Candidate]) -> Steps[list[Verdict]]:
+    def admit(self, line: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
         """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
         jobs = [candidate.job for candidate in candidates]
         yield from self._receive(line, jobs)
@@ -95,7 +95,9 @@ class Reception:
             yield from self._ensure_locks_hold()
         return (yield from self._take_all(unique_insert.admit(received, True, lengths, self._host.at(None))))
 
-    def plant(self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Steps[Effects]:
+    def plant(
+        self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None
+    ) -> Steps[Wakeups]:
         """The same for jobs with their bonds."""
         yield from self._receive(line, jobs)
         yield from self._ensure_locks_hold()
@@ -138,7 +140,7 @@ class Reception:
             )
 
     def _take(self, step: unique_insert.Step) -> Steps[Any]:
-        if isinstance(step, unique_insert.Store):
+        if isinstance(step, unique_insert.StoreUnique):
             return (yield from self._insert(step.jobs))
         values = {name: storable(value) if isinstance(value, str) else value for name, value in step.values.items()}
         (answer,) = yield self._host.sql[step.statement], values
@@ -182,29 +184,29 @@ class Reception:
 class PostgresJoined:
     """A caller's connection, for the jobs that go into its transaction."""
 
-    def __init__(self, reception: Reception, store: str, connection: Any) -> None:
+    def __init__(self, reception: TransactionalInsert, store: str, connection: Any) -> None:
         self._reception = reception
         self._store_url = store
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.admit([Candidate(job) for job in jobs])
+        self.admit([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([Candidate(job) for job in jobs])
+        await self.aadmit([UniqueInsert(job) for job in jobs])
 
-    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
         return self._store(jobs, lambda line: self._reception.admit(line, candidates))
 
-    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
         return await self._astore(jobs, lambda line: self._reception.admit(line, candidates))
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         self._store(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         await self._astore(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
 
     def _store(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:

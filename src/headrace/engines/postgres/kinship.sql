@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = below.seq OFFSET
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
 
--- name: tie (each b: Bond)
+-- name: tie (each b: Dependency)
 WITH tied AS (
     INSERT INTO headrace_bonds (child, parent, policy, blocks)
     SELECT child.seq, parent.seq, b.policy, b.blocks
@@ -61,7 +61,7 @@ SELECT count(*) FROM held;
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
 WHERE kin <> 0 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- name: kin_outcomes (each o: Question)
+-- name: kin_outcomes (each o: SettleKey)
 SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq)), '[]')::text
 FROM (
     SELECT o.key, job.seq

@@ -10,7 +10,7 @@ FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
 CROSS JOIN LATERAL (
     SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'expire' OFFSET 0) AS h;
 
--- name: bury (each b: Burial)
+-- name: bury (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
        job.id, job.task, job.queue, b.reason, :now,
@@ -27,7 +27,7 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = job.seq),
                              'history', (
-                                 SELECT coalesce(json_agg(json_build_array({Filing}) ORDER BY seq DESC), '[]') FROM (
+                                 SELECT coalesce(json_agg(json_build_array({HistoryRow}) ORDER BY seq DESC), '[]') FROM (
                                      SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
                                             min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
                                      FROM headrace_history AS filed
@@ -58,16 +58,16 @@ WHERE status = 'pending'
                           WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
 
 -- name: letters
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM headrace_dead
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: lock_letters
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY id FOR UPDATE) AS locked;
 
 -- name: letters_of
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM headrace_dead
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) GROUP BY job_id);
 
@@ -93,7 +93,7 @@ letter.requeues = :requeues
 letter.id >= :first AND letter.id < :last
 
 -- name: find_letters
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC) AS found;
@@ -130,12 +130,12 @@ SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
     WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY seq FOR UPDATE) AS locked;
 
--- name: close_letters (each c: Closing)
+-- name: close_letters (each c: DeadLetterResolution)
 UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
 FROM jsonb_array_elements(:c::jsonb) AS c(value) WHERE headrace_dead.id = c.id;
 
--- name: raise_revived (each r: Raise)
+-- name: raise_revived (each r: RequeueChange)
 UPDATE headrace_jobs SET
     priority = greatest(-100, least(100, headrace_jobs.priority + r.boost)),
     run_at = r.run_at,
@@ -155,10 +155,10 @@ DELETE FROM headrace_dead WHERE id = ANY (ARRAY(
 DELETE FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: pack_dead
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
 
--- name: unpack_dead (each r: DeadRow)
+-- name: unpack_dead (each r: DeadLetterRow)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,
                            fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot,

@@ -76,13 +76,13 @@ SELECT coalesce(json_agg(json_build_array(lane, level) ORDER BY lane), '[]')::te
     FROM firsts GROUP BY lane) AS summits;
 
 -- name: heads
-SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit) AS heads;
 
 -- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
 -- name: fresh
-SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane
                    ORDER BY priority DESC, rank, seq LIMIT :looks) AS first
@@ -90,7 +90,7 @@ SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
 
 -- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
 -- name: tried
-SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority - CASE WHEN crashes > 0 THEN 1000 ELSE 2000 END AS priority, rank, lane
     FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
           WHERE state = 'pending' AND queue = :queue AND lane = :lane
@@ -111,7 +111,7 @@ SELECT coalesce(json_agg(priority), '[]')::text FROM levels WHERE priority IS NO
 
 -- The rank of a job that was to be first among its equals is negative.
 -- name: oldest
-SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
      WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
      ORDER BY rank, seq LIMIT :limit)
@@ -121,7 +121,7 @@ SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
      ORDER BY rank DESC, seq LIMIT :limit)) AS heads;
 
 -- name: newest
-SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
      WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
      ORDER BY rank DESC, seq DESC LIMIT :limit)

@@ -13,39 +13,39 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.health.findings import Capped, Filed, Finding, StoragePart, Strain, Tending
+from headrace.core.health.findings import Filed, Finding, StoragePart, StoreLoad, Tending, TrimResult
 from headrace.engines.postgres import health
-from headrace.engines.postgres.connections import Connection, Server
-from headrace.engines.postgres.store_url import Address
-from headrace.engines.postgres.transaction import PostgresLedger
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.postgres.connections import Connection, ConnectionPool
+from headrace.engines.postgres.store_url import PostgresUrl
+from headrace.engines.postgres.transaction import PostgresTransaction
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sql import maintenance
-from headrace.engines.sql.documents import SqlShelf
-from headrace.engines.sql.queries import SqlDesk
-from headrace.engines.sql.schedules import SqlTimetable
-from headrace.engines.sql.staleness import SqlUpkeep
-from headrace.engines.sql.transaction import Ledger, Office
-from headrace.engines.sql.transfer import SqlPorter
+from headrace.engines.sql.documents import SqlDocumentStore
+from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.schedules import SqlScheduleStore
+from headrace.engines.sql.staleness import SqlStalenessStore
+from headrace.engines.sql.transaction import Database, Transaction
+from headrace.engines.sql.transfer import SqlTransfer
 
 T = TypeVar("T")
 _KEPT = ("headrace_schema", "headrace_store")
 
 
-class House(Office, Protocol):
+class PostgresMaintenanceHost(Database, Protocol):
     """What is needed of the engine."""
 
-    address: Address
-    server: Server
+    address: PostgresUrl
+    server: ConnectionPool
     sql: dict[str, str]
 
     def prepare(self) -> None: ...
     def start_over(self) -> None: ...
 
 
-class PostgresCare:
+class PostgresMaintenance:
     """What keeps the tables sound, quick and small."""
 
-    def __init__(self, engine: House) -> None:
+    def __init__(self, engine: PostgresMaintenanceHost) -> None:
         self._engine = engine
 
     def inspect(self, now: int | None = None) -> list[Finding]:
@@ -57,12 +57,12 @@ class PostgresCare:
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
-    def strain(self, now: int | None = None) -> Strain:
+    def strain(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
-        return Strain(self._size(), clients=self._engine.server.repeat(health.clients))
+        return StoreLoad(self._size(), clients=self._engine.server.repeat(health.clients))
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -118,21 +118,21 @@ class PostgresCare:
         return False
 
     def backup(
-        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
         with self._one_moment() as view:
             carry(view)
 
     @contextlib.contextmanager
-    def _one_moment(self) -> Iterator[_Moment]:
+    def _one_moment(self) -> Iterator[_Snapshot]:
         db = self._engine.server.connect()
         try:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # A page that is on its way to a slow disk is no reason to cut the whole of it off. LOCAL: behind a pooler
             # the session is somebody else's afterwards.
             db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            yield _Moment(self._engine, db)
+            yield _Snapshot(self._engine, db)
             db.execute("COMMIT")
         finally:
             self._engine.server.hang_up(db)
@@ -157,22 +157,22 @@ class PostgresCare:
         return [str(row[0]) for row in db.execute(health.TABLES, [self._engine.address.schema]).fetchall()]
 
 
-class _Moment:
+class _Snapshot:
     """The tables as they were at one moment. Read by one thread at a time."""
 
-    def __init__(self, engine: House, db: Connection) -> None:
+    def __init__(self, engine: PostgresMaintenanceHost, db: Connection) -> None:
         self._engine = engine
-        self._ledger = PostgresLedger(db, engine.sql, "")
-        self.desk = SqlDesk(self)
-        self.timetable = SqlTimetable(self)
-        self.porter = SqlPorter(self)
-        self.upkeep = SqlUpkeep(self)
-        self.shelf = SqlShelf(self)
+        self._ledger = PostgresTransaction(db, engine.sql, "")
+        self.desk = SqlQueries(self)
+        self.timetable = SqlScheduleStore(self)
+        self.porter = SqlTransfer(self)
+        self.upkeep = SqlStalenessStore(self)
+        self.shelf = SqlDocumentStore(self)
 
-    def read(self, act: Callable[[Ledger], T]) -> T:
+    def read(self, act: Callable[[Transaction], T]) -> T:
         return act(self._ledger)
 
-    def write(self, act: Callable[[Ledger], Any]) -> Any:
+    def write(self, act: Callable[[Transaction], Any]) -> Any:
         raise AssertionError("what is past can't be changed")
 
     def at(self, now: int | None) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from psycopg import sql
 
-from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.protocol.engine import Bell
 from headrace.engines.wakeup.server import EVENTS
 
@@ -37,10 +37,10 @@ class EventsBell:
         return True
 
 
-class NotifyLine:
+class NotifyConnection:
     """Hears the notifications of one channel."""
 
-    def __init__(self, server: Server, channel: str) -> None:
+    def __init__(self, server: ConnectionPool, channel: str) -> None:
         self._server = server
         self._connection: Connection = server.connect()
         try:

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.core.events.log import Group, endings, narrowed, page
+from headrace.core.events.log import EventGroup, endings, narrowed, page
 from headrace.core.jobs.outcomes import starts_again
-from headrace.core.jobs.records import Claim, Lease, Note, Outcome, Want
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome
+from headrace.core.jobs.states import Trigger
 from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.transaction import told
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, events, steps
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.limited_claim import LOCKED, Gatekeeper, Rulebook, earlier, rulebook_of
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.limited_claim import LOCKED, LimitedClaim, RulesSnapshot, earlier, rulebook_of
 from headrace.engines.sql.records import Completion
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.transaction import Transaction
 
 _settings = msgspec.json.Decoder(
     tuple[bool, list[tuple[str, bool, bool, bool, str | None]] | None, list[tuple[str, str]] | None]
@@ -35,7 +35,7 @@ _LOOK_AGAIN = 200
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
 _ID = 4
 _BY_ID = attrgetter("id")
-R = TypeVar("R", Note, Outcome)
+R = TypeVar("R", JobNote, Outcome)
 
 
 def in_order(records: Iterable[R]) -> list[R]:
@@ -48,7 +48,7 @@ def in_order(records: Iterable[R]) -> list[R]:
     return sorted(records, key=_BY_ID)
 
 
-def note(ledger: Ledger, notes: Sequence[Note]) -> None:
+def note(ledger: Transaction, notes: Sequence[JobNote]) -> None:
     """Store progress and log lines of runs that still hold their lease."""
     progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
     if progress:
@@ -57,87 +57,87 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
         ledger.run("note_logs", n=as_json(lines))
 
 
-class Settled(NamedTuple):
+class SettleResult(NamedTuple):
     """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin, and
     if any success has to wait for them."""
 
     refused: list[Outcome]
-    effects: Effects
+    effects: Wakeups
     met_kin: bool = False
     some_wait: bool = False
 
 
 def complete(
-    ledger: Ledger, outcomes: Sequence[Outcome], channel: str, groups: Sequence[Group] = ()
-) -> tuple[list[Outcome], Effects]:
+    ledger: Transaction, outcomes: Sequence[Outcome], channel: str, groups: Sequence[EventGroup] = ()
+) -> tuple[list[Outcome], Wakeups]:
     """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
         events.tell(ledger, page(narrowed(groups, ())))
     if not done:
-        return [*first, *again], Effects()
+        return [*first, *again], Wakeups()
     applied, _, frees = _complete(ledger, done, channel, 0, groups, len(outcomes))
     left = [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
-    return left, Effects(work=frees)
+    return left, Wakeups(work=frees)
 
 
 def settle(
-    ledger: Ledger,
+    ledger: Transaction,
     outcomes: Sequence[Outcome],
     worker: str | None,
     channel: str,
     now: int,
-    groups: Sequence[Group] = (),
-) -> Settled:
+    groups: Sequence[EventGroup] = (),
+) -> SettleResult:
     """Settle what is not stale; file and tell what is."""
     first, again = _first_and_again(outcomes)
-    left, effects = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel, groups)
-    if unusual := [o for o in first if o.event is not Event.SUCCEED]:
+    left, effects = complete(ledger, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
+    if unusual := [o for o in first if o.event is not Trigger.SUCCEED]:
         left += _without(_settle(ledger, unusual, channel, 0), unusual)
     left += again
     if not left:
-        return Settled([], effects)
+        return SettleResult([], effects)
     rest = settle_rest(ledger, left, worker, channel, now, groups)
     rest.effects.add(effects)
     return rest
 
 
 def settle_hastily(
-    ledger: Ledger,
+    ledger: Transaction,
     outcomes: Sequence[Outcome],
     worker: str | None,
     channel: str,
     now: int,
-    groups: Sequence[Group] = (),
-) -> Settled:
+    groups: Sequence[EventGroup] = (),
+) -> SettleResult:
     """`settle` for successes of which most have kin: in one statement, and only then what that means to others.
 
     Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
     """
     first, again = _first_and_again(outcomes)
     applied, kin, frees = _complete(ledger, first, channel, 1, groups, len(outcomes))
-    effects = dependencies.follow_completed(ledger, kin, now) if kin else Effects()
+    effects = dependencies.follow_completed(ledger, kin, now) if kin else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
         ledger.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
-        return Settled([], effects, bool(kin))
+        return SettleResult([], effects, bool(kin))
     rest = settle_rest(ledger, [*_without(applied, first), *again], worker, channel, now, groups)
     rest.effects.add(effects)
     return rest._replace(met_kin=bool(kin))
 
 
 def settle_rest(
-    ledger: Ledger,
+    ledger: Transaction,
     left: Sequence[Outcome],
     worker: str | None,
     channel: str,
     now: int,
-    groups: Sequence[Group] = (),
-) -> Settled:
+    groups: Sequence[EventGroup] = (),
+) -> SettleResult:
     """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    scribe = _Scribe(ledger, channel, groups)
+    scribe = _PostgresSettleWriter(ledger, channel, groups)
     settled = dependencies.settle(ledger, left, scribe, now)
     settled.effects.work |= scribe.frees
     if topics := settled.effects.topics():
@@ -145,13 +145,13 @@ def settle_rest(
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
     if stale:
         ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
-    return Settled(stale, settled.effects, bool(settled.places), settled.some_wait)
+    return SettleResult(stale, settled.effects, bool(settled.places), settled.some_wait)
 
 
-class _Scribe:
+class _PostgresSettleWriter:
     """Settles jobs that have kin."""
 
-    def __init__(self, ledger: Ledger, channel: str, groups: Sequence[Group]) -> None:
+    def __init__(self, ledger: Transaction, channel: str, groups: Sequence[EventGroup]) -> None:
         self._ledger = ledger
         self._channel = channel
         self._groups = groups
@@ -165,14 +165,14 @@ class _Scribe:
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._ledger, outcomes, self._channel, 1)
         # A success that has to wait for others is not the end of its job, but of its run.
-        self.frees |= any(outcome.event is Event.SUCCEED for outcome in outcomes)
+        self.frees |= any(outcome.event is Trigger.SUCCEED for outcome in outcomes)
 
 
 def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
 
 
-def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
+def _settle(ledger: Transaction, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
     applied = set(_leases.decode(ledger.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
     steps.wake_if_come(ledger, outcomes)
     if topics := topics_of(outcomes):
@@ -193,7 +193,7 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
+    ledger: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], endings: int
 ) -> tuple[set[Lease], list[int], bool]:
     """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
@@ -205,7 +205,7 @@ def _complete(
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
 
 
-class Taken(NamedTuple):
+class ClaimResult(NamedTuple):
     """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules, the
     queues in which nothing waits, and those where a job came up whose task the worker does not know."""
 
@@ -213,11 +213,11 @@ class Taken(NamedTuple):
     due: int | None
     lapses: int | None
     queues: tuple[str, ...]
-    book: Rulebook
+    book: RulesSnapshot
     idle: frozenset[str]
     strange: frozenset[str] = frozenset()
 
-    def asks_care(self, queue: str, want: Want) -> bool:
+    def asks_care(self, queue: str, want: ClaimRequest) -> bool:
         """Whether the queue has something to give, and only `claim_carefully` may take it."""
         if queue not in self.queues or queue in self.idle:
             return False
@@ -225,8 +225,8 @@ class Taken(NamedTuple):
 
 
 def claim(
-    db: Connection, sql: Mapping[str, str], channel: str, want: Want, now: int, *, after_lapses: bool = False
-) -> Taken:
+    db: Connection, sql: Mapping[str, str], channel: str, want: ClaimRequest, now: int, *, after_lapses: bool = False
+) -> ClaimResult:
     """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
 
     After what lapsed was cancelled, only these jobs themselves are passed over: somebody may have them locked.
@@ -251,7 +251,7 @@ def claim(
     return taken._replace(due=earlier(taken.due, now + LOCKED)) if _passed_over(want, taken) else taken
 
 
-def _passed_over(want: Want, taken: Taken) -> bool:
+def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
     """Whether a queue has jobs and gave none, though no rule forbids it: others have locked them."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     gave = {claim.queue for claim in taken.claims}
@@ -261,14 +261,18 @@ def _passed_over(want: Want, taken: Taken) -> bool:
     )
 
 
-def claim_the_rest(db: Connection, sql: Mapping[str, str], want: Want, taken: Taken, now: int) -> Taken:
+def claim_the_rest(
+    db: Connection, sql: Mapping[str, str], want: ClaimRequest, taken: ClaimResult, now: int
+) -> ClaimResult:
     """Give the room that queues with rules could not use to the others."""
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
     values["unless_lapsed"] = -1
     return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
 
 
-def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[str, Any], kept: int) -> Taken:
+def _with_more(
+    db: Connection, sql: str, want: ClaimRequest, taken: ClaimResult, values: dict[str, Any], kept: int
+) -> ClaimResult:
     """If room is left, take from whoever has more than its share."""
     claims = taken.claims
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
@@ -285,12 +289,14 @@ def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[
     return taken
 
 
-def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str, str], now: int) -> Taken:
+def claim_carefully(
+    ledger: Transaction, want: ClaimRequest, taken: ClaimResult, cursors: dict[str, str], now: int
+) -> ClaimResult:
     """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
     careful = [queue for queue in queues if taken.asks_care(queue, want)]
-    claims, keeper = taken.claims, Gatekeeper(ledger, taken.book, want, cursors, now)
+    claims, keeper = taken.claims, LimitedClaim(ledger, taken.book, want, cursors, now)
     left = set(careful)
     for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
         room = min(quota, want.limit - len(claims))
@@ -303,13 +309,15 @@ def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str,
     return taken._replace(due=earlier(taken.due, keeper.next_at))
 
 
-def asks_care(want: Want, taken: Taken) -> bool:
+def asks_care(want: ClaimRequest, taken: ClaimResult) -> bool:
     """Whether there is room, and a queue that only `claim_carefully` takes from."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     return len(taken.claims) < want.limit and any(taken.asks_care(queue, want) for queue in served)
 
 
-def _claimed(db: Connection, sql: str, want: Want, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
+def _claimed(
+    db: Connection, sql: str, want: ClaimRequest, shares: list[tuple[str, int]], values: dict[str, Any]
+) -> ClaimResult:
     """Claim from the front of each queue, but for those where a job comes up whose task the worker does not know."""
     strange: set[str] = set()
     while True:
@@ -327,17 +335,17 @@ def _claimed(db: Connection, sql: str, want: Want, shares: list[tuple[str, int]]
         due = lapses = None
     horizon = (due, lapses, queues, book, idle, frozenset(strange))
     if rows[0][_ID] is None:
-        return Taken([], *horizon)
+        return ClaimResult([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
         turn = {queue: number for number, (queue, _) in enumerate(shares)}
         rows.sort(key=lambda row: turn[_QUEUE(row)])
-    return Taken([Claim(*row[_ID:-1]) for row in rows], *horizon)
+    return ClaimResult([Claim(*row[_ID:-1]) for row in rows], *horizon)
 
 
 @functools.lru_cache(maxsize=16)
-def _settings_in(told: str) -> tuple[bool, tuple[str, ...], Rulebook, frozenset[str]]:
+def _settings_in(told: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, frozenset[str]]:
     """If no notice hangs, the open queues, the rules, and the idle ones: nearly always those of the claim before."""
     is_open, known, tasks = _settings.decode(told)
     queues = known or []
@@ -358,7 +366,7 @@ def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
 
 def is_plain(outcome: Outcome) -> bool:
     """Whether it is a success that leaves no jobs behind."""
-    return outcome.event is Event.SUCCEED and not outcome.spawned
+    return outcome.event is Trigger.SUCCEED and not outcome.spawned
 
 
 def is_past(moment: int | None, now: int) -> bool:

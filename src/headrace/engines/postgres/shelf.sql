@@ -1,41 +1,41 @@
 -- The shelf: see engines/protocol/documents.py.
 
 -- name: papers
-SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key), '[]')::text FROM headrace_shelf
+SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key), '[]')::text FROM headrace_shelf
 WHERE kind = :kind AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
 
 -- name: browse
-SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key), '[]')::text FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first ORDER BY kind, key LIMIT :limit) AS paper;
 
 -- name: browse_to
-SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key), '[]')::text FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last
     ORDER BY kind, key LIMIT :limit) AS paper;
 
 -- name: browse_back
-SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key DESC), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key DESC), '[]')::text FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first
     ORDER BY kind DESC, key DESC LIMIT :limit) AS paper;
 
 -- name: browse_back_to
-SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key DESC), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key DESC), '[]')::text FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last
     ORDER BY kind DESC, key DESC LIMIT :limit) AS paper;
 
--- name: add_papers (each p: Sheet)
+-- name: add_papers (each p: DocumentRow)
 INSERT INTO headrace_shelf (kind, key, version, value)
 SELECT p.kind, p.key, 1, p.text FROM jsonb_array_elements(:p::jsonb) WITH ORDINALITY AS p(value, place)
 ORDER BY p.place
 ON CONFLICT (kind, key) DO NOTHING;
 
--- name: replace_papers (each p: Sheet)
+-- name: replace_papers (each p: DocumentRow)
 UPDATE headrace_shelf AS paper SET version = paper.version + 1, value = p.text
 FROM jsonb_array_elements(:p::jsonb) AS p(value)
 WHERE paper.kind = ANY (ARRAY[p.kind]) AND paper.key = ANY (ARRAY[p.key]) AND paper.version = p.version
   AND jsonb_typeof(p.value) = 'array';
 
--- name: remove_papers (each p: Sheet)
+-- name: remove_papers (each p: DocumentRow)
 DELETE FROM headrace_shelf AS paper USING jsonb_array_elements(:p::jsonb) AS p(value)
 WHERE paper.kind = ANY (ARRAY[p.kind]) AND paper.key = ANY (ARRAY[p.key]) AND paper.version = p.version
   AND jsonb_typeof(p.value) = 'array';

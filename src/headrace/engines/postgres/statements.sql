@@ -142,7 +142,7 @@ WITH o AS MATERIALIZED (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = (o.job).seq),
                              'history', (
-                                 SELECT coalesce(json_agg(json_build_array({Filing}) ORDER BY seq DESC), '[]') FROM (
+                                 SELECT coalesce(json_agg(json_build_array({HistoryRow}) ORDER BY seq DESC), '[]') FROM (
                                      SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
                                             min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
                                      FROM headrace_history AS filed
@@ -198,12 +198,12 @@ WHERE jsonb_typeof(o.value) = 'array'
 ORDER BY o.key
 RETURNING pg_notify(:channel, 'events');
 
--- name: note_progress (each n: Note)
+-- name: note_progress (each n: JobNote)
 UPDATE headrace_jobs AS job SET progress = n.progress
 FROM jsonb_array_elements(:n::jsonb) AS n(value)
 WHERE job.id = ANY (ARRAY[n.id]) AND job.version = n.version AND jsonb_typeof(n.value) = 'array';
 
--- name: note_logs (each n: Note)
+-- name: note_logs (each n: JobNote)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
@@ -486,7 +486,7 @@ FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 
 -- name: endings
-SELECT coalesce(json_agg(json_build_array({Ending})), '[]')::text FROM headrace_jobs
+SELECT coalesce(json_agg(json_build_array({ParentResult})), '[]')::text FROM headrace_jobs
 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: unfinished
@@ -512,7 +512,7 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
     FROM headrace_jobs WHERE :finished AND finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state) AS depths;
 
 -- name: history
-SELECT coalesce(json_agg(json_build_array({Filing})), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array({HistoryRow})), '[]')::text FROM (
     SELECT * FROM headrace_history WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS filed;
 
 -- name: logs
@@ -613,7 +613,7 @@ SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
     SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit) AS packed;
 
 -- name: pack_history
-SELECT coalesce(json_agg(json_build_array(job, json_build_array({Filing})) ORDER BY seq), '[]')::text
+SELECT coalesce(json_agg(json_build_array(job, json_build_array({HistoryRow})) ORDER BY seq), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
     SELECT * FROM headrace_history WHERE job = packed::bigint OFFSET 0) AS filed;
 

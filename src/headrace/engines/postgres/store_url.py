@@ -16,7 +16,7 @@ _SECRETS = ("password", "sslpassword")
 _ENCODE = "write @ / ? # and % in a user name or password as %40 %2F %3F %23 and %25"
 
 
-class Address:
+class PostgresUrl:
     """A parsed URL. `str()` of it has no password, and no error tells one."""
 
     def __init__(self, url: str) -> None:

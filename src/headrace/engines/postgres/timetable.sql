@@ -71,7 +71,7 @@ FROM (SELECT DISTINCT jsonb_array_elements_text(:keys::jsonb) AS key ORDER BY 1)
 -- `seq + 0`: in the order of all jobs it would read through all of them. To those who would amend it, a job that has
 -- begun runs, also between two of its runs: what it remembers is of its own arguments. So the inner one tells as what
 -- each job counts; with a limit, so that no planner reads all steps there are rather than those of the job.
--- name: standing (each c: Seeker)
+-- name: standing (each c: UniqueLookup)
 SELECT coalesce(json_agg(json_build_array(c.key - 1, (
     SELECT json_build_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
     FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import psycopg
 
-from headrace.core.events.log import Page, arrivals, page
+from headrace.core.events.log import EventBatch, arrivals, page
 from headrace.core.jobs.records import NewJob
 from headrace.engines.postgres.connections import Connection
 from headrace.engines.shared.sql_files import as_json
@@ -40,14 +40,14 @@ def first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
     return fresh
 
 
-def told(stored: Page | None) -> dict[str, Any]:
+def told(stored: EventBatch | None) -> dict[str, Any]:
     """The page as the parameters of a statement that stores it with what it is about."""
     if stored is None:
         return {"page": None, "size": 0, "at": 0}
     return {"page": storable(stored.text), "size": stored.size, "at": stored.at}
 
 
-class PostgresLedger:
+class PostgresTransaction:
     """Executes statements by name."""
 
     __slots__ = ("_channel", "_db", "_sql")

@@ -4,12 +4,12 @@
 SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
 FROM headrace_terms;
 
--- name: declare_terms (each t: TermsRow)
+-- name: declare_terms (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_terms (each t: TermsRow)
+-- name: order_terms (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, ordered)
 SELECT t.kind, t.name, t.ordered FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
@@ -130,13 +130,13 @@ WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT bool_or(h.event = 'review' AND h.version = job.version) FROM headrace_history AS h
        WHERE h.job = job.seq) IS NOT TRUE;
 
--- name: file_reviews (each t: Told)
+-- name: file_reviews (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
 FROM jsonb_array_elements(:t::jsonb) AS t(value)
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
 
--- name: file_judged (each t: Told)
+-- name: file_judged (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail)
 SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail

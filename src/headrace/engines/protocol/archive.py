@@ -7,9 +7,9 @@ from typing import Protocol
 
 from headrace.core.jobs.records import Filter, Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchivePage, ArchiveRow, Durations, Interval, Key, PartitionRow
-from headrace.core.retention.retention import Finished, Swept
+from headrace.core.retention.retention import FinishedJob, RetentionRun
 
 
 class Archive(Protocol):
@@ -63,12 +63,19 @@ class Archive(Protocol):
         ...
 
 
-class Sweeper(Protocol):
+class RetentionStore(Protocol):
     """What a store tells of finished jobs, and how they leave it. Nothing here decides anything over their kin."""
 
     def finished(
-        self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
-    ) -> list[Finished]:
+        self,
+        queue: str,
+        state: State,
+        before: int,
+        limit: int,
+        after: FinishedJob | None = None,
+        *,
+        newest: bool = False,
+    ) -> list[FinishedJob]:
         """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
 
         The next ones follow `after`, which need not be there any more. Jobs that have to stay, because a dead letter
@@ -77,7 +84,7 @@ class Sweeper(Protocol):
         """
         ...
 
-    def pack(self, ids: Sequence[str]) -> list[Parcel]:
+    def pack(self, ids: Sequence[str]) -> list[JobExport]:
         """The jobs of these ids with everything that was filed about them, those that are gone left out."""
         ...
 
@@ -88,10 +95,10 @@ class Sweeper(Protocol):
         """
         ...
 
-    def last(self) -> Swept | None:
+    def last(self) -> RetentionRun | None:
         """What was last recorded."""
         ...
 
-    def record(self, swept: Swept) -> None:
+    def record(self, swept: RetentionRun) -> None:
         """Keep what a sweep has done, in the place of what was recorded before."""
         ...

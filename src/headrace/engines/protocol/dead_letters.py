@@ -7,29 +7,29 @@ from typing import Protocol
 
 from headrace.core.dead_letters.records import (
     Added,
-    Addition,
-    LetterFilter,
-    LetterGroup,
-    LetterTally,
-    Requeue,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterStats,
+    NewDeadLetter,
     Requeued,
+    RequeueRequest,
     Status,
 )
-from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.records import DeadLetterRow
 
 
-class Letters(Protocol):
+class DeadLetterStore(Protocol):
     """Records of jobs that failed for good. They outlive their jobs; one of each job may be pending."""
 
-    def get(self, ids: Sequence[str]) -> list[DeadRow]:
+    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
         """The records that exist of these, in no particular order."""
         ...
 
-    def latest(self, job_ids: Sequence[str]) -> list[DeadRow]:
+    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
         """The newest record of each of these jobs that has any, in no particular order."""
         ...
 
-    def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
+    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         """Matching records, newest first; with `before`, those older than the record of this id."""
         ...
 
@@ -37,19 +37,21 @@ class Letters(Protocol):
         """The ids of the first records of this status, in the order of their entry."""
         ...
 
-    def count(self, which: LetterFilter) -> int:
+    def count(self, which: DeadLetterFilter) -> int:
         """How many records match."""
         ...
 
-    def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
+    def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         """The records of these statuses by their fingerprints, the biggest group first."""
         ...
 
-    def tallies(self) -> list[LetterTally]:
+    def tallies(self) -> list[DeadLetterStats]:
         """How many records there are, for each reason and status that has any."""
         ...
 
-    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+    def add(
+        self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
+    ) -> Added:
         """Open a record of this job by hand; what became of it.
 
         A job that has not started fails by it, with what waits for it; a failed or a cancelled one stays as it is.
@@ -58,7 +60,7 @@ class Letters(Protocol):
 
     def requeue(
         self,
-        orders: Sequence[Requeue],
+        orders: Sequence[RequeueRequest],
         by: str | None = None,
         note: str | None = None,
         detail: str | None = None,

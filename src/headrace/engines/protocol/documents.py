@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 
 
-class Shelf(Protocol):
+class DocumentStore(Protocol):
     """Small documents with versions: what operators and upkeep keep beside jobs. Keys are in order of their bytes."""
 
-    def get(self, kind: str, keys: Sequence[str]) -> list[Paper]:
+    def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         """Those of these papers that are there, in the order of their keys."""
         ...
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
-    ) -> list[Paper]:
+    ) -> list[Document]:
         """At most `limit` papers with a key from `first` on and before `last`; `newest_first` begins at the end."""
         ...
 
-    def put(self, papers: Sequence[Paper]) -> bool:
+    def put(self, papers: Sequence[Document]) -> bool:
         """Store them all or none: each must be at its version now, 0 if it is not there, and has one more afterwards.
 
         One key may not come twice.
         """
         ...
 
-    def remove(self, papers: Sequence[Paper]) -> bool:
+    def remove(self, papers: Sequence[Document]) -> bool:
         """Forget them all or none: each must be at its version now."""
         ...
 

@@ -12,16 +12,26 @@ from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 from headrace.core.clock import Clock
-from headrace.core.events.log import Group
-from headrace.core.jobs.dependencies import Bond, FlowRow
-from headrace.core.jobs.records import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.events.log import EventGroup
+from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.records import (
+    ClaimRequest,
+    ExchangeResult,
+    JobNote,
+    Lease,
+    NewJob,
+    Outcome,
+    ReapedJob,
+    RenewResult,
+    WorkerRow,
+)
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import Candidate, Verdict
-from headrace.engines.protocol.archive import Archive, Sweeper
-from headrace.engines.protocol.dead_letters import Letters
-from headrace.engines.protocol.events import Events
-from headrace.engines.protocol.maintenance import Care, View
-from headrace.engines.protocol.queries import Joined
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.engines.protocol.archive import Archive, RetentionStore
+from headrace.engines.protocol.dead_letters import DeadLetterStore
+from headrace.engines.protocol.events import EventStore
+from headrace.engines.protocol.maintenance import Maintenance, StoreView
+from headrace.engines.protocol.queries import JoinedTransaction
 
 
 class Bell(Protocol):
@@ -38,7 +48,7 @@ class Bell(Protocol):
     def close(self) -> None: ...
 
 
-class Presence(Protocol):
+class WorkerLiveness(Protocol):
     """A worker's sign of life, which the store may use to notice its death before the lease runs out."""
 
     def begin(self, ref: int) -> int | None:
@@ -60,7 +70,7 @@ class Presence(Protocol):
     def close(self) -> None: ...
 
 
-class HotEngine(Protocol):
+class JobEngine(Protocol):
     """The path every job takes."""
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
@@ -71,7 +81,9 @@ class HotEngine(Protocol):
         """
         ...
 
-    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+    def admit(
+        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+    ) -> list[UniqueResult]:
         """Store the jobs as their rules allow, one after the other, so that one may be a duplicate of another.
 
         Of several at any time, in any process, with the same key only one finds none there. With `whole`, a taken id
@@ -80,7 +92,7 @@ class HotEngine(Protocol):
         ...
 
     def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         """Store jobs, the bonds between them and to jobs that are there, and the flow they are of: all or nothing.
 
@@ -94,11 +106,11 @@ class HotEngine(Protocol):
     def exchange(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note] = (),
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote] = (),
         now: int | None = None,
-        groups: Sequence[Group] = (),
-    ) -> Exchanged:
+        groups: Sequence[EventGroup] = (),
+    ) -> ExchangeResult:
         """Store notes, settle outcomes and claim jobs; each of the two is whole, also where they are two commits.
 
         A worker that gets no answer can't tell which of them happened: see `disown`.
@@ -126,7 +138,7 @@ class HotEngine(Protocol):
         """
         ...
 
-    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
+    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         """Extend the leases that are still held and not yet run out, and record the worker as alive, as it reports
         itself; of one without a heartbeat, that it has shown up.
 
@@ -142,7 +154,7 @@ class HotEngine(Protocol):
         *,
         alive: bool = False,
         letters: bool | Collection[str] = True,
-    ) -> list[Reaped]:
+    ) -> list[ReapedJob]:
         """Take jobs from workers that died or let their lease run out.
 
         A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
@@ -163,7 +175,7 @@ class HotEngine(Protocol):
         ...
 
 
-class Engine(HotEngine, View, Protocol):
+class Engine(JobEngine, StoreView, Protocol):
     """A store: the hot path, what a view of it shows, the dead letters, its workers, bells and tables."""
 
     @property
@@ -177,10 +189,10 @@ class Engine(HotEngine, View, Protocol):
         ...
 
     @property
-    def letters(self) -> Letters: ...
+    def letters(self) -> DeadLetterStore: ...
 
     @property
-    def sweeper(self) -> Sweeper: ...
+    def sweeper(self) -> RetentionStore: ...
 
     @property
     def archive(self) -> Archive | None:
@@ -188,16 +200,16 @@ class Engine(HotEngine, View, Protocol):
         ...
 
     @property
-    def care(self) -> Care: ...
+    def care(self) -> Maintenance: ...
 
     @property
-    def events(self) -> Events: ...
+    def events(self) -> EventStore: ...
 
-    def joined(self, connection: Any) -> Joined:
+    def joined(self, connection: Any) -> JoinedTransaction:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
         ...
 
-    def attend(self, worker: WorkerRow) -> Presence:
+    def attend(self, worker: WorkerRow) -> WorkerLiveness:
         """Sign a worker on."""
         ...
 

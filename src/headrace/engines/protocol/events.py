@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 
 
-class Events(Protocol):
+class EventStore(Protocol):
     """The events of a store, page by page, in one order for everybody.
 
     A page is stored in the same commit as what it tells, so there is neither one without the other. The exceptions are
@@ -16,7 +16,7 @@ class Events(Protocol):
     most, and one that is killed in that moment tells them never.
     """
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[Group]]]:
+    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         """The next `limit` pages behind this cursor (None: from the oldest kept), oldest first, each with its own.
 
         A cursor inside a page brings that page once more: see `core.pages.events_of`. A page that was read is never
@@ -29,7 +29,7 @@ class Events(Protocol):
         """The cursor of the newest page that `read` would bring; "0" if there never was one."""
         ...
 
-    def tell(self, groups: Sequence[Group]) -> None:
+    def tell(self, groups: Sequence[EventGroup]) -> None:
         """Store a page with these groups by itself."""
         ...
 

@@ -10,32 +10,32 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.health.findings import Capped, Filed, Finding, StoragePart, Strain, Tending
-from headrace.engines.protocol.documents import Shelf
-from headrace.engines.protocol.queries import Desk, Porter, Timetable
-from headrace.engines.protocol.staleness import Upkeep
+from headrace.core.health.findings import Filed, Finding, StoragePart, StoreLoad, Tending, TrimResult
+from headrace.engines.protocol.documents import DocumentStore
+from headrace.engines.protocol.queries import Queries, ScheduleStore, Transfer
+from headrace.engines.protocol.staleness import StalenessStore
 
 
-class View(Protocol):
+class StoreView(Protocol):
     """What is carried from one store to another is read from here: a store, or what it was at one moment."""
 
     @property
-    def desk(self) -> Desk: ...
+    def desk(self) -> Queries: ...
 
     @property
-    def timetable(self) -> Timetable: ...
+    def timetable(self) -> ScheduleStore: ...
 
     @property
-    def porter(self) -> Porter: ...
+    def porter(self) -> Transfer: ...
 
     @property
-    def upkeep(self) -> Upkeep: ...
+    def upkeep(self) -> StalenessStore: ...
 
     @property
-    def shelf(self) -> Shelf: ...
+    def shelf(self) -> DocumentStore: ...
 
 
-class Care(Protocol):
+class Maintenance(Protocol):
     """What keeps a store sound, quick and small. Anybody may do it at any time, and two at once."""
 
     def inspect(self, now: int | None = None) -> list[Finding]:
@@ -46,7 +46,7 @@ class Care(Protocol):
         """Put right at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
         ...
 
-    def strain(self, now: int | None = None) -> Strain:
+    def strain(self, now: int | None = None) -> StoreLoad:
         """How large the store is and how much its writers wait for each other, for who asks every few seconds."""
         ...
 
@@ -72,7 +72,7 @@ class Care(Protocol):
         """Do one small piece of this upkeep, if any is wanted; whether there is more."""
         ...
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         """Look at the next `limit` entries or jobs from `after` on, and leave `most` entries to each job.
 
         The first ten and the newest stay; of those between, the oldest go first, and errors last.
@@ -80,7 +80,7 @@ class Care(Protocol):
         ...
 
     def backup(
-        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         """Write what the store is at one moment into a new SQLite file, while it is in use.
 

@@ -5,34 +5,36 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from headrace.core.codec.result_refs import Ending
+from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.dependencies import Bond, FlowRow, FlowTally
+from headrace.core.jobs.dependencies import Dependency, FlowRow, FlowSummary
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.jobs.records import (
-    Changes,
-    DeadRow,
-    Depth,
-    Filing,
+    DeadLetterRow,
     Filter,
+    HistoryRow,
     JobRow,
+    JobRowPage,
+    JobUpdate,
     LogLine,
     NewJob,
-    Page,
+    QueueCount,
     QueueRow,
     WorkerRow,
 )
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Notice, Parcel
-from headrace.core.jobs.unique_rules import Candidate, Verdict
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.jobs.transfer import JobExport, StoreStatus
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 
 
-class Desk(Protocol):
+class Queries(Protocol):
     """What operators and waiting callers ask, and what an operator may do."""
 
-    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+    def move(
+        self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
+    ) -> list[str]:
         """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
         A revived job waits for those of its parents that are open, and no more for those that have ended, however;
@@ -42,7 +44,7 @@ class Desk(Protocol):
         """
         ...
 
-    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+    def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         """Change a job that has not started; False if it is not in such a state."""
         ...
 
@@ -50,7 +52,7 @@ class Desk(Protocol):
         """The jobs that exist of these, in no particular order; with `light`, without what is long: see core.light."""
         ...
 
-    def endings(self, ids: Sequence[str]) -> list[Ending]:
+    def endings(self, ids: Sequence[str]) -> list[ParentResult]:
         """How those of these jobs stand that exist, with their results: less to read than all of them."""
         ...
 
@@ -60,7 +62,7 @@ class Desk(Protocol):
 
     def find(
         self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
-    ) -> Page:
+    ) -> JobRowPage:
         """Matching jobs, newest first; with `light`, without what is long.
 
         Where no index leads to them, no more than about `reach` jobs are looked at; what is found among these is the
@@ -83,14 +85,14 @@ class Desk(Protocol):
         """
         ...
 
-    def depths(self, *, open_only: bool = False) -> list[Depth]:
+    def depths(self, *, open_only: bool = False) -> list[QueueCount]:
         """The number of jobs for each queue and state that has any; with `open_only`, of the states that do not last.
 
         Who asks every few seconds should not have all that is over counted.
         """
         ...
 
-    def history(self, job_id: str) -> list[Filing]:
+    def history(self, job_id: str) -> list[HistoryRow]:
         """What was filed about the job, oldest first."""
         ...
 
@@ -98,11 +100,11 @@ class Desk(Protocol):
         """The newest `limit` lines the job logged, oldest first."""
         ...
 
-    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
         """Every bond of these jobs, as parent or as child, by the order of submission of child and parent."""
         ...
 
-    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         """Flows, newest first; with `before` those older than this id, with `ids` only these."""
         ...
 
@@ -161,7 +163,7 @@ class Desk(Protocol):
         ...
 
 
-class Timetable(Protocol):
+class ScheduleStore(Protocol):
     """The schedules of a store. Anybody may fire them at any time; a version decides who did."""
 
     def all(self) -> list[ScheduleRow]:
@@ -193,7 +195,7 @@ class Timetable(Protocol):
         """When the next one is due, None if none is."""
         ...
 
-    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+    def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         """Store schedules with the jobs and occurrences that go with them, and ring for the jobs; whether it applied.
 
         One that is not at its row's version any more is left alone, with all that goes with it. A job whose id is
@@ -211,29 +213,29 @@ class Timetable(Protocol):
         ...
 
 
-class Porter(Protocol):
+class Transfer(Protocol):
     """Carries the contents of a store to another one, of whatever engine."""
 
-    def notice(self) -> Notice | None:
+    def notice(self) -> StoreStatus | None:
         """What hangs at the door, None if the store is in use."""
         ...
 
-    def post(self, notice: Notice | None) -> None:
+    def post(self, notice: StoreStatus | None) -> None:
         """Hang out a notice or take it away.
 
         From its return on the notice holds for everybody; no insert that began before is still under way.
         """
         ...
 
-    def swap(self, before: Notice | None, notice: Notice | None) -> bool:
+    def swap(self, before: StoreStatus | None, notice: StoreStatus | None) -> bool:
         """Post it if it is `before` that hangs there; whether it was. Of several who try at once, one succeeds."""
         ...
 
-    def pack(self, after: int, limit: int) -> list[Parcel]:
+    def pack(self, after: int, limit: int) -> list[JobExport]:
         """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
         ...
 
-    def unpack(self, parcels: Sequence[Parcel], origin: str | None = None) -> int:
+    def unpack(self, parcels: Sequence[JobExport], origin: str | None = None) -> int:
         """Store the jobs as they are, in this order behind those that are there; how many ids were new.
 
         A job whose id is there already is left as it is. The sender's `seq` is not kept. With an `origin`, only while a
@@ -242,11 +244,11 @@ class Porter(Protocol):
         """
         ...
 
-    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+    def pack_dead(self, after: str, limit: int) -> list[DeadLetterRow]:
         """The next investigation records by id, from the one after `after` on."""
         ...
 
-    def unpack_dead(self, records: Sequence[DeadRow], origin: str | None = None) -> int:
+    def unpack_dead(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         """Store the records whose id is not there yet; how many. The `origin` is as in `unpack`."""
         ...
 
@@ -258,19 +260,19 @@ class Porter(Protocol):
         """Store flows that are not there yet. Bonds are carried by `unpack_bonds`, behind all jobs."""
         ...
 
-    def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
+    def unpack_bonds(self, bonds: Sequence[Dependency]) -> None:
         """Store bonds between jobs that are there, as they are, where they are not there yet. Nothing is decided."""
         ...
 
 
-class Joined(Protocol):
+class JoinedTransaction(Protocol):
     """A transaction that belongs to the caller: what is stored in it exists if, and only if, the caller commits."""
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         """Store jobs with their bonds, as Engine.plant does."""
         ...
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         """The same on an asynchronous connection."""
         ...
 
@@ -282,10 +284,10 @@ class Joined(Protocol):
         """The same on an asynchronous connection."""
         ...
 
-    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         """Store the jobs as their rules allow, all or none. Until the caller commits, others wait with these keys."""
         ...
 
-    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         """The same on an asynchronous connection."""
         ...

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.core.retention.lifecycle import Kind, Terms, TermsRow
-from headrace.core.retention.staleness import AgedPage, Judgment, Watch
+from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
 
 
-class Upkeep(Protocol):
+class StalenessStore(Protocol):
     """The terms of tasks and queues, which no claim ever reads, and the jobs that are where they are for long."""
 
-    def terms(self) -> list[TermsRow]:
+    def terms(self) -> list[PolicyRow]:
         """Every task and queue of which anything is said, by kind and name."""
         ...
 
-    def declare_terms(self, rows: Sequence[TermsRow]) -> None:
+    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
         """Store what code declares of these in place of what was declared before; what is ordered stays.
 
         Of the rows only what is declared counts. Nothing declared is stored as nothing.
         """
         ...
 
-    def order_terms(self, kind: Kind, name: str, terms: Terms | None) -> None:
+    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
         """Store what an operator orders for this in place of what was ordered before; None for nothing."""
         ...
 
-    def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
+    def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         """The next open jobs that may have stayed too long, of about `limit` that are looked at; see `core.staleness`.
 
         A walk from the first cursor to the last comes by every job that is in its state all the while. It may tell of
@@ -35,7 +35,7 @@ class Upkeep(Protocol):
         """
         ...
 
-    def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
+    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         """Do to each job what is decided, all in one commit; for each whether something was written.
 
         A job that is not at the judgment's version any more is left alone. "dead" and "fail" apply STALE, as

@@ -21,9 +21,9 @@ from redis.exceptions import ConnectionError, NoScriptError, RedisClusterExcepti
 
 from headrace.engines.redis.errors import is_there, translated
 from headrace.engines.redis.script_loader import Script
-from headrace.engines.redis.store_url import Address
-from headrace.engines.redis.topology import Connection, Route
-from headrace.engines.shared.circuit_breaker import Breaker
+from headrace.engines.redis.store_url import RedisUrl
+from headrace.engines.redis.topology import Connection, Topology
+from headrace.engines.shared.circuit_breaker import CircuitBreaker
 from headrace.errors import EngineUnavailable
 
 Value: TypeAlias = "str | bytes | int"
@@ -33,20 +33,20 @@ _ELSEWHERE = re.compile(
 )
 
 
-class Wire:
+class RedisConnections:
     """All connections of one engine in one process."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: RedisUrl) -> None:
         self.address = address
         self._tag = f"{{{address.prefix}}}"
-        self._route = Route(address, self._tag)
+        self._route = Topology(address, self._tag)
         self._begin()
         _wires.add(self)
 
     def _begin(self) -> None:
         self._idle: deque[Connection] = deque()
         self._room = threading.BoundedSemaphore(self.address.max_connections)
-        self._breaker = Breaker()
+        self._breaker = CircuitBreaker()
 
     # -- asking
 
@@ -178,7 +178,7 @@ class Wire:
         self._forget_idle()
 
 
-_wires: WeakSet[Wire] = WeakSet()
+_wires: WeakSet[RedisConnections] = WeakSet()
 
 
 def _start_all_afresh() -> None:

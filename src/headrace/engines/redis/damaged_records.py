@@ -20,7 +20,7 @@ from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.damaged_records import made_of, types_of, whole_values
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Wire
+    from headrace.engines.redis.connections import RedisConnections
 
 T = TypeVar("T", bound=Struct)
 _fail = load("fail_damaged")
@@ -123,10 +123,10 @@ def _value(stored: bytes, place: int) -> tuple[Any, int]:
     return stored[place : place + length].decode("utf-8", "replace"), place + length
 
 
-class Office(Protocol):
+class DamagedRecordsHost(Protocol):
     """What is needed of the engine."""
 
-    wire: Wire
+    wire: RedisConnections
     prefix: str
 
     def at(self, now: int | None) -> int: ...
@@ -135,7 +135,7 @@ class Office(Protocol):
 class Damaged:
     """The jobs of a store whose records are damaged."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: DamagedRecordsHost) -> None:
         self._office = office
 
     def fail(self, members: Iterable[bytes], now: int | None = None) -> int:

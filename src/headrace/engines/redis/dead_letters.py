@@ -12,13 +12,13 @@ from headrace.core.dead_letters.records import (
     REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
-    Addition,
-    LetterFilter,
-    LetterGroup,
-    LetterTally,
-    Remark,
-    Requeue,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterNote,
+    DeadLetterStats,
+    NewDeadLetter,
     Requeued,
+    RequeueRequest,
     Status,
     bounds,
     history_anew,
@@ -27,7 +27,7 @@ from headrace.core.dead_letters.records import (
     stored_anew,
     used_up_in_words,
 )
-from headrace.core.jobs.records import DeadRow, Filing, NewJob
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, NewJob
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import unless_closed
 from headrace.engines.redis.script_loader import Script, load
@@ -36,7 +36,7 @@ from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import Office
+    from headrace.engines.redis.queries import RedisDatabase
 
 _LOOKS = 1000  # records that one script looks at
 _ROWS = 250  # records that one script answers with
@@ -49,28 +49,28 @@ _remove, _add = load("letters_remove"), load("letters_add")
 
 
 @timed_part
-class RedisLetters:
+class RedisDeadLetterStore:
     """Reads and resolves records."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
-    def get(self, ids: Sequence[str]) -> list[DeadRow]:
+    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
         return self._rows("letters", ids)
 
-    def latest(self, job_ids: Sequence[str]) -> list[DeadRow]:
+    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
         return self._rows("jobs", job_ids)
 
-    def _rows(self, kind: str, ids: Iterable[str]) -> list[DeadRow]:
+    def _rows(self, kind: str, ids: Iterable[str]) -> list[DeadLetterRow]:
         known = [each for each in dict.fromkeys(ids) if serialization.encodable(each)]
-        rows: list[DeadRow] = []
+        rows: list[DeadLetterRow] = []
         for start in range(0, len(known), _ROWS):
             some = known[start : start + _ROWS]
             rows += serialization.letters(*self._ask(_get, kind, len(some), serialization.encode(some)))
         return rows
 
-    def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
-        found: list[DeadRow] = []
+    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
+        found: list[DeadLetterRow] = []
         for status in which.statuses or STATUSES:
             for rows, ids in self._search(which, status, limit, "rows", before):
                 found += serialization.letters(ids, rows)
@@ -81,12 +81,12 @@ class RedisLetters:
         found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:desk:{status}", 0, limit - 1)
         return [each.decode() for each in found] if limit > 0 else []
 
-    def count(self, which: LetterFilter) -> int:
+    def count(self, which: DeadLetterFilter) -> int:
         statuses = which.statuses or STATUSES
         return sum(found for status in statuses for found, _ in self._search(which, status, _EVERYTHING, "count"))
 
     def _search(
-        self, which: LetterFilter, status: Status, limit: int, what: str, before: str | None = None
+        self, which: DeadLetterFilter, status: Status, limit: int, what: str, before: str | None = None
     ) -> Iterator[tuple[Any, list[bytes]]]:
         """What was found, or how many, and the ids of these."""
         wanted = (which.task, which.queue, which.reason, which.fingerprint, which.requeues)
@@ -101,7 +101,7 @@ class RedisLetters:
             yield found, ids
             limit -= found if isinstance(found, int) else len(found)
 
-    def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
+    def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         asked = serialization.encode([status for status in STATUSES if status in statuses or not statuses])
         self._office.prepare()
         prints = sorted(self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:fingerprints"))
@@ -116,12 +116,12 @@ class RedisLetters:
             _group(count, rows[first], rows[last]) for count, first, last in biggest if first in rows and last in rows
         ]
 
-    def tallies(self) -> list[LetterTally]:
+    def tallies(self) -> list[DeadLetterStats]:
         told = self._ask(_tallies, serialization.encode(STATUSES))
         kinds = list(zip(*(told[part::6] for part in range(6)), strict=True))
         rows = self._by_id([name.decode() for kind in kinds for name in kind[4:]])
         return [
-            LetterTally(
+            DeadLetterStats(
                 reason.decode(),
                 status.decode(),
                 count,
@@ -133,10 +133,12 @@ class RedisLetters:
             if first.decode() in rows and last.decode() in rows
         ]
 
-    def _by_id(self, ids: Sequence[str]) -> dict[str, DeadRow]:
+    def _by_id(self, ids: Sequence[str]) -> dict[str, DeadLetterRow]:
         return {row.id: row for row in self.get(ids)}
 
-    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+    def add(
+        self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
+    ) -> Added:
         self._office.prepare()
         if not serialization.encodable(order.job_id):
             return "missing"
@@ -149,7 +151,7 @@ class RedisLetters:
 
     def requeue(
         self,
-        orders: Sequence[Requeue],
+        orders: Sequence[RequeueRequest],
         by: str | None = None,
         note: str | None = None,
         detail: str | None = None,
@@ -208,20 +210,20 @@ class RedisLetters:
         return self._office.wire.run(script, *args, repeat=args)
 
 
-def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:
+def _group(count: int, oldest: DeadLetterRow, newest: DeadLetterRow) -> DeadLetterGroup:
     was = snapshot_of(newest)
     error = (was.error_type, was.error_message)
     seen = (oldest.entered_at, newest.entered_at)
-    return LetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
+    return DeadLetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
 
 
 def _remark(text: str | None, by: str | None, at: int) -> str:
-    return msgspec.json.encode(Remark(at, text, by)).decode() if text else ""
+    return msgspec.json.encode(DeadLetterNote(at, text, by)).decode() if text else ""
 
 
-def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -> list[Any]:
+def _told(order: RequeueRequest, letter: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
     job: NewJob | bool = False
-    history: list[Filing] = []
+    history: list[HistoryRow] = []
     if letter is not None and letter.status == "pending":
         job = stored_anew(letter, order, at)
         history = history_anew(letter, job, detail)

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import Office
+    from headrace.engines.redis.queries import RedisDatabase
 
 _put, _remove = load("shelf_put"), load("shelf_remove")
 _drop, _browse = load("shelf_drop"), load("shelf_browse")
 
 
 @timed_part
-class RedisShelf:
+class RedisDocumentStore:
     """Reads and writes papers."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
-    def get(self, kind: str, keys: Sequence[str]) -> list[Paper]:
+    def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         self._office.prepare()
         if not keys:
             return []
@@ -35,7 +35,7 @@ class RedisShelf:
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
-    ) -> list[Paper]:
+    ) -> list[Document]:
         self._office.prepare()
         ends = (f"[{first}" if first else "-", "+" if last is None else f"({last}")
         way = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
@@ -44,14 +44,14 @@ class RedisShelf:
         held = zip(answer[::2], answer[1::2], strict=True)
         return [_paper(kind, serialization.text(key), found) for key, found in held if found is not None]
 
-    def put(self, papers: Sequence[Paper]) -> bool:
+    def put(self, papers: Sequence[Document]) -> bool:
         self._office.prepare()
         told: list[Value] = []
         for paper in papers:
             told += [paper.kind, paper.key, paper.version, paper.value]
         return not papers or bool(self._office.wire.run(_put, *told))
 
-    def remove(self, papers: Sequence[Paper]) -> bool:
+    def remove(self, papers: Sequence[Document]) -> bool:
         self._office.prepare()
         told: list[Value] = []
         for paper in papers:
@@ -68,6 +68,6 @@ class RedisShelf:
         return [kind for kind in map(serialization.text, found) if kind.startswith(prefix)]
 
 
-def _paper(kind: str, key: str, held: bytes) -> Paper:
+def _paper(kind: str, key: str, held: bytes) -> Document:
     version, _, value = held.partition(b" ")
-    return Paper(kind, key, int(version) if version.isdigit() else 0, serialization.text(value))
+    return Document(kind, key, int(version) if version.isdigit() else 0, serialization.text(value))

@@ -14,49 +14,49 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.clock import Clock
-from headrace.core.events.log import Group, page
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.events.log import EventGroup, page
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
 from headrace.core.jobs.outcomes import opens_letter
 from headrace.core.jobs.records import (
-    Exchanged,
+    ClaimRequest,
+    ExchangeResult,
+    JobNote,
     Lease,
     NewJob,
-    Note,
     Outcome,
-    Reaped,
-    Renewal,
-    Want,
+    ReapedJob,
+    RenewResult,
     WorkerRow,
 )
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import Joined
+from headrace.engines.protocol.queries import JoinedTransaction
 from headrace.engines.redis import health, schema, serialization, store_url
 from headrace.engines.redis import insert as inserts
 from headrace.engines.redis.damaged_records import Damaged
-from headrace.engines.redis.dead_letters import RedisLetters
-from headrace.engines.redis.documents import RedisShelf
-from headrace.engines.redis.events import RedisEvents
-from headrace.engines.redis.maintenance import RedisCare
-from headrace.engines.redis.pubsub_listener import Sender, SubscribedLine
-from headrace.engines.redis.queries import RedisDesk
-from headrace.engines.redis.retention import RedisSweeper
-from headrace.engines.redis.schedules import RedisTimetable
+from headrace.engines.redis.dead_letters import RedisDeadLetterStore
+from headrace.engines.redis.documents import RedisDocumentStore
+from headrace.engines.redis.events import RedisEventStore
+from headrace.engines.redis.maintenance import RedisMaintenance
+from headrace.engines.redis.pubsub_listener import Sender, SubscribedConnection
+from headrace.engines.redis.queries import RedisQueries
+from headrace.engines.redis.retention import RedisRetentionStore
+from headrace.engines.redis.schedules import RedisScheduleStore
 from headrace.engines.redis.script_loader import load
-from headrace.engines.redis.staleness import RedisUpkeep
-from headrace.engines.redis.transfer import RedisPorter
+from headrace.engines.redis.staleness import RedisStalenessStore
+from headrace.engines.redis.transfer import RedisTransfer
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
-from headrace.engines.shared.server_clock import StoreClock
-from headrace.engines.wakeup.server import Tower
+from headrace.engines.shared.server_clock import ServerClock
+from headrace.engines.wakeup.server import ServerBells
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Wire
+    from headrace.engines.redis.connections import RedisConnections
 
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
 _reap, _disown = load("reap"), load("disown")
@@ -72,24 +72,24 @@ class RedisEngine:
         where = store_url.parse(url)
         self.url = where.shown
         self.prefix = where.prefix
-        self.wire: Wire = _open_wire(where)
-        self._server_clock = StoreClock(self._ask_time)
+        self.wire: RedisConnections = _open_wire(where)
+        self._server_clock = ServerClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
         self.damaged = Damaged(self)
-        self.desk = RedisDesk(self)
-        self.timetable = RedisTimetable(self)
-        self.porter = RedisPorter(self)
-        self.letters = RedisLetters(self)
-        self.sweeper = RedisSweeper(self)
+        self.desk = RedisQueries(self)
+        self.timetable = RedisScheduleStore(self)
+        self.porter = RedisTransfer(self)
+        self.letters = RedisDeadLetterStore(self)
+        self.sweeper = RedisRetentionStore(self)
         self.archive: Archive | None = None  # memory is dear: another store may have one for us
-        self.upkeep = RedisUpkeep(self)
-        self.shelf = RedisShelf(self)
-        self.care = RedisCare(self)
-        self.events = RedisEvents(self)
+        self.upkeep = RedisStalenessStore(self)
+        self.shelf = RedisDocumentStore(self)
+        self.care = RedisMaintenance(self)
+        self.events = RedisEventStore(self)
         self._tells = tells
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
-        self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
+        self._tower = ServerBells(lambda: SubscribedConnection(self.wire, self._channel, self._sender))
         self._store: str | None = None
         self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
 
@@ -99,12 +99,14 @@ class RedisEngine:
         self.prepare()
         return inserts.insert(self.wire, jobs, whole, self.at(now), self._tells) if jobs else []
 
-    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+    def admit(
+        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+    ) -> list[UniqueResult]:
         self.prepare()
         return inserts.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
 
     def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
         inserts.plant(self.wire, jobs, bonds, flow, self.at(now))
@@ -118,15 +120,15 @@ class RedisEngine:
     def exchange(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note] = (),
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote] = (),
         now: int | None = None,
-        groups: Sequence[Group] = (),
-    ) -> Exchanged:
+        groups: Sequence[EventGroup] = (),
+    ) -> ExchangeResult:
         self.prepare()
         limit = want.limit if want else 0
         if not outcomes and not notes and not groups and limit <= 0:
-            return Exchanged([], [])
+            return ExchangeResult([], [])
         at = self.at(now)
         answer, strange = self._turn(outcomes, want, notes, at, groups)
         unknown_in: set[str] = set()
@@ -144,12 +146,12 @@ class RedisEngine:
     def _turn(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note],
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote],
         now: int,
-        groups: Sequence[Group],
+        groups: Sequence[EventGroup],
         unknown_in: tuple[str, ...] = (),
-    ) -> tuple[Exchanged, list[tuple[str, str]]]:
+    ) -> tuple[ExchangeResult, list[tuple[str, str]]]:
         """The answer, and queues that gave nothing, each with a task of which the worker has to tell if it knows it."""
         answer = self.wire.run(
             _exchange,
@@ -173,7 +175,7 @@ class RedisEngine:
             self.damaged.fail((*spoiled, *damaged), now)
         for queue, memory in serialization.named(memories, serialization.text).items():
             self._remember(queue, memory)
-        exchanged = Exchanged(
+        exchanged = ExchangeResult(
             [outcomes[position - 1] for position in refused],
             claims,
             now if spoiled else None if next_at is None else int(next_at),
@@ -189,7 +191,7 @@ class RedisEngine:
         else:
             self._memories.pop(queue, None)
 
-    def _asked(self, want: Want | None, unknown_in: tuple[str, ...]) -> tuple[bytes, int]:
+    def _asked(self, want: ClaimRequest | None, unknown_in: tuple[str, ...]) -> tuple[bytes, int]:
         if want is None:
             return b"", 0
         memories = [part for memory in tuple(self._memories.items()) for part in memory]
@@ -198,13 +200,13 @@ class RedisEngine:
         asked = serialization.encode((want.capabilities, want.strategy, memories, unknown, unknown_in))
         return asked, int(bool(memories or unknown_in) or want.strategy is not None)
 
-    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
+    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         self.prepare()
         at = self.at(now)
         args = (at, at + ttl, serialization.encode(worker), len(leases), *_parts(leases))
         wish, lost, expiry = self.wire.run(_renew, *args, repeat=args)
         next_expiry = None if expiry is None else int(expiry)
-        return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
+        return RenewResult(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
 
     def reap(
         self,
@@ -214,7 +216,7 @@ class RedisEngine:
         *,
         alive: bool = False,
         letters: bool | Collection[str] = True,
-    ) -> list[Reaped]:
+    ) -> list[ReapedJob]:
         self.prepare()
         at = self.at(now)
         folder = self._folder()
@@ -241,11 +243,11 @@ class RedisEngine:
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
         folder = self._folder()
         try:
-            held = liveness_file.LockedPresence(folder, worker.id)
+            held = liveness_file.LivenessFile(folder, worker.id)
         except OSError as error:
             raise EngineUnavailable(f"{folder}: {error}; workers leave their signs of life there") from error
         try:
@@ -295,7 +297,7 @@ class RedisEngine:
         self.prepare()
         return health.facts(self.wire)
 
-    def joined(self, connection: Any) -> Joined:
+    def joined(self, connection: Any) -> JoinedTransaction:
         raise UnsupportedByEngine(
             "Redis has no transaction that your data and your jobs could share: enqueue after your commit, or put the "
             "queue on PostgreSQL or SQLite beside your data"
@@ -317,25 +319,25 @@ class RedisEngine:
         return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _told(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> tuple[str, int, int, int]:
+def _told(groups: Sequence[EventGroup], outcomes: Sequence[Outcome]) -> tuple[str, int, int, int]:
     """The page of a turn, or nothing, and how many successes there are to be told of."""
     if not groups:
         return "", 0, 0, 0
     told = page(groups)
-    return told.text, told.size, told.at, sum(1 for outcome in outcomes if outcome.event is Event.SUCCEED)
+    return told.text, told.size, told.at, sum(1 for outcome in outcomes if outcome.event is Trigger.SUCCEED)
 
 
-def _open_wire(where: store_url.Address) -> Wire:
+def _open_wire(where: store_url.RedisUrl) -> RedisConnections:
     try:  # deferred: only who uses Redis needs its client
-        from headrace.engines.redis.connections import Wire
+        from headrace.engines.redis.connections import RedisConnections
     except ImportError as error:
         raise ConfigError(
             f"url {where.shown}: it needs a driver ({error}); install it: pip install 'headrace[redis]'"
         ) from None
-    return Wire(where)
+    return RedisConnections(where)
 
 
-def _wanted(want: Want | None) -> tuple[int, int, int, bytes]:
+def _wanted(want: ClaimRequest | None) -> tuple[int, int, int, bytes]:
     if want is None:
         return 0, 0, 0, serialization.encode(())
     shares = [part for share in want.shares for part in (share.queue, share.quota)]

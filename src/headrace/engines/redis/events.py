@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.events.event import page_of
-from headrace.core.events.log import Group, page, read
+from headrace.core.events.log import EventGroup, page, read
 from headrace.engines.redis.script_loader import load
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.queries import Office
+    from headrace.engines.redis.queries import RedisDatabase
 
 _tell, _trim = load("events_tell"), load("events_trim")
 
 
 @timed_part
-class RedisEvents:
+class RedisEventStore:
     """Reads pages, tells and trims."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[Group]]]:
+    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         first = cursor if place is not None else f"({cursor}"
         return [_page(entry) for entry in self._ask("XRANGE", first, "+", "COUNT", limit)]
@@ -32,7 +32,7 @@ class RedisEvents:
         newest = self._ask("XREVRANGE", "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else "0"
 
-    def tell(self, groups: Sequence[Group]) -> None:
+    def tell(self, groups: Sequence[EventGroup]) -> None:
         if groups:
             self._office.prepare()
             told = page(groups)
@@ -47,7 +47,7 @@ class RedisEvents:
         return self._office.wire.ask(command, f"{{{self._office.prefix}}}:events", *values)
 
 
-def _page(entry: Sequence[Any]) -> tuple[str, list[Group]]:
+def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:
     cursor, fields = entry
     told = dict(zip(fields[::2], fields[1::2], strict=True))
     return cursor.decode(), read(told[b"page"], told[b"only"] or None)

@@ -11,12 +11,12 @@ from headrace.engines.redis import schema
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Wire
+    from headrace.engines.redis.connections import RedisConnections
 
 _OLDEST = (6, 2)
 
 
-def refuse_old(wire: Wire) -> None:
+def refuse_old(wire: RedisConnections) -> None:
     """ConfigError if the server lacks what the scripts use."""
     version = _info(wire, "server").get("redis_version", "")
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
@@ -26,7 +26,7 @@ def refuse_old(wire: Wire) -> None:
         )
 
 
-def facts(wire: Wire) -> dict[str, str | int]:
+def facts(wire: RedisConnections) -> dict[str, str | int]:
     """Server, sizes, versions and settings."""
     info = _info(wire, "server") | _info(wire, "memory") | _info(wire, "persistence") | _info(wire, "replication")
     valkey = info.get("valkey_version")
@@ -49,23 +49,23 @@ def facts(wire: Wire) -> dict[str, str | int]:
     return told
 
 
-def size(wire: Wire) -> int:
+def size(wire: RedisConnections) -> int:
     """The bytes of memory that the server uses; 0 where this user may not ask."""
     return int(_info(wire, "memory").get("used_memory", 0))
 
 
-def clients(wire: Wire) -> int | None:
+def clients(wire: RedisConnections) -> int | None:
     """How many connections the server has; None where this user may not ask."""
     told = _info(wire, "clients").get("connected_clients")
     return None if told is None else int(told)
 
 
-def is_replica(wire: Wire) -> bool:
+def is_replica(wire: RedisConnections) -> bool:
     """Whether this server only repeats what another one is told."""
     return _info(wire, "replication").get("role") in ("slave", "replica")
 
 
-def findings_of_server(wire: Wire) -> list[Finding]:
+def findings_of_server(wire: RedisConnections) -> list[Finding]:
     """What looks wrong with the server; nothing if all is well."""
     info = _info(wire, "memory") | _info(wire, "persistence") | _info(wire, "stats")
     found = [*_of_durability(wire, info), *_of_memory(info)]
@@ -80,7 +80,7 @@ def findings_of_server(wire: Wire) -> list[Finding]:
     return found
 
 
-def _of_durability(wire: Wire, info: dict[str, str]) -> Iterator[Finding]:
+def _of_durability(wire: RedisConnections, info: dict[str, str]) -> Iterator[Finding]:
     if info.get("aof_enabled") == "0":
         yield Finding(
             code="no_append_only_file",
@@ -143,7 +143,7 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
         )
 
 
-def _info(wire: Wire, section: str) -> dict[str, str]:
+def _info(wire: RedisConnections, section: str) -> dict[str, str]:
     """What INFO tells; nothing where this user may not ask."""
     try:
         text = wire.ask("INFO", section).decode()
@@ -152,7 +152,7 @@ def _info(wire: Wire, section: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
-def _setting(wire: Wire, name: str) -> str | None:
+def _setting(wire: RedisConnections, name: str) -> str | None:
     """A setting of the server; None where it does not tell, as managed ones do."""
     try:
         answer = wire.ask("CONFIG", "GET", name)

@@ -6,24 +6,24 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.states import Event, sources
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.states import Trigger, sources
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import Script, load
 from headrace.engines.shared.decisions import closed_by, queue_full
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Value, Wire
+    from headrace.engines.redis.connections import RedisConnections, Value
 
 _insert, _admit, _plant = load("insert"), load("admit"), load("plant")
-_AMENDABLE = sorted(state.value for state in sources(Event.AMEND))
+_AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 
-def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
+def insert(wire: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
     """Store the jobs whose id is free; which ones they are."""
     taken = _run(wire, _insert, jobs, whole, now, int(tells))
     fresh = [True] * len(jobs)
@@ -34,15 +34,17 @@ def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int, tells: boo
     return fresh
 
 
-def admit(wire: Wire, candidates: Sequence[Candidate], whole: bool, now: int) -> list[Verdict]:
+def admit(wire: RedisConnections, candidates: Sequence[UniqueInsert], whole: bool, now: int) -> list[UniqueResult]:
     """Store the jobs as their rules allow; what became of each."""
     jobs = [candidate.job for candidate in candidates]
     rules = serialization.encode([candidate.rule or False for candidate in candidates])
     told = _run(wire, _admit, jobs, whole, now, rules, *_AMENDABLE)
-    return [Verdict(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
+    return [UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
 
 
-def plant(wire: Wire, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None, now: int) -> None:
+def plant(
+    wire: RedisConnections, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None, now: int
+) -> None:
     """Store jobs with their bonds and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
     named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
@@ -51,7 +53,9 @@ def plant(wire: Wire, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowR
         raise_refusal(*answer)
 
 
-def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value) -> list[Any]:
+def _run(
+    wire: RedisConnections, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value
+) -> list[Any]:
     call = (now, int(whole), secrets.randbits(50))
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs), *more)
     # A second try must not take its own earlier success for somebody else's.
@@ -65,7 +69,7 @@ def unless_closed(answer: Any) -> Any:
     """The answer, if it is not a notice at the door: that is in a list of its own, since an id may be any text."""
     if isinstance(answer, list) and answer and isinstance(answer[0], list):
         kind, other = answer[0]
-        raise closed_by(Notice("moved" if kind == b"moved" else "arriving", other.decode(), 0))
+        raise closed_by(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
     return answer
 
 

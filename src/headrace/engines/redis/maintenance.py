@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.health.findings import (
     KEPT_AT_START,
     LATE,
-    Capped,
-    Census,
     Filed,
     Finding,
+    IntegrityCounts,
     StoragePart,
-    Strain,
+    StoreLoad,
     Tending,
+    TrimResult,
     is_gone,
     judge,
 )
 from headrace.core.jobs.records import Filter
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.redis import health, serialization
 from headrace.engines.redis.script_loader import Script, load
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Value, Wire
+    from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
 _census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
@@ -56,10 +56,10 @@ _KEPT = {"schema", "store", "seq", "notice"}
 _GLOB = re.compile(r"([\[\]*?\\])")
 
 
-class House(View, Protocol):
+class RedisMaintenanceHost(StoreView, Protocol):
     """What is needed of the engine."""
 
-    wire: Wire
+    wire: RedisConnections
     prefix: str
     damaged: Damaged
 
@@ -69,10 +69,10 @@ class House(View, Protocol):
     def sign_off(self, worker_id: str) -> None: ...
 
 
-class RedisCare:
+class RedisMaintenance:
     """What keeps the store sound and small."""
 
-    def __init__(self, engine: House) -> None:
+    def __init__(self, engine: RedisMaintenanceHost) -> None:
         self._engine = engine
 
     # -- looking and repairing
@@ -86,13 +86,13 @@ class RedisCare:
         at = self._engine.at(now)
         *counts, ids, jobs, bodies, states = wire.run(_census, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS))
         whole = ids == jobs == bodies == states
-        walk = _Walk(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
+        walk = _KeyScan(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
         orphans = walk.orphans(_EVERYTHING)
         lost, damaged = walk.places(_EVERYTHING)
         orphans["times"] = len(self._lost_times(_LOOKS))
         strays, unreaped, overdue, forlorn = counts
         workers = self._engine.desk.workers()
-        census = Census(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
+        census = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
         if self._engine.porter.notice() is None:
             census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
@@ -101,12 +101,12 @@ class RedisCare:
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
         at = self._engine.at(now)
-        walk = _Walk(self._engine, at, _EVERYTHING, frozenset(codes))
+        walk = _KeyScan(self._engine, at, _EVERYTHING, frozenset(codes))
         done: dict[str, int] = {}
         if "unindexed" in codes:
             done["unindexed"] = walk.places(limit)[0]
         if "damaged_records" in codes:
-            _, damaged = _Walk(self._engine, at, _EVERYTHING).places(_EVERYTHING)
+            _, damaged = _KeyScan(self._engine, at, _EVERYTHING).places(_EVERYTHING)
             done["damaged_records"] = self._engine.damaged.fail(damaged[:limit], at)
         if "orphan_times" in codes:
             done["orphan_times"] = self._drop_lost_times(limit)
@@ -135,20 +135,20 @@ class RedisCare:
             self._engine.sign_off(worker)
         return len(gone)
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         self._engine.prepare()
         first = min(KEPT_AT_START, most // 2)
         how = (what[0], most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
         reached, removed = self._engine.wire.run(
             _cap, serialization.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
         )
-        return Capped(removed, reached or 0, reached is not None)
+        return TrimResult(removed, reached or 0, reached is not None)
 
     # -- memory
 
-    def strain(self, now: int | None = None) -> Strain:
+    def strain(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
-        return Strain(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
+        return StoreLoad(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -195,7 +195,7 @@ class RedisCare:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
         carry(self._engine)
@@ -210,10 +210,12 @@ class RedisCare:
                 self._engine.wire.ask("UNLINK", *going)
 
 
-class _Walk:
+class _KeyScan:
     """One walk through all keys, up to so many pages. What is in `repaired` is put right on the way."""
 
-    def __init__(self, engine: House, now: int, pages: int, repaired: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, engine: RedisMaintenanceHost, now: int, pages: int, repaired: frozenset[str] = frozenset()
+    ) -> None:
         self._engine = engine
         self._now = now
         self._pages = pages
@@ -280,7 +282,7 @@ def _name(prefix: str, key: bytes, errors: str = "surrogateescape") -> str:
     return key.decode("utf-8", errors)[len(prefix) + 3 :]
 
 
-def _keys(engine: House, pattern: str = "*") -> Iterator[list[bytes]]:
+def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[bytes]]:
     """Every key of the store that fits, a page at a time; one that is there all the while is told at least once."""
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)

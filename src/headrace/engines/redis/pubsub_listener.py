@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Wire
+    from headrace.engines.redis.connections import RedisConnections
 
 
 class Sender:
@@ -21,10 +21,10 @@ class Sender:
         return f"!{self._name}-{os.getpid()} {message}"
 
 
-class SubscribedLine:
+class SubscribedConnection:
     """Hears the messages of one channel, but for those of its own engine."""
 
-    def __init__(self, wire: Wire, channel: str, own: Sender) -> None:
+    def __init__(self, wire: RedisConnections, channel: str, own: Sender) -> None:
         self._own = own
         self._connection = wire.connect()
         try:

@@ -12,13 +12,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.core.codec.result_refs import Ending
+from headrace.core.codec.result_refs import ParentResult
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.dependencies import Bond, FlowTally
+from headrace.core.jobs.dependencies import Dependency, FlowSummary
 from headrace.core.jobs.light_rows import LONGEST
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules, task_rules
-from headrace.core.jobs.records import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
-from headrace.core.jobs.states import OPEN, Event, State, sources
+from headrace.core.jobs.records import (
+    Filter,
+    HistoryRow,
+    JobRow,
+    JobRowPage,
+    JobUpdate,
+    LogLine,
+    QueueCount,
+    QueueRow,
+    WorkerRow,
+)
+from headrace.core.jobs.states import OPEN, State, Trigger, sources
 from headrace.core.jobs.steps import Step, awaiting
 from headrace.core.queues.limits import needs_of
 from headrace.engines.redis import serialization
@@ -28,7 +38,7 @@ from headrace.engines.shared.decisions import movable, position, signed, state_a
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Value, Wire
+    from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
 _FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
@@ -46,10 +56,10 @@ _rested_at = load("rested_at")
 _bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
 
 
-class Office(Protocol):
+class RedisDatabase(Protocol):
     """What the desk needs of its engine."""
 
-    wire: Wire
+    wire: RedisConnections
     prefix: str
     damaged: Damaged
 
@@ -58,21 +68,23 @@ class Office(Protocol):
 
 
 @timed_part
-class RedisDesk:
+class RedisQueries:
     """Reads and moves by hand."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
     # -- moves
 
-    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+    def move(
+        self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
+    ) -> list[str]:
         self._office.prepare()
         at = self._office.at(now)
         states = movable(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
-        question = _question(which, states, startable=event is Event.HURRY)
+        question = _question(which, states, startable=event is Trigger.HURRY)
         members: list[bytes] = []
         if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
             for found in self._search(question, "up", limit, "members"):
@@ -88,18 +100,18 @@ class RedisDesk:
         )
         moved = unless_closed(self._office.wire.run(_move, *call))
         # A job whose record is damaged is in no state that can be told. It fails, and can be deleted then.
-        is_short = event is Event.DELETE and len(moved) < len(which.ids)
+        is_short = event is Trigger.DELETE and len(moved) < len(which.ids)
         if is_short and self._office.damaged.fail_these(_storable(which.ids)):
             moved += unless_closed(self._office.wire.run(_move, *call))
         return [serialization.text(job_id) for job_id in moved]
 
-    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+    def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         self._office.prepare()
         at = self._office.at(now)
         if not serialization.encodable(job_id):
             return False
         asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
-        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Event.AMEND)]
+        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
         told = changes.in_words() + signed(by)
         answer = self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
         return bool(unless_closed(answer))
@@ -110,8 +122,8 @@ class RedisDesk:
         known = _storable(ids)
         return self._rows(self._ask(_get, len(known), serialization.encode(known), *_longest(light))) if known else []
 
-    def endings(self, ids: Sequence[str]) -> list[Ending]:
-        return [Ending(*(getattr(row, name) for name in Ending.__struct_fields__)) for row in self.get(ids)]
+    def endings(self, ids: Sequence[str]) -> list[ParentResult]:
+        return [ParentResult(*(getattr(row, name) for name in ParentResult.__struct_fields__)) for row in self.get(ids)]
 
     def finished(self, ids: Collection[str]) -> set[str]:
         known = [job_id for job_id in ids if serialization.encodable(job_id)]
@@ -120,18 +132,18 @@ class RedisDesk:
 
     def find(
         self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
-    ) -> Page:
+    ) -> JobRowPage:
         before = position(cursor)
         self._office.prepare()
         if not _is_text(which):
-            return Page([], None)
+            return JobRowPage([], None)
         what = str(LONGEST) if light else "rows"
         parts = list(self._walk(_question(which, which.states), "down", limit + 1, what, before, reach))
         rows = [row for _, found in parts for row in self._rows(found)]
         place = parts[-1][0]
         if len(rows) > limit:
-            return Page(rows[:limit], str(rows[limit - 1].seq))
-        return Page(rows, None if place is None else place.decode())
+            return JobRowPage(rows[:limit], str(rows[limit - 1].seq))
+        return JobRowPage(rows, None if place is None else place.decode())
 
     def count(self, which: Filter) -> int:
         self._office.prepare()
@@ -157,17 +169,17 @@ class RedisDesk:
             return []
         return self._rows(self._ask(_peek, queue, limit, *_longest(light)))
 
-    def depths(self, *, open_only: bool = False) -> list[Depth]:
+    def depths(self, *, open_only: bool = False) -> list[QueueCount]:
         self._office.prepare()
         names = self._office.wire.ask("HKEYS", f"{{{self._office.prefix}}}:queues")
         states = serialization.encode([state.value for state in State if state in OPEN or not open_only])
-        found: list[Depth] = []
+        found: list[QueueCount] = []
         for first in range(0, len(names), _QUEUES_AT_ONCE):
             some = serialization.encode_names(names[first : first + _QUEUES_AT_ONCE])
             found += serialization.depths.decode_all(self._ask(_depths, some, states))
         return found
 
-    def history(self, job_id: str) -> list[Filing]:
+    def history(self, job_id: str) -> list[HistoryRow]:
         return [serialization.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
@@ -175,15 +187,15 @@ class RedisDesk:
 
     # -- flows and steps
 
-    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
         asked = _storable(ids)
         return serialization.bonds(self._ask(_bonds, len(asked), serialization.encode(asked))) if asked else []
 
-    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         asked = _storable(ids)
         if limit <= 0 or (ids and not asked) or not serialization.encodable(before or ""):
             return []
-        tallies: list[FlowTally] = []
+        tallies: list[FlowSummary] = []
         reached: str | bytes | None = before or ""
         while reached is not None and len(tallies) < limit:
             left = (limit - len(tallies), _LOOKS_AT_FLOWS)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from headrace.core.damaged_records import read
 from headrace.core.events.log import fired, page
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow, damaged
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow, damaged
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import raise_refusal
 from headrace.engines.redis.script_loader import load
@@ -18,16 +18,16 @@ from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import Office
+    from headrace.engines.redis.queries import RedisDatabase
 
 _put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
 
 
 @timed_part
-class RedisTimetable:
+class RedisScheduleStore:
     """Reads schedules and fires them."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
     def all(self) -> list[ScheduleRow]:
@@ -76,7 +76,7 @@ class RedisTimetable:
         first = self._office.wire.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
         return int(float(first[1])) if first else None
 
-    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+    def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         self._office.prepare()
         if not firings:
             return []
@@ -119,7 +119,7 @@ def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
     return row.id, row.version, _due_at(row), serialization.encode(structs.replace(row, version=row.version + 1))
 
 
-def _told(firing: Firing) -> list[Value]:
+def _told(firing: ScheduleFire) -> list[Value]:
     ids = serialization.encode([job.id for job in firing.jobs])
     jobs = (len(firing.jobs), ids, serialization.encode_batch(firing.jobs))
     told = page(fired(firing.row, firing.occurrences))

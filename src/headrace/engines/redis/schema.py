@@ -9,19 +9,19 @@ from headrace.engines.redis.script_loader import load
 from headrace.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.connections import Wire
+    from headrace.engines.redis.connections import RedisConnections
 
 MIGRATIONS = ("0001_foundation",)
 CURRENT = len(MIGRATIONS)
 _open = load("open")
 
 
-def version_of(wire: Wire) -> int:
+def version_of(wire: RedisConnections) -> int:
     """The version found in the store, 0 if it is empty."""
     return int(wire.ask("GET", f"{{{wire.address.prefix}}}:schema") or 0)
 
 
-def open_store(wire: Wire, where: str) -> tuple[int, str]:
+def open_store(wire: RedisConnections, where: str) -> tuple[int, str]:
     """Bring the store to our version; the version it had, and the store's own random name."""
     args = (CURRENT, secrets.token_hex(16))
     version, name = wire.run(_open, *args, repeat=args)

@@ -26,7 +26,7 @@ class Statement(NamedTuple):
     uses: frozenset[str]
 
 
-class Chamber(NamedTuple):
+class LazyBlock(NamedTuple):
     """Statements that are seldom reached, between the lines that say when."""
 
     opening: str
@@ -39,7 +39,7 @@ class Chamber(NamedTuple):
         return _words(self.opening)
 
 
-Piece: TypeAlias = Statement | Chamber
+Piece: TypeAlias = Statement | LazyBlock
 
 
 def statements(text: str) -> list[Statement]:
@@ -55,15 +55,15 @@ def statements(text: str) -> list[Statement]:
     return [_statement("\n".join(lines)) for lines in found]
 
 
-def chamber_if(name: str, condition: str, inside: Sequence[Piece]) -> Chamber:
+def chamber_if(name: str, condition: str, inside: Sequence[Piece]) -> LazyBlock:
     """A part that gives `name` its value, made at its place in the script if the condition holds there."""
-    return Chamber(f"local {name}\nif {condition} then", inside, "end")
+    return LazyBlock(f"local {name}\nif {condition} then", inside, "end")
 
 
-def chamber_when_called(name: str, inside: Sequence[Piece]) -> Chamber:
+def chamber_when_called(name: str, inside: Sequence[Piece]) -> LazyBlock:
     """A part that is made when the function `name` is called for the first time, and returns what that gives."""
     opening = f"local made_{name}\nlocal function {name}()\nif not made_{name} then made_{name} = (function()"
-    return Chamber(opening, inside, f"end)() end\nreturn made_{name}\nend", frozenset((name,)))
+    return LazyBlock(opening, inside, f"end)() end\nreturn made_{name}\nend", frozenset((name,)))
 
 
 def weave(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:

@@ -11,12 +11,22 @@ import msgspec
 from msgspec import Raw, Struct
 
 from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE, read_or
-from headrace.core.jobs.dependencies import POLICIES, Bond, FlowRow, FlowTally
-from headrace.core.jobs.records import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
+from headrace.core.jobs.dependencies import POLICIES, Dependency, FlowRow, FlowSummary
+from headrace.core.jobs.records import (
+    Claim,
+    DeadLetterRow,
+    Filter,
+    HistoryRow,
+    JobRow,
+    LogLine,
+    QueueCount,
+    ReapedJob,
+    WorkerRow,
+)
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import Step
-from headrace.core.retention.lifecycle import Terms
-from headrace.core.retention.retention import Finished
+from headrace.core.retention.lifecycle import StoredPolicy
+from headrace.core.retention.retention import FinishedJob
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 from headrace.engines.redis.damaged_records import Salvage
 from headrace.errors import PayloadTooLarge
@@ -25,15 +35,15 @@ V = TypeVar("V")
 Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
 encode = msgspec.msgpack.Encoder().encode
 _LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
-depths = Salvage(Depth)
-filing, line, step, occurrence = Salvage(Filing), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
-worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadRow), Salvage(FlowRow)
-reaped, finished = Salvage(Reaped), Salvage(Finished)
+depths = Salvage(QueueCount)
+filing, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
+worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
+reaped, finished = Salvage(ReapedJob), Salvage(FinishedJob)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
-_terms = msgspec.json.Decoder(Terms)
+_terms = msgspec.json.Decoder(StoredPolicy)
 
 
-class _Kept(Struct, array_like=True, gc=False):
+class _StoredJob(Struct, array_like=True, gc=False):
     """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease, its flow."""
 
     seq: str
@@ -121,11 +131,11 @@ def standing(kept: bytes | None) -> Record | None:
 
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _values = msgspec.msgpack.Decoder(list[Any])
-_all_kept = msgspec.msgpack.Decoder(list[_Kept])
-_salvage = Salvage(_Kept)
+_all_kept = msgspec.msgpack.Decoder(list[_StoredJob])
+_salvage = Salvage(_StoredJob)
 _OF_RECORD = 23  # values of a kept job: its number and its record
 _CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text has these bytes in it
-_in_order_of_a_row = itemgetter(*map(_Kept.__struct_fields__.index, JobRow.__struct_fields__))
+_in_order_of_a_row = itemgetter(*map(_StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
 
 
 def job(answer: bytes, names: Names) -> JobRow:
@@ -169,13 +179,13 @@ def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
     return _as_claims([kept for kept, whole in found if not _is_damaged(kept, whole)]), damaged
 
 
-def _is_damaged(kept: _Kept, whole: int) -> bool:
+def _is_damaged(kept: _StoredJob, whole: int) -> bool:
     """Whether the record is, by what is left of a job: a script finds nothing by a name that was no text."""
     names = (kept.worker or "", kept.queue, kept.lane, kept.id, kept.task)
     return whole < _OF_RECORD or any("\ufffd" in name for name in names)
 
 
-def _as_claims(kept: Iterable[_Kept]) -> list[Claim]:
+def _as_claims(kept: Iterable[_StoredJob]) -> list[Claim]:
     return [
         Claim(
             k.id,
@@ -218,30 +228,30 @@ def question(which: Filter, states: Collection[State], ids: Sequence[str], start
     return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
 
 
-def bonds(answer: Sequence[Any]) -> list[Bond]:
+def bonds(answer: Sequence[Any]) -> list[Dependency]:
     """Bonds by the order of submission of child and parent."""
     parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda bond: bond[:2])
     return [
-        Bond(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
+        Dependency(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
         for _, _, child, parent, letter, blocks in parts
     ]
 
 
-def letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadRow]:
+def letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadLetterRow]:
     """Dead letters as they are stored. One that is damaged is still known by the id that it is found by."""
     found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
 
-def terms(stored: bytes) -> Terms:
-    return read_or(_terms.decode, stored, Terms())
+def terms(stored: bytes) -> StoredPolicy:
+    return read_or(_terms.decode, stored, StoredPolicy())
 
 
-def tallies(answer: Sequence[Any]) -> list[FlowTally]:
+def tallies(answer: Sequence[Any]) -> list[FlowSummary]:
     """Flows, each behind the id that it is found by, and with the states of its jobs behind it."""
     parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
     return [
-        FlowTally(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(told, int))
+        FlowSummary(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(told, int))
         for name, row, told in parts
     ]
 

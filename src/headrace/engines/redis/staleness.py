@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, Terms, TermsRow
-from headrace.core.retention.staleness import REASON, Aged, AgedPage, Judgment, Watch, aged_of, own_clock
+from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.retention.staleness import REASON, AgeQuery, JobAge, JobAgePage, StaleAction, aged_of, own_clock
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import load
 from headrace.engines.redis.serialization import Record
@@ -21,7 +21,7 @@ from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
-    from headrace.engines.redis.queries import Office
+    from headrace.engines.redis.queries import RedisDatabase
 
 _LOOKS = 1000  # jobs of which one script reads the records: some 3 ms, for which every other client waits
 _LOOKS_AT_RESULTS = 100  # of those that may have one, which may be large
@@ -34,13 +34,13 @@ _terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories
 
 
 @timed_part
-class RedisUpkeep:
+class RedisStalenessStore:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: RedisDatabase) -> None:
         self._office = office
 
-    def terms(self) -> list[TermsRow]:
+    def terms(self) -> list[PolicyRow]:
         self._office.prepare()
         declared, ordered = (
             serialization.named(
@@ -48,29 +48,29 @@ class RedisUpkeep:
             )
             for name in ("declared", "ordered")
         )
-        none = Terms()
+        none = StoredPolicy()
         rows = []
         for key in sorted({*declared, *ordered}):
             kind, _, name = key.partition(":")
             said = declared.get(key, none), ordered.get(key, none)
-            rows.append(TermsRow("queue" if kind == "queue" else "task", name, *said))
+            rows.append(PolicyRow("queue" if kind == "queue" else "task", name, *said))
         return rows
 
-    def declare_terms(self, rows: Sequence[TermsRow]) -> None:
+    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
         if rows:
             self._put("declared", [part for row in rows for part in _told(row.kind, row.name, row.declared)])
 
-    def order_terms(self, kind: Kind, name: str, terms: Terms | None) -> None:
-        self._put("ordered", _told(kind, name, terms or Terms()))
+    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+        self._put("ordered", _told(kind, name, terms or StoredPolicy()))
 
-    def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
+    def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         self._office.prepare()
         name, _, reached = (cursor or f"{_WAYS[0]}:").partition(":")
-        step, found = _WAYS.index(State(name)), list[Aged]()
+        step, found = _WAYS.index(State(name)), list[JobAge]()
         while step < len(_WAYS):
             state = _WAYS[step]
             if limit <= 0:
-                return AgedPage(found, f"{state}:{reached}")
+                return JobAgePage(found, f"{state}:{reached}")
             last: bytes | None = None
             if state in watch.since or watch.due is not None:
                 looks = _LOOKS_AT_RESULTS if state is State.WAITING else _LOOKS
@@ -79,7 +79,7 @@ class RedisUpkeep:
                 found += self._as_filed(_old(self._standings(looked, numbers, joined), state, watch), numbers)
                 limit -= looked
             step, reached = (step + 1, "") if last is None else (step, last.decode())
-        return AgedPage(found, None)
+        return JobAgePage(found, None)
 
     def _standings(self, count: int, numbers: bytes, joined: bytes) -> Sequence[Record | None]:
         """Jobs by their numbers. One that is damaged must not keep the others from being looked at."""
@@ -92,9 +92,9 @@ class RedisUpkeep:
             for kept in self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:jobs", *members)
         ]
 
-    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[Aged]:
+    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[JobAge]:
         """The jobs at these places, by what was filed about them too."""
-        found: list[Aged] = []
+        found: list[JobAge] = []
         while jobs:
             some = jobs[:_HISTORIES]
             numbers_of_some = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
@@ -107,7 +107,7 @@ class RedisUpkeep:
             jobs = jobs[len(histories) or len(some) :]
         return found
 
-    def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
+    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         self._office.prepare()
         if not judgments:
             return []
@@ -121,7 +121,7 @@ class RedisUpkeep:
         self._office.wire.run(_terms, whose, *told, repeat=(whose, *told))
 
 
-def _old(jobs: Sequence[Record | None], state: State, watch: Watch) -> list[tuple[int, Record]]:
+def _old(jobs: Sequence[Record | None], state: State, watch: AgeQuery) -> list[tuple[int, Record]]:
     """Those that may be old by their records alone, and their places. One of another state has just moved on."""
     since, due, clock = watch.since.get(state, _NEVER), _NEVER if watch.due is None else watch.due, own_clock(state)
     return [
@@ -131,5 +131,5 @@ def _old(jobs: Sequence[Record | None], state: State, watch: Watch) -> list[tupl
     ]
 
 
-def _told(kind: Kind, name: str, terms: Terms) -> tuple[str, bytes]:
-    return f"{kind}:{name}", b"" if terms == Terms() else msgspec.json.encode(terms)
+def _told(kind: Kind, name: str, terms: StoredPolicy) -> tuple[str, bytes]:
+    return f"{kind}:{name}", b"" if terms == StoredPolicy() else msgspec.json.encode(terms)

@@ -40,7 +40,7 @@ _HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:,]+)(?::(\d+))?")
 _HIDDEN = "***"
 
 
-class Address(Struct, frozen=True):
+class RedisUrl(Struct, frozen=True):
     """A URL taken apart. `shown` is the URL without its secrets."""
 
     shown: str
@@ -63,7 +63,7 @@ class Address(Struct, frozen=True):
         return f"<Address {self.shown}>"
 
 
-def parse(url: str) -> Address:
+def parse(url: str) -> RedisUrl:
     """The URL taken apart; ConfigError says what is wrong with it."""
     scheme, _, rest = url.partition("://")
     where, _, query = rest.partition("?")
@@ -77,7 +77,7 @@ def parse(url: str) -> Address:
     hosts, path = ("", where) if kind == "socket" else where.partition("/")[::2]
     options = _Options(shown, kind, secure, given)
     service, db = _service_and_db(shown, kind, path, options)
-    return Address(
+    return RedisUrl(
         shown=shown,
         kind=kind,
         hosts=_hosts(shown, kind, hosts),

@@ -10,7 +10,7 @@ from redis import cluster, sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from headrace.engines.redis.store_url import Address
+from headrace.engines.redis.store_url import RedisUrl
 
 End: TypeAlias = "dict[str, Any]"  # what tells one end of a connection: host and port, or a path
 
@@ -28,10 +28,10 @@ class Connection(Protocol):
     def read_response(self) -> Any: ...
 
 
-class Route:
+class Topology:
     """The way to the server that has our jobs. It is looked for when it is needed, and again after each loss."""
 
-    def __init__(self, address: Address, tag: str) -> None:
+    def __init__(self, address: RedisUrl, tag: str) -> None:
         self._address = address
         self._tag = tag
         self._options = _options(address) | (address.tls or {})
@@ -53,7 +53,7 @@ class Route:
         self._end = None
 
 
-def _options(address: Address) -> dict[str, Any]:
+def _options(address: RedisUrl) -> dict[str, Any]:
     return {
         "db": address.db,
         "username": address.username,
@@ -66,16 +66,16 @@ def _options(address: Address) -> dict[str, Any]:
     }
 
 
-def _the_socket(address: Address, _: str) -> End:
+def _the_socket(address: RedisUrl, _: str) -> End:
     return {"path": address.path}
 
 
-def _the_server(address: Address, _: str) -> End:
+def _the_server(address: RedisUrl, _: str) -> End:
     host, port = address.hosts[0]
     return {"host": host, "port": port}
 
 
-def _the_master(address: Address, _: str) -> End:
+def _the_master(address: RedisUrl, _: str) -> End:
     options = _options(address) | {
         "db": 0,
         "username": address.sentinel_username,
@@ -92,7 +92,7 @@ def _the_master(address: Address, _: str) -> End:
             client.close()
 
 
-def _the_node(address: Address, tag: str) -> End:
+def _the_node(address: RedisUrl, tag: str) -> End:
     """Every key of ours is in one slot, so a cluster is one server to us."""
     options = {name: value for name, value in _options(address).items() if name != "db"}
     kind: Any = cluster.RedisCluster
@@ -106,11 +106,11 @@ def _the_node(address: Address, tag: str) -> End:
         client.close()
 
 
-def _tls(address: Address) -> dict[str, Any]:
+def _tls(address: RedisUrl) -> dict[str, Any]:
     return {} if address.tls is None else {"ssl": True, **address.tls}
 
 
-_FINDERS: dict[str, Callable[[Address, str], End]] = {
+_FINDERS: dict[str, Callable[[RedisUrl, str], End]] = {
     "socket": _the_socket,
     "server": _the_server,
     "sentinel": _the_master,

@@ -23,7 +23,7 @@ _PARAMETER = re.compile(r"%\((\w+)\)s")
 _LEGACY = -1  # sqlite3.LEGACY_TRANSACTION_CONTROL, which Python 3.11 does not have yet
 
 
-class SqliteGuest(Protocol):
+class BorrowedSqlite(Protocol):
     """A connection to an SQLite file."""
 
     def driver(self) -> SqliteDriver:
@@ -35,7 +35,7 @@ class SqliteGuest(Protocol):
         ...
 
 
-class PostgresGuest(Protocol):
+class BorrowedPostgres(Protocol):
     """A connection to a PostgreSQL server."""
 
     def open(self) -> Any:
@@ -45,15 +45,15 @@ class PostgresGuest(Protocol):
     def ask(self, sql: str, values: Mapping[str, Any]) -> Row: ...
 
 
-class AsyncSqliteGuest(Protocol):
+class AsyncBorrowedSqlite(Protocol):
     """The same, used by a coroutine."""
 
-    async def share(self, act: Callable[[SqliteGuest], T]) -> T:
+    async def share(self, act: Callable[[BorrowedSqlite], T]) -> T:
         """Do it with the blocking form of the connection, in a place where that may be used."""
         ...
 
 
-class AsyncPostgresGuest(Protocol):
+class AsyncBorrowedPostgres(Protocol):
     """The same, used by a coroutine."""
 
     async def open(self) -> Any: ...
@@ -180,7 +180,7 @@ class _AsyncSqlAlchemy:
     async def _connection(self) -> Any:
         return self._given if self._session is None else await self._session.connection()
 
-    async def share(self, act: Callable[[SqliteGuest], T]) -> T:
+    async def share(self, act: Callable[[BorrowedSqlite], T]) -> T:
         session = None if self._session is None else self._session.sync_session
         connection = await self._connection()
         shared: T = await connection.run_sync(lambda inner: act(_SqlAlchemy(inner, session)))
@@ -226,7 +226,7 @@ class _Blocking:
     def __init__(self, guest: Any) -> None:
         self._guest = guest
 
-    async def share(self, act: Callable[[SqliteGuest], T]) -> T:
+    async def share(self, act: Callable[[BorrowedSqlite], T]) -> T:
         return act(self._guest)
 
     async def open(self) -> Any:
@@ -254,27 +254,27 @@ class _Known(NamedTuple):
     database: str
 
 
-def sqlite_guest(connection: Any, store: str) -> SqliteGuest:
+def sqlite_guest(connection: Any, store: str) -> BorrowedSqlite:
     """The connection as a blocking one to an SQLite file."""
-    guest: SqliteGuest = _blocking(connection, "sqlite", store)
+    guest: BorrowedSqlite = _blocking(connection, "sqlite", store)
     return guest
 
 
-def postgres_guest(connection: Any, store: str) -> PostgresGuest:
+def postgres_guest(connection: Any, store: str) -> BorrowedPostgres:
     """The connection as a blocking one to a PostgreSQL server."""
-    guest: PostgresGuest = _blocking(connection, "postgresql", store)
+    guest: BorrowedPostgres = _blocking(connection, "postgresql", store)
     return guest
 
 
-def async_sqlite_guest(connection: Any, store: str) -> AsyncSqliteGuest:
+def async_sqlite_guest(connection: Any, store: str) -> AsyncBorrowedSqlite:
     """The connection, of either kind, for a coroutine."""
-    guest: AsyncSqliteGuest = _awaited(connection, "sqlite", store)
+    guest: AsyncBorrowedSqlite = _awaited(connection, "sqlite", store)
     return guest
 
 
-def async_postgres_guest(connection: Any, store: str) -> AsyncPostgresGuest:
+def async_postgres_guest(connection: Any, store: str) -> AsyncBorrowedPostgres:
     """The connection, of either kind, for a coroutine."""
-    guest: AsyncPostgresGuest = _awaited(connection, "postgresql", store)
+    guest: AsyncBorrowedPostgres = _awaited(connection, "postgresql", store)
     return guest
 
 

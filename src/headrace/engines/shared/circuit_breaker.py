@@ -16,7 +16,7 @@ _FAILURES = 5
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.25, 5.0
 
 
-class Breaker:
+class CircuitBreaker:
     """Stands between callers and one server."""
 
     def __init__(self) -> None:

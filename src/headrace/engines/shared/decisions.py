@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.core.jobs.records import Filter
-from headrace.core.jobs.states import Event, State
-from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, StoreMoved
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
@@ -15,11 +15,11 @@ def signed(by: str | None) -> str:
     return f" (by {by})" if by else ""
 
 
-def topics_of(event: Event) -> tuple[str, ...]:
+def topics_of(event: Trigger) -> tuple[str, ...]:
     """Whom a move concerns: waiting callers, idle workers, or the worker that runs the job."""
-    if event is Event.CANCEL:
+    if event is Trigger.CANCEL:
         return "done", "orders", "work"  # a slot that a rule counts may be free
-    return ("done",) if event is Event.DELETE else ("work",)
+    return ("done",) if event is Trigger.DELETE else ("work",)
 
 
 def state_after(source: State, run_at: int | None, now: int) -> State:
@@ -42,11 +42,11 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
     )
 
 
-class Opened(Exception):
+class CopyFinished(Exception):
     """No notice says any more that jobs arrive from there: whoever took it away has all of them, or gave up."""
 
 
-def closed_by(notice: Notice) -> HeadraceError:
+def closed_by(notice: StoreStatus) -> HeadraceError:
     """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
     if notice.kind == "moved":
         return StoreMoved(notice.other)

@@ -73,7 +73,7 @@ class _Place(Generic[T, R]):
         self.answer: Answer[R] | None = None
 
 
-class Batch(Generic[T, R]):
+class GroupCommit(Generic[T, R]):
     """Turns calls with one item each into calls of `flush` with many."""
 
     def __init__(self, flush: Flush[T, R]) -> None:

@@ -31,7 +31,7 @@ _REF = struct.Struct("=q")
 _PLACES = 65_536
 
 
-class LockedPresence:
+class LivenessFile:
     """The lock a worker holds as long as it lives, and its list of claims that are begun and not settled."""
 
     def __init__(self, folder: Path, worker_id: str) -> None:

@@ -21,7 +21,7 @@ def _elapsed() -> float:
     return time.monotonic() if _COUNTER is None else time.clock_gettime(_COUNTER)
 
 
-class StoreClock:
+class ServerClock:
     """Milliseconds of the store's time. As long as the store was never reached, those of this machine."""
 
     def __init__(self, ask: Callable[[], int]) -> None:

@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import NOT_STARTED, State
-from headrace.core.jobs.unique_rules import Candidate, Condition, Rule, Verdict
+from headrace.core.jobs.unique_rules import UniqueCondition, UniqueInsert, UniqueResult, UniqueRule
 from headrace.engines.shared.decisions import state_after
 
 
-class Standing(Struct, frozen=True, array_like=True):
+class ExistingJob(Struct, frozen=True, array_like=True):
     """A job of the same key that is there already, and the state that it counts as."""
 
     seq: int
@@ -23,10 +23,10 @@ class Standing(Struct, frozen=True, array_like=True):
     queue: str
 
 
-class Change(Struct, frozen=True):
+class JobReplacement(Struct, frozen=True):
     """What is to be done to a job that stands: all of the new one, or its time only."""
 
-    standing: Standing
+    standing: ExistingJob
     job: NewJob
     whole: bool
 
@@ -40,19 +40,19 @@ class Change(Struct, frozen=True):
         return state_after(self.standing.state, self.job.run_at, now)
 
 
-class Decision(Struct):
+class UniqueDecision(Struct):
     """The verdicts of the first candidates, and what has to be written for them to be true.
 
     It ends before a candidate whose key belongs to a job that another one of them changes, and before one that changes
     what another one has brought: that is to be written first, so that each change is seen and leaves its trace.
     """
 
-    verdicts: list[Verdict]
+    verdicts: list[UniqueResult]
     inserts: dict[int, NewJob]  # by the place of the candidate
-    changes: dict[int, Change]  # likewise
+    changes: dict[int, JobReplacement]  # likewise
 
 
-def meets(standing: Standing, condition: Condition) -> bool:
+def meets(standing: ExistingJob, condition: UniqueCondition) -> bool:
     """Whether the condition holds for a job."""
     if standing.state not in condition.states:
         return False
@@ -62,9 +62,9 @@ def meets(standing: Standing, condition: Condition) -> bool:
     return since is None or (standing.finished_at is not None and standing.finished_at >= since)
 
 
-def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int, Standing]) -> Decision:
+def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[int, ExistingJob]) -> UniqueDecision:
     """What becomes of the candidates, where `found` is what stood for each before any of them came."""
-    decision = Decision([], {}, {})
+    decision = UniqueDecision([], {}, {})
     ids = set(taken)
     newest: dict[str, dict[State, NewJob]] = {}  # by key, what was stored last in each state, the newest at the end
     changed: set[str | None] = set()
@@ -74,11 +74,11 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
         if rule is not None and job.unique_key in changed:
             break
         if job.id in ids:
-            decision.verdicts.append(Verdict("taken", job.id))
+            decision.verdicts.append(UniqueResult("taken", job.id))
         elif rule is not None and sibling is not None:
             if rule.amends:
                 break
-            decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
+            decision.verdicts.append(UniqueResult("existing" if rule.act == "keep" else "refused", sibling.id))
         elif rule is not None and standing is not None:
             decision.verdicts.append(_against(decision, place, standing, job, rule))
             if place in decision.changes:
@@ -86,7 +86,7 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
         else:
             decision.inserts[place] = job
             ids.add(job.id)
-            decision.verdicts.append(Verdict("new", job.id))
+            decision.verdicts.append(UniqueResult("new", job.id))
             if job.unique_key is not None:
                 of_key = newest.setdefault(job.unique_key, {})
                 of_key.pop(job.state, None)
@@ -94,26 +94,28 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
     return decision
 
 
-def _sibling(newest: dict[State, NewJob], rule: Rule | None) -> NewJob | None:
+def _sibling(newest: dict[State, NewJob], rule: UniqueRule | None) -> NewJob | None:
     """The newest of these for which the rule holds."""
     if rule is None:
         return None
     return next((job for job in reversed(newest.values()) if _holds(rule, _as_standing(job))), None)
 
 
-def _holds(rule: Rule, standing: Standing) -> bool:
+def _holds(rule: UniqueRule, standing: ExistingJob) -> bool:
     return any(meets(standing, condition) for condition in rule.conditions)
 
 
-def _as_standing(job: NewJob) -> Standing:
-    return Standing(0, job.id, job.state, job.created_at, None, job.queue)
+def _as_standing(job: NewJob) -> ExistingJob:
+    return ExistingJob(0, job.id, job.state, job.created_at, None, job.queue)
 
 
-def _against(decision: Decision, place: int, standing: Standing, job: NewJob, rule: Rule) -> Verdict:
+def _against(
+    decision: UniqueDecision, place: int, standing: ExistingJob, job: NewJob, rule: UniqueRule
+) -> UniqueResult:
     if rule.act == "refuse":
-        return Verdict("refused", standing.id)
+        return UniqueResult("refused", standing.id)
     # A job that waits with its own run behind it has started, too.
     if rule.act == "keep" or standing.state not in NOT_STARTED or standing.finished_at is not None:
-        return Verdict("existing", standing.id)
-    decision.changes[place] = Change(standing, job, whole=rule.act == "replace")
-    return Verdict("replaced" if rule.act == "replace" else "rescheduled", standing.id)
+        return UniqueResult("existing", standing.id)
+    decision.changes[place] = JobReplacement(standing, job, whole=rule.act == "replace")
+    return UniqueResult("replaced" if rule.act == "replace" else "rescheduled", standing.id)

@@ -13,14 +13,14 @@ from headrace.core.dead_letters.records import (
     REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
-    Addition,
-    Closing,
-    LetterFilter,
-    LetterGroup,
-    LetterTally,
-    Raise,
-    Requeue,
+    DeadLetterFilter,
+    DeadLetterGroup,
+    DeadLetterResolution,
+    DeadLetterStats,
+    NewDeadLetter,
+    RequeueChange,
     Requeued,
+    RequeueRequest,
     Status,
     bounds,
     group_of,
@@ -29,71 +29,73 @@ from headrace.core.dead_letters.records import (
     used_up_in_words,
     with_note,
 )
-from headrace.core.jobs.records import DeadRow
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.records import DeadLetterRow
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.decisions import signed
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import steps, unique_insert
-from headrace.engines.sql.dependencies import Effects, follow_lost
+from headrace.engines.sql.dependencies import Wakeups, follow_lost
 from headrace.engines.sql.events import hushed
 from headrace.engines.sql.lease_recovery import file_moves
-from headrace.engines.sql.records import Burial
+from headrace.engines.sql.records import DeadLetterInsert
 from headrace.engines.sql.retry_finished import revive
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.transfer import file_history
 
-_letters = Rows(DeadRow)
+_letters = Rows(DeadLetterRow)
 _groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
-_tallies = msgspec.json.Decoder(list[LetterTally])
+_tallies = msgspec.json.Decoder(list[DeadLetterStats])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
 _names = msgspec.json.Decoder(list[str])
 _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 
 
 @timed_part
-class SqlLetters:
+class SqlDeadLetterStore:
     """Reads and resolves records."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
-    def get(self, ids: Sequence[str]) -> list[DeadRow]:
+    def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
         return _letters.decode(self._office.read(lambda ledger: ledger.ask("letters", ids=as_json(ids))))
 
-    def latest(self, job_ids: Sequence[str]) -> list[DeadRow]:
+    def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
         return _letters.decode(self._office.read(lambda ledger: ledger.ask("letters_of", ids=as_json(job_ids))))
 
-    def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
-        def look(ledger: Ledger) -> Any:
+    def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
+        def look(ledger: Transaction) -> Any:
             where, values = _conditions(ledger, which, before)
             return ledger.ask("find_letters", where, **values, limit=limit)
 
         return _letters.decode(self._office.read(look))
 
     def oldest(self, status: Status, limit: int) -> list[str]:
-        def look(ledger: Ledger) -> Any:
+        def look(ledger: Transaction) -> Any:
             return ledger.ask("oldest_letters", status=status, limit=limit)
 
         return _names.decode(self._office.read(look))
 
-    def count(self, which: LetterFilter) -> int:
-        def look(ledger: Ledger) -> int:
+    def count(self, which: DeadLetterFilter) -> int:
+        def look(ledger: Transaction) -> int:
             where, values = _conditions(ledger, which)
             return int(ledger.ask("count_letters", where, **values))
 
         return self._office.read(look)
 
-    def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
+    def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         where = _of(statuses or STATUSES)
         found = _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
         return [group_of(*fields) for fields in found]
 
-    def tallies(self) -> list[LetterTally]:
+    def tallies(self) -> list[DeadLetterStats]:
         return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))
 
-    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+    def add(
+        self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
+    ) -> Added:
         at = self._office.at(now)
         verdict, effects = self._office.write(lambda ledger: add_letter(ledger, order, by, note, at))
         effects.ring(self._office.ring)
@@ -101,7 +103,7 @@ class SqlLetters:
 
     def requeue(
         self,
-        orders: Sequence[Requeue],
+        orders: Sequence[RequeueRequest],
         by: str | None = None,
         note: str | None = None,
         detail: str | None = None,
@@ -123,7 +125,7 @@ class SqlLetters:
     ) -> list[str]:
         at = self._office.at(now)
 
-        def close(ledger: Ledger) -> list[str]:
+        def close(ledger: Transaction) -> list[str]:
             found = [letter for letter in _locked(ledger, ids) if letter.status == "pending"]
             closings = [_closed(letter, status, by, note, at) for letter in found]
             if closings:
@@ -138,25 +140,25 @@ class SqlLetters:
     def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
         at = self._office.at(now)
 
-        def add(ledger: Ledger) -> bool:
+        def add(ledger: Transaction) -> bool:
             for letter in _locked(ledger, [letter_id]):
                 notes = with_note(letter.notes, text, by, at)
                 same = (letter.status, letter.resolved_at, letter.resolved_by, letter.requeues)
-                return ledger.run("close_letters", c=as_json([Closing(letter.id, *same, notes)])) == 1
+                return ledger.run("close_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
             return False
 
         return self._office.write(add)
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        def remove(ledger: Ledger) -> int:
+        def remove(ledger: Transaction) -> int:
             # Nothing is resolved before it is entered, so ids that are later need not be looked at.
-            where, values = _conditions(ledger, LetterFilter(statuses=tuple(statuses), until=before))
+            where, values = _conditions(ledger, DeadLetterFilter(statuses=tuple(statuses), until=before))
             return ledger.run("purge_letters", where, **values, before=before, limit=limit)
 
         return self._office.write(remove) if statuses else 0
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        def forget(ledger: Ledger) -> list[str]:
+        def forget(ledger: Transaction) -> list[str]:
             found = [letter.id for letter in _locked(ledger, ids)]
             if found:
                 ledger.run("remove_letters", ids=as_json(found))
@@ -165,22 +167,26 @@ class SqlLetters:
         return self._office.write(forget)
 
 
-def add_letter(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+def add_letter(
+    ledger: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
+) -> tuple[Added, Wakeups]:
     """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
     ledger.ask("alone_with_kin")
     unique_insert.hold_open(ledger)
-    ids, effects = as_json([order.job_id]), Effects()
+    ids, effects = as_json([order.job_id]), Wakeups()
     for _, seq, state in _jobs.decode(ledger.ask("lock_jobs", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
         if any(letter.status == "pending" for letter in _letters.decode(ledger.ask("letters_of", ids=ids))):
             return "pending", effects
         if state not in FINAL:
-            file_moves(ledger, [seq], Event.FAIL, State.FAILED, order.reason + signed(by), at)
-        burial = Burial(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
+            file_moves(ledger, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
+        burial = DeadLetterInsert(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
         ledger.run("bury", b=as_json([burial]), now=at)
         (letter,) = _letters.decode(ledger.ask("letters_of", ids=ids))
-        noted = Closing(letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at))
+        noted = DeadLetterResolution(
+            letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at)
+        )
         ledger.run("close_letters", c=as_json([noted]))
         if state not in FINAL:
             ledger.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
@@ -193,17 +199,17 @@ def add_letter(ledger: Ledger, order: Addition, by: str | None, note: str | None
 class _Requeuing:
     """One commit of orders. Jobs are locked before their records, as by a worker that settles."""
 
-    def __init__(self, ledger: Ledger, by: str | None, note: str | None, detail: str | None, at: int) -> None:
+    def __init__(self, ledger: Transaction, by: str | None, note: str | None, detail: str | None, at: int) -> None:
         self._ledger = ledger
         self._by = by
         self._note = note
         self._detail = detail
         self._at = at
-        self._closings: list[Closing] = []
-        self._raises: list[Raise] = []
-        self._gone: list[tuple[DeadRow, Requeue]] = []
+        self._closings: list[DeadLetterResolution] = []
+        self._raises: list[RequeueChange] = []
+        self._gone: list[tuple[DeadLetterRow, RequeueRequest]] = []
 
-    def all_of(self, orders: Sequence[Requeue]) -> list[Requeued]:
+    def all_of(self, orders: Sequence[RequeueRequest]) -> list[Requeued]:
         self._ledger.ask("alone_with_kin")
         unique_insert.hold_open(self._ledger)
         ids = as_json([order.id for order in orders])
@@ -217,7 +223,9 @@ class _Requeuing:
         self._write()
         return done
 
-    def _decide(self, order: Requeue, letter: DeadRow | None, jobs: dict[str, tuple[int, State]]) -> Requeued:
+    def _decide(
+        self, order: RequeueRequest, letter: DeadLetterRow | None, jobs: dict[str, tuple[int, State]]
+    ) -> Requeued:
         if letter is None:
             return Requeued(order.id, "", "missing")
         if letter.status != "pending":
@@ -234,7 +242,7 @@ class _Requeuing:
         self._closings.append(_closed(counted, "requeued", self._by, self._note, self._at))
         if seq:
             run_at = max(order.run_at or self._at, self._at)
-            self._raises.append(Raise(seq, order.boost, run_at, order.payload, order.checksum))
+            self._raises.append(RequeueChange(seq, order.boost, run_at, order.payload, order.checksum))
             return Requeued(order.id, letter.job_id, "requeued", counted.requeues)
         self._gone.append((letter, order))
         return Requeued(order.id, letter.job_id, "stored_anew", counted.requeues)
@@ -245,7 +253,7 @@ class _Requeuing:
         if self._raises:
             seqs = [each.seq for each in self._raises]
             later = {each.seq for each in self._raises if each.run_at > self._at}
-            steps.forget(self._ledger, seqs, Event.REVIVE)
+            steps.forget(self._ledger, seqs, Trigger.REVIVE)
             revive(self._ledger, seqs, self._detail, self._at, later)
             self._ledger.run("raise_revived", r=as_json(self._raises))
         if self._gone:
@@ -265,11 +273,11 @@ class _Requeuing:
             )
 
 
-def _closed(letter: DeadRow, status: Status, by: str | None, note: str | None, at: int) -> Closing:
-    return Closing(letter.id, status, at, by, letter.requeues, with_note(letter.notes, note, by, at))
+def _closed(letter: DeadLetterRow, status: Status, by: str | None, note: str | None, at: int) -> DeadLetterResolution:
+    return DeadLetterResolution(letter.id, status, at, by, letter.requeues, with_note(letter.notes, note, by, at))
 
 
-def _locked(ledger: Ledger, ids: Sequence[str]) -> list[DeadRow]:
+def _locked(ledger: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
     return _letters.decode(ledger.ask("lock_letters", ids=as_json(ids)))
 
 
@@ -279,7 +287,7 @@ def _of(statuses: Collection[Status]) -> str:
     return f"letter.status IN ({listed})" if len(statuses) > 1 else f"letter.status = {listed}"
 
 
-def _conditions(ledger: Ledger, which: LetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
+def _conditions(ledger: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
     """A WHERE of fixed fragments and its parameters."""
     values: dict[str, Any] = {name: value for name in _EQUAL if (value := getattr(which, name)) is not None}
     terms = [ledger.fragment(f"where_letter_{name}") for name in values]

@@ -14,13 +14,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowRow, circle_in, verdict_in_words
+from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowRow, circle_in, verdict_in_words
 from headrace.core.jobs.records import NewJob, Outcome
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.records import Question
-from headrace.engines.sql.transaction import Ledger
-from headrace.engines.sql.unique_insert import Ask, Steps, Store, has_moved, make_room, refuse_if_moved, run
+from headrace.engines.sql.records import SettleKey
+from headrace.engines.sql.transaction import Transaction
+from headrace.engines.sql.unique_insert import Ask, Steps, StoreUnique, has_moved, make_room, refuse_if_moved, run
 from headrace.errors import DuplicateJob, InvalidJob
 
 K = TypeVar("K")
@@ -36,13 +36,13 @@ _revivable = msgspec.json.Decoder(list[tuple[int, str]])
 _kin = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-class Effects(Struct):
+class Wakeups(Struct):
     """Whom it concerned: workers, if something may run now; those who wait for results, if something has ended."""
 
     work: bool = False
     done: bool = False
 
-    def add(self, other: Effects) -> None:
+    def add(self, other: Wakeups) -> None:
         self.work |= other.work
         self.done |= other.done
 
@@ -58,8 +58,8 @@ class Effects(Struct):
 
 
 def plant(
-    jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None, lengths: Mapping[str, int], now: int
-) -> Steps[Effects]:
+    jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None, lengths: Mapping[str, int], now: int
+) -> Steps[Wakeups]:
     """Store the jobs with what they wait for, and what waits for them."""
     yield from refuse_if_moved()
     standing = yield from _find_standing(jobs, bonds)
@@ -67,10 +67,10 @@ def plant(
         raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
     followed = {bond.parent for bond in bonds}
-    fresh = yield Store([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
+    fresh = yield StoreUnique([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
     if not all(fresh):
         if not any(fresh) and (yield from _are_ours(jobs)):
-            return Effects()  # they were stored by this very call, whose answer was lost
+            return Wakeups()  # they were stored by this very call, whose answer was lost
         raise DuplicateJob(jobs[fresh.index(False)].id)
     if flow is not None:
         yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
@@ -82,7 +82,7 @@ def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
     return {job.id for job in jobs} == set(ours)
 
 
-def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[str, tuple[int, State]]]:
+def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> Steps[dict[str, tuple[int, State]]]:
     """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
     new = {job.id for job in jobs}
     elsewhere = set(_names_in(bonds)) - new
@@ -98,7 +98,9 @@ def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[
     return standing
 
 
-def _circle(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
+def _circle(
+    jobs: Sequence[NewJob], bonds: Sequence[Dependency], standing: Mapping[str, object]
+) -> Steps[list[str] | None]:
     """The path of a circle that these bonds would close."""
     older = sorted({bond.child for bond in bonds if bond.child in standing})
     place = {job.id: number for number, job in enumerate(jobs)}
@@ -111,16 +113,16 @@ def _circle(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str
     return circle_in(pairs)
 
 
-def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Effects]:
+def _tie(bonds: Sequence[Dependency], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Wakeups]:
     if not bonds:
-        return Effects()
+        return Wakeups()
     yield Ask("tie", {"b": as_json(bonds)})
     if concerned := [name for name in _names_in(bonds) if name in standing]:
         yield Ask("mark_kin", {"ids": as_json(concerned)})
     older = [standing[name] for name in {bond.child for bond in bonds} if name in standing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
-        yield _filed(back, Event.AMEND, State.WAITING, "it waits for a job that was added", now)
+        yield _filed(back, Trigger.AMEND, State.WAITING, "it waits for a job that was added", now)
         yield Ask("hold_back", {"seqs": as_json(back), "now": now})
     over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
     completed = sorted(seq for seq, state in over if state is State.COMPLETED)
@@ -138,9 +140,9 @@ def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
 # -- the end of jobs
 
 
-def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Sequence[int] = ()) -> Steps[Effects]:
+def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Sequence[int] = ()) -> Steps[Wakeups]:
     """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
-    effects = Effects()
+    effects = Wakeups()
     while completed or lost or loose:
         children = yield from _locked_children([*completed, *lost])
         if not (children or loose):
@@ -170,17 +172,17 @@ def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     doomed = _doomed.decode((yield Ask("doomed", {"seqs": as_json(ended)})))
     told = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
     for detail, seqs in _grouped((detail, seq) for seq, detail in told.items()).items():
-        yield _filed(seqs, Event.CANCEL, State.CANCELLED, detail, now)
+        yield _filed(seqs, Trigger.CANCEL, State.CANCELLED, detail, now)
     if told:
         yield Ask("cancel", {"seqs": as_json(list(told)), "now": now, "reason": PARENT_FAILED})
     return list(told)
 
 
-def _unblock(waiting: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
+def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[int]]:
     freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(waiting), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
     for target, seqs in by_target.items():
-        yield _filed(seqs, Event.UNBLOCK, target, "all that it waited for has ended", now)
+        yield _filed(seqs, Trigger.UNBLOCK, target, "all that it waited for has ended", now)
         yield Ask("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
     effects.work |= bool(freed)  # also for what is due later: a worker has to know when
     return by_target.get(State.COMPLETED, [])
@@ -200,7 +202,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
         yield Ask("unhold", batch)
         found = _revivable.decode((yield Ask("revivable", batch)))
         for name, seqs in _grouped((name, seq) for seq, name in found).items():
-            yield _filed(seqs, Event.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
+            yield _filed(seqs, Trigger.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
         level = [seq for seq, _ in found]
         if level:
             yield Ask("wait_again", {"seqs": as_json(level)})
@@ -210,38 +212,38 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
 # -- for those who have a transaction of their own
 
 
-def kin_among(ledger: Ledger, seqs: Sequence[int]) -> list[int]:
+def kin_among(ledger: Transaction, seqs: Sequence[int]) -> list[int]:
     """Those of these jobs whose end concerns others."""
     return _numbers.decode(ledger.ask("kin_among", seqs=as_json(seqs))) if seqs else []
 
 
-def follow_lost(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+def follow_lost(ledger: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
     """`follow` for those of these failed or cancelled jobs that have kin."""
     kin = kin_among(ledger, seqs)
-    return run(follow([], kin, now), ledger) if kin else Effects()
+    return run(follow([], kin, now), ledger) if kin else Wakeups()
 
 
-class HasToWait(Exception):
+class MustWaitForChildren(Exception):
     """A success was stored of a job that waits for others: it is to be undone, and stored with care."""
 
 
-def follow_completed(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+def follow_completed(ledger: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
     """`follow` for jobs that were completed in this transaction before anybody looked whether they may be."""
     # Since they were written, nobody else can have given them something to wait for.
     if _kin.decode(ledger.ask("blocking", seqs=as_json(seqs))):
-        raise HasToWait
+        raise MustWaitForChildren
     return run(follow(seqs, [], now), ledger)
 
 
-class Settlement(Struct):
+class DependencySettlement(Struct):
     """What was settled of jobs that have kin: the places of the outcomes, whom it concerned, if any has to wait."""
 
     places: set[int]
-    effects: Effects
+    effects: Wakeups
     some_wait: bool = False
 
 
-class Scribe(Protocol):
+class SettleWriter(Protocol):
     """How a store settles jobs that have kin."""
 
     def complete(self, outcomes: list[Outcome]) -> None:
@@ -253,11 +255,11 @@ class Scribe(Protocol):
         ...
 
 
-def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
+def settle(ledger: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, now: int) -> DependencySettlement:
     """Settle those outcomes whose job has kin, and decide what that means to others."""
     places: dict[int, int] = {}
     shut = any(outcome.spawned for outcome in outcomes) and _is_shut(ledger)
-    asked = [Question(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
+    asked = [SettleKey(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
     for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(asked)))):
         # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
         if not (shut and outcomes[place].spawned):
@@ -266,14 +268,14 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     blocking = dict(_kin.decode(ledger.ask("blocking", seqs=as_json(list(places))))) if places else {}
     kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
     if not kin:
-        return Settlement(set(), Effects())
+        return DependencySettlement(set(), Wakeups())
     meant = {seq: outcome for seq, (_, outcome) in kin.items()}
     completed = {seq: outcome for seq, outcome in meant.items() if outcome.state is State.COMPLETED}
     if completed:
         scribe.complete(list(completed.values()))
     if unusual := [outcome for seq, outcome in meant.items() if seq not in completed]:
         scribe.settle(unusual)
-    effects = Effects()
+    effects = Wakeups()
     loose = [seq for seq, outcome in meant.items() if outcome.state is State.WAITING]
     for outcome in meant.values():
         if outcome.spawned:
@@ -281,10 +283,10 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
     lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
     effects.add(run(follow(list(completed), lost, now, loose), ledger))
-    return Settlement({place for place, _ in kin.values()}, effects, bool(loose))
+    return DependencySettlement({place for place, _ in kin.values()}, effects, bool(loose))
 
 
-def _is_shut(ledger: Ledger) -> bool:
+def _is_shut(ledger: Transaction) -> bool:
     """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
     # First: whoever closes the door waits for our writes, but for nothing that we only read before.
     ledger.run("hold_door")
@@ -293,7 +295,7 @@ def _is_shut(ledger: Ledger) -> bool:
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:
     """A success of a job that has to wait for others is not its end."""
-    if outcome.event is not Event.SUCCEED:
+    if outcome.event is not Trigger.SUCCEED:
         return outcome
     blocks += len([bond for bond in outcome.bonds if bond.child == outcome.id])
     if not blocks:
@@ -302,12 +304,12 @@ def _meant(outcome: Outcome, blocks: int) -> Outcome:
     return replace(outcome, state=State.WAITING, reason=f"its own run is over; it waits for {jobs}")
 
 
-def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Effects]:
+def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Wakeups]:
     """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
 
     What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
     """
-    fresh = yield Store([replace(job, kin=1) for job in outcome.spawned])
+    fresh = yield StoreUnique([replace(job, kin=1) for job in outcome.spawned])
     told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.bonds))})))
     known = {name: (seq, state) for name, seq, state in told}
     bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
@@ -323,16 +325,16 @@ def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Effects]:
     return effects
 
 
-def names_others(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> bool:
+def names_others(jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> bool:
     """Whether the bonds are to other jobs than these."""
     return not set(_names_in(bonds)) <= {job.id for job in jobs}
 
 
-def _names_in(bonds: Sequence[Bond]) -> list[str]:
+def _names_in(bonds: Sequence[Dependency]) -> list[str]:
     return sorted({name for bond in bonds for name in (bond.parent, bond.child)})
 
 
-def _filed(seqs: Sequence[int], event: Event, target: State, detail: str, now: int) -> Ask:
+def _filed(seqs: Sequence[int], event: Trigger, target: State, detail: str, now: int) -> Ask:
     values: dict[str, Any] = {"event": event.value, "target": target.value, "detail": detail, "now": now}
     return Ask("file_changes", {"seqs": as_json(seqs), **values})
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 
-_papers = msgspec.json.Decoder(list[Paper])
+_papers = msgspec.json.Decoder(list[Document])
 _names = msgspec.json.Decoder(list[str])
 
 
@@ -21,36 +21,36 @@ class _Outdated(Exception):
 
 
 @timed_part
-class SqlShelf:
+class SqlDocumentStore:
     """Reads and writes papers."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
-    def get(self, kind: str, keys: Sequence[str]) -> list[Paper]:
+    def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         values = {"kind": kind, "keys": as_json(keys)}
         return _papers.decode(self._office.read(lambda ledger: ledger.ask("papers", **values))) if keys else []
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
-    ) -> list[Paper]:
+    ) -> list[Document]:
         statement = ("browse_back" if newest_first else "browse") + ("" if last is None else "_to")
         values: dict[str, Any] = {"kind": kind, "first": first, "limit": limit}
         if last is not None:
             values["last"] = last
         return _papers.decode(self._office.read(lambda ledger: ledger.ask(statement, **values)))
 
-    def put(self, papers: Sequence[Paper]) -> bool:
+    def put(self, papers: Sequence[Document]) -> bool:
         new = _in_order(paper for paper in papers if not paper.version)
         old = _in_order(paper for paper in papers if paper.version)
 
-        def store(ledger: Ledger) -> int:
+        def store(ledger: Transaction) -> int:
             stored = ledger.run("replace_papers", p=as_json(old)) if old else 0
             return stored + (ledger.run("add_papers", p=as_json(new)) if new else 0)
 
         return self._all_or_none(store, len(papers))
 
-    def remove(self, papers: Sequence[Paper]) -> bool:
+    def remove(self, papers: Sequence[Document]) -> bool:
         gone = as_json(_in_order(papers))
         return self._all_or_none(lambda ledger: ledger.run("remove_papers", p=gone), len(papers))
 
@@ -61,8 +61,8 @@ class SqlShelf:
         found = _names.decode(self._office.read(lambda ledger: ledger.ask("kinds_of_papers")))
         return [kind for kind in found if kind.startswith(prefix)]
 
-    def _all_or_none(self, act: Callable[[Ledger], int], expected: int) -> bool:
-        def whole(ledger: Ledger) -> None:
+    def _all_or_none(self, act: Callable[[Transaction], int], expected: int) -> bool:
+        def whole(ledger: Transaction) -> None:
             if act(ledger) != expected:
                 raise _Outdated
 
@@ -74,6 +74,6 @@ class SqlShelf:
         return True
 
 
-def _in_order(papers: Iterable[Paper]) -> list[Paper]:
+def _in_order(papers: Iterable[Document]) -> list[Document]:
     """By key, as everybody does it, so that two who write the same wait for each other only one way."""
     return sorted(papers, key=lambda paper: (paper.kind, paper.key))

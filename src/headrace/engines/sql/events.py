@@ -8,22 +8,22 @@ from contextlib import contextmanager
 import msgspec
 
 from headrace.core.events.event import page_of
-from headrace.core.events.log import Group, Page, page, read
+from headrace.core.events.log import EventBatch, EventGroup, page, read
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 
 _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 
 
 @timed_part
-class SqlEvents:
+class SqlEventStore:
     """Reads pages, tells and trims."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
-    def read(self, after: str | None, limit: int) -> list[tuple[str, list[Group]]]:
+    def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
         told = self._office.read(lambda ledger: ledger.ask("read_events", after=cursor, inside=inside, limit=limit))
@@ -32,7 +32,7 @@ class SqlEvents:
     def last(self) -> str:
         return str(self._office.read(lambda ledger: ledger.ask("last_event")))
 
-    def tell(self, groups: Sequence[Group]) -> None:
+    def tell(self, groups: Sequence[EventGroup]) -> None:
         if groups:
             self._office.write(lambda ledger: tell(ledger, page(groups)))
 
@@ -40,18 +40,18 @@ class SqlEvents:
         return self._office.write(lambda ledger: ledger.run("trim_events", before=before, most=most, limit=limit))
 
 
-def tell(ledger: Ledger, told: Page) -> None:
+def tell(ledger: Transaction, told: EventBatch) -> None:
     """Store this page with whatever else the transaction does."""
     ledger.run("tell", page=told.text, size=told.size, at=told.at)
 
 
-def tell_moved(ledger: Ledger, type: str, seqs: Sequence[int], now: int) -> None:
+def tell_moved(ledger: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
     """Tell what has become, or is about to become, of these jobs."""
     ledger.run("tell_moved", type=type, seqs=as_json(seqs), now=now)
 
 
 @contextmanager
-def hushed(ledger: Ledger) -> Iterator[None]:
+def hushed(ledger: Transaction) -> Iterator[None]:
     """Inside, nothing that is filed is told: it happened long ago, and elsewhere."""
     ledger.run("hush")
     yield

@@ -6,20 +6,20 @@ from collections.abc import Iterable
 
 import msgspec
 
-from headrace.core.queues.limits import Head, Order
+from headrace.core.queues.limits import ClaimOrder, QueuedJob
 from headrace.engines.shared.sql_files import as_json
 
 _served = msgspec.json.Decoder(dict[int, str])
 
 
-class Turns:
+class LaneRotation:
     """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
 
     For each level the lane that had the last turn; where to go on looking, if there are more lanes than one claim
     looks at; and where a search began that has found nothing so far, so that it ends when it is back there.
     """
 
-    def __init__(self, cursors: dict[str, str], queue: str, order: Order) -> None:
+    def __init__(self, cursors: dict[str, str], queue: str, order: ClaimOrder) -> None:
         self._cursors = cursors
         self._order = order
         self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
@@ -36,7 +36,7 @@ class Turns:
         levels = ((level if self._order.minds_priority else 0, lane) for lane, level in lanes)
         return [lane for *_, lane in sorted((-level, lane <= self._last_at(level), lane) for level, lane in levels)]
 
-    def serve(self, head: Head) -> None:
+    def serve(self, head: QueuedJob) -> None:
         self.served[self._order.remembered_at(self._order.level_of(head))] = head.lane
 
     def keep(self, last: str | None, fruitless: bool) -> None:

@@ -8,22 +8,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.core.events.log import Group, page
+from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
 from headrace.core.jobs.outcomes import opens_letter
-from headrace.core.jobs.records import Lease, Reaped
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.records import Lease, ReapedJob
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.decisions import crash_loop_in_words
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
 from headrace.engines.sql.events import tell
-from headrace.engines.sql.records import Burial
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.records import DeadLetterInsert
+from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import is_arriving
 
 
-class Overdue(NamedTuple):
+class ExpiredLease(NamedTuple):
     """A job whose worker is gone. `crashes` are those before this one."""
 
     seq: int
@@ -33,23 +33,23 @@ class Overdue(NamedTuple):
 
 
 _END = 1 << 62  # no lease is longer
-_overdue = msgspec.json.Decoder(list[Overdue])
+_overdue = msgspec.json.Decoder(list[ExpiredLease])
 _named = msgspec.json.Decoder(list[tuple[int, str]])
 _crashes = msgspec.json.Decoder(list[tuple[int, int, str | None]])
-_reaped = msgspec.json.Decoder(list[Reaped])
+_reaped = msgspec.json.Decoder(list[ReapedJob])
 _numbers = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
 def reap(
-    office: Office,
+    office: Database,
     folder: Path,
     limit: int,
     max_crashes: int | None,
     now: int,
     alive: bool = False,
     letters: bool | Collection[str] = True,
-) -> list[Reaped]:
+) -> list[ReapedJob]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = liveness_file.find_dead(folder)
     found = _reap(office, dead, _END if alive else now, limit, max_crashes, now, letters)
@@ -66,18 +66,18 @@ def reap(
 
 
 def _reap(
-    office: Office,
+    office: Database,
     dead: Mapping[str, set[int]],
     as_of: int,
     limit: int,
     max_crashes: int | None,
     now: int,
     letters: bool | Collection[str],
-) -> tuple[list[Reaped], dependencies.Effects] | None:
+) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
     """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
 
-    def take_away(ledger: Ledger) -> tuple[list[Reaped], dependencies.Effects] | None:
+    def take_away(ledger: Transaction) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
         ledger.ask("alone_with_kin")
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
         # Whoever waits for these may not have arrived. Asked after they were found: before, one might come in between.
@@ -92,19 +92,19 @@ def _reap(
         if len(rows) < limit:
             gone = [worker for worker in dead if ledger.run("sign_off", ids=as_json([worker]))]
             if gone:
-                tell(ledger, page([Group("worker.lost", now, worker=worker) for worker in gone]))
+                tell(ledger, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _answer(ledger, rows), dependencies.follow_lost(ledger, [row.seq for row in (*failed, *looping)], now)
 
     # The usual case needs no turn to write.
     if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
-        return [], dependencies.Effects()
+        return [], dependencies.Wakeups()
     return office.write(take_away)
 
 
-def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list[str]:
+def disown(office: Database, worker: str, held: Sequence[Lease], now: int) -> list[str]:
     """Release what runs under the worker beyond what it holds, and ring for it."""
 
-    def give_back(ledger: Ledger) -> list[str]:
+    def give_back(ledger: Transaction) -> list[str]:
         seqs = _numbers.decode(ledger.ask("lock_disowned", worker=worker, lease=as_json(held)))
         _release(ledger, seqs, "its claim never reached the worker", now)
         return _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
@@ -115,7 +115,9 @@ def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list
     return given_back
 
 
-def _sort(rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | None) -> tuple[list[Overdue], ...]:
+def _sort(
+    rows: list[ExpiredLease], dead: Mapping[str, set[int]], max_crashes: int | None
+) -> tuple[list[ExpiredLease], ...]:
     """Those that were not begun; that had ended; that are to run again; that may not; and that kill their workers."""
     unbegun, unsettled, again, failed, looping = [], [], [], [], []
     for row in rows:
@@ -134,8 +136,8 @@ def _sort(rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | 
 
 
 def _expire(
-    ledger: Ledger,
-    rows: list[Overdue],
+    ledger: Transaction,
+    rows: list[ExpiredLease],
     target: State,
     now: int,
     detail: str,
@@ -151,12 +153,13 @@ def _expire(
     ledger.run("expire", **lost, target=target.value, reason=reason)
 
 
-def _burials(ledger: Ledger, rows: list[Overdue], reason: str) -> list[Burial]:
+def _burials(ledger: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
     tasks = dict(_named.decode(ledger.ask("tasks_of", seqs=as_json([row.seq for row in rows]))))
     if reason == WORKER_LOST:
         words = "the worker died or let its lease run out"
         return [
-            Burial(row.seq, reason, "WorkerLost", words, fingerprint_of_lost(tasks[row.seq], reason)) for row in rows
+            DeadLetterInsert(row.seq, reason, "WorkerLost", words, fingerprint_of_lost(tasks[row.seq], reason))
+            for row in rows
         ]
     evidence: dict[int, list[tuple[int, str]]] = {}
     for seq, at, worker in _crashes.decode(ledger.ask("crashes_of", seqs=as_json([row.seq for row in rows]))):
@@ -166,17 +169,17 @@ def _burials(ledger: Ledger, rows: list[Overdue], reason: str) -> list[Burial]:
         crashes = evidence[row.seq][-row.crashes - 1 :]  # those before it was revived, if it was, count no more
         words = crash_loop_in_words([worker for _, worker in crashes])
         print_ = fingerprint_of_lost(tasks[row.seq], reason)
-        burials.append(Burial(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
+        burials.append(DeadLetterInsert(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
     return burials
 
 
-def _release(ledger: Ledger, seqs: list[int], detail: str, now: int) -> None:
+def _release(ledger: Transaction, seqs: list[int], detail: str, now: int) -> None:
     if seqs:
-        file_moves(ledger, seqs, Event.RELEASE, State.PENDING, detail, now)
+        file_moves(ledger, seqs, Trigger.RELEASE, State.PENDING, detail, now)
         ledger.run("release", seqs=as_json(seqs))
 
 
-def _answer(ledger: Ledger, rows: list[Overdue]) -> list[Reaped]:
+def _answer(ledger: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
     by_worker: dict[str, list[int]] = {}
     for row in rows:
         by_worker.setdefault(row.worker, []).append(row.seq)
@@ -187,18 +190,20 @@ def _answer(ledger: Ledger, rows: list[Overdue]) -> list[Reaped]:
     ]
 
 
-def lapse(ledger: Ledger, now: int, limit: int) -> tuple[int, dependencies.Effects]:
+def lapse(ledger: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wakeups]:
     """Cancel jobs whose `expires` passed before they started; how many, and whom it concerns."""
     seqs = _numbers.decode(ledger.ask("lock_lapsed", now=now, limit=limit))
     if not seqs:
-        return 0, dependencies.Effects()
-    file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
+        return 0, dependencies.Wakeups()
+    file_moves(ledger, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
     ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
     effects = dependencies.follow_lost(ledger, seqs, now)
     effects.done = True
     return len(seqs), effects
 
 
-def file_moves(ledger: Ledger, seqs: list[int], event: Event, target: State, detail: str | None, now: int) -> None:
+def file_moves(
+    ledger: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int
+) -> None:
     """File where these jobs come from, before they are moved."""
     ledger.run("file_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

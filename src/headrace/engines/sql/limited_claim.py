@@ -23,16 +23,16 @@ from headrace.core.jobs.queue_rules import (
     decode_queue_rules,
     decode_task_rules,
 )
-from headrace.core.jobs.records import Claim, Want
+from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.queues import limits
-from headrace.core.queues.limits import EVERYTHING, Doorkeeper, Gate, Head, Order
+from headrace.core.queues.limits import EVERYTHING, ClaimOrder, Limit, LimitCounter, QueuedJob
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.lane_rotation import Turns
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.lane_rotation import LaneRotation
+from headrace.engines.sql.transaction import Transaction
 
 _claims = Rows(Claim)
-_heads = Rows(Head)
+_heads = Rows(QueuedJob)
 _summits = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
@@ -47,7 +47,7 @@ LOCKED = 1000  # milliseconds until jobs that somebody else has locked are looke
 T = TypeVar("T")
 
 
-class Rulebook(NamedTuple):
+class RulesSnapshot(NamedTuple):
     """What has to be minded at this moment: the rules of queues, which queues have lanes, the rules of tasks."""
 
     queues: dict[str, QueueRules]
@@ -55,7 +55,7 @@ class Rulebook(NamedTuple):
     tasks: dict[str, TaskRules]
     is_damaged: bool = False  # some of them: who can't read them all may not be as far with the rest as a statement
 
-    def asks_care(self, queue: str, want: Want) -> bool:
+    def asks_care(self, queue: str, want: ClaimRequest) -> bool:
         """Whether a claim from this queue has to be made here."""
         if queue in self.laned or self.is_damaged or want.strategy not in (None, "priority"):
             return True
@@ -74,20 +74,22 @@ class Rulebook(NamedTuple):
 
 
 _book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[str, str]]])
-_EMPTY = Rulebook({}, frozenset(), {})
+_EMPTY = RulesSnapshot({}, frozenset(), {})
 
 
-def rulebook(told: str) -> Rulebook:
+def rulebook(told: str) -> RulesSnapshot:
     """What the horizon of a claim tells of rules."""
     return rulebook_of(*_book.decode(told))
 
 
-def rulebook_of(queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]) -> Rulebook:
+def rulebook_of(
+    queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]
+) -> RulesSnapshot:
     """The rules of queues, which of them have lanes, and the rules of tasks, as they are stored."""
     of_queues = {name: read(decode_queue_rules, rules) for name, rules in queues}
     of_tasks = {name: read(decode_task_rules, rules) for name, rules in tasks}
     is_damaged = None in (*of_queues.values(), *of_tasks.values())
-    book = Rulebook(_whole(of_queues), frozenset(laned), _whole(of_tasks), is_damaged)
+    book = RulesSnapshot(_whole(of_queues), frozenset(laned), _whole(of_tasks), is_damaged)
     return book if any(book) else _EMPTY
 
 
@@ -102,10 +104,12 @@ def earlier(one: int | None, other: int | None) -> int | None:
     return min(one, other)
 
 
-class Gatekeeper:
+class LimitedClaim:
     """One claim of one worker, from the queues that ask for care."""
 
-    def __init__(self, ledger: Ledger, book: Rulebook, want: Want, cursors: dict[str, str], now: int) -> None:
+    def __init__(
+        self, ledger: Transaction, book: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
+    ) -> None:
         self._ledger = ledger
         self._book = book
         self._want = want
@@ -119,7 +123,7 @@ class Gatekeeper:
         running = _running.decode(ledger.ask("running", now=now))
         self._in_queue: Counter[str] = Counter()
         self._of_task: Counter[str] = Counter()
-        self._of_key: Counter[Gate] = Counter()
+        self._of_key: Counter[Limit] = Counter()
         for queue, task, lane, jobs in running:
             self._in_queue[queue] += jobs
             self._of_task[task] += jobs
@@ -132,7 +136,7 @@ class Gatekeeper:
         allowed = self._allowed(queue, rules, room)
         if allowed <= 0:
             return []
-        keeper = Doorkeeper(lambda gate: self._room_of(gate, queue, rules))
+        keeper = LimitCounter(lambda gate: self._room_of(gate, queue, rules))
         chosen = self._choose(queue, rules, allowed, keeper)
         if self._want.known is not None and self._want.known.undecided:
             self._come_back(self._now)
@@ -164,7 +168,7 @@ class Gatekeeper:
             room = min(room, self._left(bucket_of(rules.rate, "queue", queue), rules.rate))
         return room
 
-    def _room_of(self, gate: Gate, queue: str, rules: QueueRules) -> float:
+    def _room_of(self, gate: Limit, queue: str, rules: QueueRules) -> float:
         if gate.kind == "needs":
             return _NO_LIMIT if {gate.name, EVERYTHING} & set(self._want.capabilities) else 0
         if gate.kind == "key":
@@ -202,16 +206,16 @@ class Gatekeeper:
 
     # -- which
 
-    def _choose(self, queue: str, rules: QueueRules, room: int, keeper: Doorkeeper) -> list[Head]:
+    def _choose(self, queue: str, rules: QueueRules, room: int, keeper: LimitCounter) -> list[QueuedJob]:
         """Jobs in a fair order among the lanes, none through a gate that is shut."""
-        order = Order(self._want.strategy or rules.strategy or "priority", rules.ageing)
+        order = ClaimOrder(self._want.strategy or rules.strategy or "priority", rules.ageing)
         free = self._free(queue, order, room)
         if queue not in self._book.laned and not self._moved:
             return free
-        turns = Turns(self._cursors, queue, order)
+        turns = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
         names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, keeper))
-        chosen: dict[int, Head] = {}
+        chosen: dict[int, QueuedJob] = {}
         lanes, window = [free], max(_LANES_AT_ONCE, room)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
@@ -228,7 +232,7 @@ class Gatekeeper:
             self._come_back(self._now)  # more than one commit should look at: come again for the rest
         return list(chosen.values())
 
-    def _around(self, queue: str, order: Order, start: str, until: str) -> Iterator[tuple[str, int]]:
+    def _around(self, queue: str, order: ClaimOrder, start: str, until: str) -> Iterator[tuple[str, int]]:
         """The lanes of the queue from the one after `start` round to `until`, which comes last, and their levels."""
         for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
             found = [(beyond, 0)]
@@ -238,7 +242,7 @@ class Gatekeeper:
                 if len(found) < _MOST_LANES or (last is not None and found[-1][0] > last):
                     break
 
-    def _summits(self, queue: str, order: Order, beyond: str) -> list[tuple[str, int]]:
+    def _summits(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
         """The lanes after this one, each with the level of its most urgent job."""
         if not order.point:
             return _summits.decode(self._ledger.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
@@ -246,10 +250,10 @@ class Gatekeeper:
         return _summits.decode(told)
 
     def _fronts(
-        self, queue: str, names: Sequence[str], order: Order, room: int, keeper: Doorkeeper
-    ) -> list[list[Head]]:
+        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, keeper: LimitCounter
+    ) -> list[list[QueuedJob]]:
         """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
-        fronts: dict[str, list[Head]] = {}
+        fronts: dict[str, list[QueuedJob]] = {}
         given: dict[str, None] = {}
         for lane in (lane for lane in names if self._is_open(lane, keeper)):
             for _ in range(_MOST_MOVES):
@@ -265,13 +269,13 @@ class Gatekeeper:
         fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, keeper)}
         return list(fronts.values())
 
-    def _is_open(self, lane: str, keeper: Doorkeeper) -> bool:
+    def _is_open(self, lane: str, keeper: LimitCounter) -> bool:
         return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
 
-    def _heads(self, queue: str, lane: str, room: int) -> list[Head]:
+    def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         return _heads.decode(self._ledger.ask("heads", queue=queue, lane=lane, limit=room))
 
-    def _free(self, queue: str, order: Order, room: int) -> list[Head]:
+    def _free(self, queue: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
         for _ in range(_MOST_MOVES):
             heads = self._front(queue, "", order, room)
@@ -283,18 +287,18 @@ class Gatekeeper:
         self._come_back(self._now)  # more than one commit should move: what is behind them comes with the next claims
         return [head for head in heads if head not in ruled]
 
-    def _ruled(self, heads: Sequence[Head]) -> list[Head]:
+    def _ruled(self, heads: Sequence[QueuedJob]) -> list[QueuedJob]:
         """Those of a task that has rules, or that the worker does not know, in a lane that does not tell so."""
         tasks = {head.task for head in heads}
         ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
         found = [head for head in heads if head.task in ruled] if ruled else []
-        return [head for head in found if Gate("task", head.task) not in limits.gates_of(head.lane)]
+        return [head for head in found if Limit("task", head.task) not in limits.gates_of(head.lane)]
 
     def _is_unknown(self, task: str) -> bool:
         """Whether the worker does not know the task."""
         return self._want.known is not None and self._want.known.excludes(task)
 
-    def _give_lanes(self, ruled: Iterable[Head]) -> list[str]:
+    def _give_lanes(self, ruled: Iterable[QueuedJob]) -> list[str]:
         """Put each job into the lane that is the same but for its task; the names of these lanes."""
         moves: dict[str, set[int]] = {}
         for head in ruled:
@@ -303,7 +307,7 @@ class Gatekeeper:
             self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
-    def _front(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+    def _front(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         usual = self._in_order(queue, lane, order, room)
         own = self._own_strategy(lane)
         if own in (None, order.strategy):
@@ -315,7 +319,7 @@ class Gatekeeper:
         tasks = [self._book.tasks.get(gate.name) for gate in limits.gates_of(lane) if gate.kind == "task"]
         return next((rules.strategy for rules in tasks if rules is not None), None)
 
-    def _in_order(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+    def _in_order(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         strategy = order.strategy
         if strategy == "priority" and not order.point:
             return self._heads(queue, lane, room)
@@ -326,21 +330,21 @@ class Gatekeeper:
         fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
         return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
 
-    def _fresh_first(self, queue: str, lane: str, room: int) -> list[Head]:
+    def _fresh_first(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         """Jobs that were never tried, then the others: to lanes, each class is less urgent than any job of the last."""
         looks = max(_LOOKS, room)
         heads = self._of_class("fresh", queue, lane, looks, room)
         return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
 
-    def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[Head]:
+    def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[QueuedJob]:
         return _heads.decode(self._ledger.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
 
-    def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[Head]:
+    def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[QueuedJob]:
         return _heads.decode(self._ledger.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
 
     # -- afterwards
 
-    def _account(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, Head]) -> None:
+    def _account(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, QueuedJob]) -> None:
         """Count what has started, for the queues that come after and for the rates."""
         self._in_queue[queue] += len(claims)
         if rules.rate is not None:
@@ -362,7 +366,7 @@ class Gatekeeper:
             self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
 
 
-def _drawn(fronts: Mapping[int, Sequence[Head]], room: int) -> list[Head]:
+def _drawn(fronts: Mapping[int, Sequence[QueuedJob]], room: int) -> list[QueuedJob]:
     order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, room, random.random)
     left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
     return [next(left[level]) for level in order]
@@ -373,5 +377,5 @@ def bucket_of(rate: Rate, *owner: str) -> str:
     return as_json([*owner, rate.every, rate.burst])
 
 
-def _age(head: Head) -> tuple[int, int]:
+def _age(head: QueuedJob) -> tuple[int, int]:
     return abs(head.rank), head.seq

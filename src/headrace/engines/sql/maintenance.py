@@ -13,8 +13,18 @@ from functools import partial
 import msgspec
 
 from headrace.core.damaged_records import CORRUPT_RECORD
-from headrace.core.dead_letters.records import Added, Addition
-from headrace.core.health.findings import GONE, KEPT_AT_START, LATE, Capped, Census, Filed, Finding, is_gone, judge
+from headrace.core.dead_letters.records import Added, NewDeadLetter
+from headrace.core.health.findings import (
+    GONE,
+    KEPT_AT_START,
+    LATE,
+    Filed,
+    Finding,
+    IntegrityCounts,
+    TrimResult,
+    is_gone,
+    judge,
+)
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import ErrorInfo, JobRow, WorkerRow
 from headrace.core.jobs.states import State
@@ -23,8 +33,8 @@ from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.shared.sql_files import most as at_most
 from headrace.engines.sql.dead_letters import add_letter
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.transaction import Database, Transaction
 
 _numbers = msgspec.json.Decoder(list[int])
 _owners = msgspec.json.Decoder(list[int | str])  # what is no number is the number of no job
@@ -39,13 +49,13 @@ _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000
 
 
-def inspect(office: Office, now: int) -> list[Finding]:
+def inspect(office: Database, now: int) -> list[Finding]:
     """The findings about what is in the tables."""
 
-    def count(ledger: Ledger) -> Census:
+    def count(ledger: Transaction) -> IntegrityCounts:
         strays, unreaped, overdue, forlorn = _counts.decode(ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED))
         orphans = {what: len(_owners.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
-        census = Census(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
+        census = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
         if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
             return census
         census.damaged = len(_in_damaged_lanes(ledger))
@@ -56,7 +66,7 @@ def inspect(office: Office, now: int) -> list[Finding]:
     return judge(office.read(count), now)
 
 
-def repair(office: Office, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
+def repair(office: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
     """Remove what belongs to nothing, and forget workers that are gone."""
     done = {f"orphan_{what}": _drop_orphans(office, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
     if "orphan_flows" in codes:
@@ -68,13 +78,13 @@ def repair(office: Office, codes: Collection[str], limit: int, now: int) -> dict
     return done
 
 
-def _in_damaged_lanes(ledger: Ledger) -> list[int]:
+def _in_damaged_lanes(ledger: Transaction) -> list[int]:
     """Jobs that can never start, since nobody can tell what their lane is behind: the first of each such lane."""
     lanes = _lanes.decode(ledger.ask("pending_lanes"))
     return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
 
 
-def _fail_damaged(office: Office, limit: int, now: int) -> int:
+def _fail_damaged(office: Database, limit: int, now: int) -> int:
     done, fresh = 0, -1
     while fresh and done < limit:
         fresh = 0
@@ -86,17 +96,17 @@ def _fail_damaged(office: Office, limit: int, now: int) -> int:
     return done
 
 
-def _fail_one(ledger: Ledger, seq: int, now: int) -> tuple[Added, Effects]:
+def _fail_one(ledger: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
     jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
     if ledger.ask("notice") or not any(job.state is State.PENDING for job in jobs):
-        return "missing", Effects()
+        return "missing", Wakeups()
     ledger.run("relane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
     mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
-    return add_letter(ledger, Addition(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
+    return add_letter(ledger, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
 
 
-def _drop_orphans(office: Office, what: str, limit: int) -> int:
+def _drop_orphans(office: Database, what: str, limit: int) -> int:
     found = _owners.decode(office.read(lambda ledger: ledger.ask(f"orphan_{what}", limit=limit)))
     if not found:
         return 0
@@ -106,8 +116,8 @@ def _drop_orphans(office: Office, what: str, limit: int) -> int:
     return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
 
 
-def _drop_flows(office: Office, limit: int) -> int:
-    def find(ledger: Ledger) -> list[str]:
+def _drop_flows(office: Database, limit: int) -> int:
+    def find(ledger: Transaction) -> list[str]:
         # While jobs are carried here, their flows come first.
         return [] if ledger.ask("notice") else _names.decode(ledger.ask("orphan_flows", limit=limit))
 
@@ -115,10 +125,10 @@ def _drop_flows(office: Office, limit: int) -> int:
     return office.write(lambda ledger: ledger.run("drop_flows", ids=as_json(names))) if names else 0
 
 
-def _forget_workers(office: Office, now: int) -> int:
+def _forget_workers(office: Database, now: int) -> int:
     """One that comes back reports itself at its next heartbeat. What it runs is taken over by its lease alone."""
 
-    def forget(ledger: Ledger) -> int:
+    def forget(ledger: Transaction) -> int:
         gone = [worker.id for worker in _workers.decode(ledger.ask("workers")) if is_gone(worker, now)]
         return ledger.run("sign_off", ids=as_json(gone)) if gone else 0
 
@@ -133,10 +143,10 @@ def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, 
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
-def cap(office: Office, what: Filed, most: int, after: int, limit: int) -> Capped:
+def cap(office: Database, what: Filed, most: int, after: int, limit: int) -> TrimResult:
     """Look at the next entries that were filed, and shorten the histories that they made too long."""
 
-    def look(ledger: Ledger) -> tuple[int, int, list[int]]:
+    def look(ledger: Transaction) -> tuple[int, int, list[int]]:
         reached, seen, jobs = _newly.decode(ledger.ask(f"newly_filed_{what}", after=after, limit=limit))
         too_long = ledger.ask(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
         return reached, seen, _numbers.decode(too_long)
@@ -147,15 +157,15 @@ def cap(office: Office, what: Filed, most: int, after: int, limit: int) -> Cappe
         fresh = _shorten(office, what, job, most)
         removed += fresh
         if fresh == _DROPPED_AT_ONCE:  # there is more of this one: come here again
-            return Capped(removed, after, True)
-    return Capped(removed, reached, seen == limit)
+            return TrimResult(removed, after, True)
+    return TrimResult(removed, reached, seen == limit)
 
 
-def _shorten(office: Office, what: Filed, job: int, most: int) -> int:
+def _shorten(office: Database, what: Filed, job: int, most: int) -> int:
     first = min(KEPT_AT_START, most // 2)
     newest = (most - first) // 2
 
-    def find(ledger: Ledger) -> list[int]:
+    def find(ledger: Transaction) -> list[int]:
         entries = ledger.ask(f"length_{what}", job=job)
         limit = min(entries - most, _DROPPED_AT_ONCE)
         if limit <= 0:

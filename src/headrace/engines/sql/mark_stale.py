@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.retention.staleness import REASON, Judgment
+from headrace.core.retention.staleness import REASON, StaleAction
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
-from headrace.engines.sql.records import Burial, Told
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.records import DeadLetterInsert, HistoryText
+from headrace.engines.sql.transaction import Transaction
 
 _locked = msgspec.json.Decoder(list[tuple[str, int, int]])
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], dependencies.Effects]:
+def judge(ledger: Transaction, judgments: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
     """For each whether it was carried out, and whom that concerned."""
     ledger.ask("alone_with_kin")
     ledger.run("hold_door")  # what is told of the notice is to be true until they have ended
     if ledger.ask("notice") is not None:
-        return [False] * len(judgments), dependencies.Effects()
+        return [False] * len(judgments), dependencies.Wakeups()
     found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}
@@ -31,24 +31,24 @@ def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list
     told = {seq: judgments[place] for seq, place in places.items()}
     reviewed = _review(ledger, {seq: one for seq, one in told.items() if one.action == "review"}, now)
     ended = {seq: one for seq, one in told.items() if one.action != "review"}
-    effects = _fail(ledger, ended, now) if ended else dependencies.Effects()
+    effects = _fail(ledger, ended, now) if ended else dependencies.Wakeups()
     done = {places[seq] for seq in (*reviewed, *ended)}
     return [place in done for place in range(len(judgments))], effects
 
 
-def _review(ledger: Ledger, judged: dict[int, Judgment], now: int) -> list[int]:
+def _review(ledger: Transaction, judged: dict[int, StaleAction], now: int) -> list[int]:
     """Each version once: a job that is left as it is will be found again and again."""
     fresh = _numbers.decode(ledger.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
     if fresh:
-        ledger.run("file_reviews", t=as_json([Told(seq, judged[seq].detail) for seq in fresh]), now=now)
+        ledger.run("file_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
     return fresh
 
 
-def _fail(ledger: Ledger, judged: dict[int, Judgment], now: int) -> dependencies.Effects:
+def _fail(ledger: Transaction, judged: dict[int, StaleAction], now: int) -> dependencies.Wakeups:
     seqs = list(judged)
-    ledger.run("file_judged", t=as_json([Told(seq, one.detail) for seq, one in judged.items()]), now=now)
+    ledger.run("file_judged", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
     burials = [
-        Burial(seq, REASON, "StaleJob", one.detail, one.fingerprint)
+        DeadLetterInsert(seq, REASON, "StaleJob", one.detail, one.fingerprint)
         for seq, one in judged.items()
         if one.action == "dead"
     ]

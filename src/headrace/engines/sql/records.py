@@ -5,28 +5,28 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from headrace.core.codec.result_refs import Ending
-from headrace.core.dead_letters.records import Closing, Raise
-from headrace.core.documents import Paper
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.codec.result_refs import ParentResult
+from headrace.core.dead_letters.records import DeadLetterResolution, RequeueChange
+from headrace.core.documents import Document
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import (
     Claim,
-    DeadRow,
-    Filing,
+    DeadLetterRow,
+    HistoryRow,
+    JobNote,
     JobRow,
     Lease,
     LogLine,
     NewJob,
-    Note,
     Outcome,
     QueueRow,
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import Condition
-from headrace.core.queues.limits import Head
+from headrace.core.jobs.unique_rules import UniqueCondition
+from headrace.core.queues.limits import QueuedJob
 from headrace.core.retention.archive import ArchiveRow
-from headrace.core.retention.lifecycle import TermsRow
+from headrace.core.retention.lifecycle import PolicyRow
 from headrace.core.schedules.records import Occurrence
 
 
@@ -40,7 +40,7 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
     finished_at: int | None
 
 
-class Question(Struct, frozen=True, array_like=True, gc=False):
+class SettleKey(Struct, frozen=True, array_like=True, gc=False):
     """Of an outcome only what tells whether its job has kin, or gets some by it."""
 
     id: str
@@ -48,7 +48,7 @@ class Question(Struct, frozen=True, array_like=True, gc=False):
     spawned: bool
 
 
-class Sheet(Struct, frozen=True, array_like=True):
+class DocumentRow(Struct, frozen=True, array_like=True):
     """A Paper, as statements take it apart: in them `value` is an element of the batch."""
 
     kind: str
@@ -57,14 +57,14 @@ class Sheet(Struct, frozen=True, array_like=True):
     text: str
 
 
-class Told(Struct, frozen=True, array_like=True):
+class HistoryText(Struct, frozen=True, array_like=True):
     """What the history of a job is to say."""
 
     seq: int
     detail: str
 
 
-class Burial(Struct, frozen=True, array_like=True):
+class DeadLetterInsert(Struct, frozen=True, array_like=True):
     """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
 
     seq: int
@@ -81,14 +81,14 @@ def _numbered(name: str, record: type[Struct]) -> type[Struct]:
     return msgspec.defstruct(name, [("seq", int), *fields], array_like=True, frozen=True)
 
 
-class Seeker(Struct, frozen=True, array_like=True):
+class UniqueLookup(Struct, frozen=True, array_like=True):
     """A job that wants to be stored, as far as it matters for what stands in its way.
 
     If it `amends` what it finds, a job that has begun counts as one that runs, also between two of its runs.
     """
 
     unique_key: str
-    conditions: tuple[Condition, ...]
+    conditions: tuple[UniqueCondition, ...]
     amends: bool
 
 
@@ -100,35 +100,35 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 
 _ALL = (
     ArchiveRow,
-    Bond,
-    Burial,
+    Dependency,
+    DeadLetterInsert,
     Claim,
-    Closing,
+    DeadLetterResolution,
     Completion,
-    DeadRow,
-    Ending,
-    Filing,
+    DeadLetterRow,
+    ParentResult,
+    HistoryRow,
     FlowRow,
-    Head,
+    QueuedJob,
     JobRow,
     Lease,
     LogLine,
     NewJob,
-    Note,
+    JobNote,
     Outcome,
     Occurrence,
-    Paper,
-    Question,
+    Document,
+    SettleKey,
     QueueRow,
-    Raise,
-    Seeker,
-    Sheet,
+    RequeueChange,
+    UniqueLookup,
+    DocumentRow,
     Step,
-    TermsRow,
-    Told,
+    PolicyRow,
+    HistoryText,
     WorkerRow,
     _numbered("Replacement", NewJob),
-    _carried("CarriedFiling", Filing),
+    _carried("CarriedFiling", HistoryRow),
     _carried("CarriedLine", LogLine),
     _carried("CarriedStep", Step),
 )

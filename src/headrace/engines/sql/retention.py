@@ -12,25 +12,25 @@ from msgspec.structs import replace
 from headrace.core.damaged_records import read
 from headrace.core.jobs.records import JobRow, Lease
 from headrace.core.jobs.states import State
-from headrace.core.jobs.transfer import Parcel
-from headrace.core.retention.retention import Finished, Swept
+from headrace.core.jobs.transfer import JobExport
+from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json, most
 from headrace.engines.sql.events import tell_moved
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.transfer import parcels_of
 
 _rows = Rows(JobRow)
-_swept = msgspec.json.Decoder(Swept)
+_swept = msgspec.json.Decoder(RetentionRun)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
-_finished = Rows(Finished)
+_finished = Rows(FinishedJob)
 EASED_AFTER = 2000  # jobs
 _END = 1 << 62  # beyond every time and every number of a job
 
 
-class Leaving(Struct, frozen=True, array_like=True):
+class JobToDelete(Struct, frozen=True, array_like=True):
     """A job that is about to be removed."""
 
     seq: int
@@ -40,21 +40,28 @@ class Leaving(Struct, frozen=True, array_like=True):
     state: State
 
 
-_leaving = msgspec.json.Decoder(list[Leaving])
+_leaving = msgspec.json.Decoder(list[JobToDelete])
 
 
 @timed_part
-class SqlSweeper:
+class SqlRetentionStore:
     """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
 
-    def __init__(self, office: Office, ease: Callable[[], None] | None = None) -> None:
+    def __init__(self, office: Database, ease: Callable[[], None] | None = None) -> None:
         self._office = office
         self._ease = ease
         self._since_ease = 0
 
     def finished(
-        self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
-    ) -> list[Finished]:
+        self,
+        queue: str,
+        state: State,
+        before: int,
+        limit: int,
+        after: FinishedJob | None = None,
+        *,
+        newest: bool = False,
+    ) -> list[FinishedJob]:
         start = (_END, _END) if newest else (-_END, -_END)
         at, seq = start if after is None else (after.finished_at, after.seq)
         statement = "finished_newest" if newest else "finished_oldest"
@@ -67,7 +74,7 @@ class SqlSweeper:
             "seq": seq,
         }
 
-        def look(ledger: Ledger) -> list[Finished]:
+        def look(ledger: Transaction) -> list[FinishedJob]:
             rows = _finished.decode(ledger.ask(statement, **asked))
             busy = _open_flows(ledger, [row.flow for row in rows])
             cut_off = _cut_off(ledger, rows)
@@ -75,8 +82,8 @@ class SqlSweeper:
 
         return self._office.read(look)
 
-    def pack(self, ids: Sequence[str]) -> list[Parcel]:
-        def look(ledger: Ledger) -> list[Parcel]:
+    def pack(self, ids: Sequence[str]) -> list[JobExport]:
+        def look(ledger: Transaction) -> list[JobExport]:
             return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids), most=most(light=False))))
 
         return self._office.read(look) if ids else []
@@ -84,7 +91,7 @@ class SqlSweeper:
     def clear(self, leases: Sequence[Lease]) -> list[str]:
         now = self._office.at(None)
 
-        def remove(ledger: Ledger) -> list[str]:
+        def remove(ledger: Transaction) -> list[str]:
             if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
                 ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
             ledger.run("hold_door")  # what is told of the notice is to be true until they are gone
@@ -101,15 +108,15 @@ class SqlSweeper:
             self._ease()
         return gone
 
-    def last(self) -> Swept | None:
+    def last(self) -> RetentionRun | None:
         told = self._office.read(lambda ledger: ledger.ask("swept"))
         return read(_swept.decode, told) if told else None
 
-    def record(self, swept: Swept) -> None:
+    def record(self, swept: RetentionRun) -> None:
         self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))
 
 
-def _remove(ledger: Ledger, now: int, leaving: list[Leaving]) -> list[str]:
+def _remove(ledger: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
     parents = as_json([job.seq for job in leaving if job.kin])
     awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
     busy = _open_flows(ledger, [job.flow for job in leaving])
@@ -126,13 +133,13 @@ def _remove(ledger: Ledger, now: int, leaving: list[Leaving]) -> list[str]:
     return [job.id for job in going]
 
 
-def _open_flows(ledger: Ledger, flows: Sequence[str | None]) -> set[str]:
+def _open_flows(ledger: Transaction, flows: Sequence[str | None]) -> set[str]:
     """Those of these flows that have a job that is open or on the desk; each is looked at once, whatever its size."""
     names = sorted({flow for flow in flows if flow is not None})
     return set(_names.decode(ledger.ask("open_flows", ids=as_json(names)))) if names else set()
 
 
-def _cut_off(ledger: Ledger, jobs: Sequence[Finished] | Sequence[Leaving]) -> set[int]:
+def _cut_off(ledger: Transaction, jobs: Sequence[FinishedJob] | Sequence[JobToDelete]) -> set[int]:
     """Those that were cancelled with a job whose dead letter is pending: requeued, it lets them run after it."""
     seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay whole anyway
     return set(_numbers.decode(ledger.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()

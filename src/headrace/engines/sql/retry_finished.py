@@ -6,17 +6,17 @@ from collections.abc import Collection
 
 import msgspec
 
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
 from headrace.engines.sql.lease_recovery import file_moves
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.transaction import Transaction
 from headrace.engines.sql.unique_insert import run
 
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def revive(ledger: Ledger, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
+def revive(ledger: Transaction, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
     """Open the jobs again; those that are `later` are only scheduled. What waited for them waits again."""
     # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
     ledger.run("waive", seqs=as_json(seqs), all=False)
@@ -26,7 +26,7 @@ def revive(ledger: Ledger, seqs: list[int], detail: str | None, at: int, later: 
     targets = ((State.PENDING, ready), (State.SCHEDULED, sorted(scheduled)), (State.WAITING, sorted(waiting)))
     for state, some in targets:
         if some:
-            file_moves(ledger, some, Event.REVIVE, state, detail, at)
+            file_moves(ledger, some, Trigger.REVIVE, state, detail, at)
             ledger.run("move_revive", seqs=as_json(some), now=at, state=state.value)
     if kin := dependencies.kin_among(ledger, seqs):
         run(dependencies.reopen(kin, at), ledger)

@@ -9,15 +9,15 @@ import msgspec
 
 from headrace.core.jobs.queue_rules import queue_rules
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.unique_rules import Candidate
+from headrace.core.jobs.unique_rules import UniqueInsert
 from headrace.core.queues.limits import behind_task
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.transaction import Transaction
 
 _rules = msgspec.json.Decoder(tuple[list[tuple[str, str]], frozenset[str]])
 _FRESH = 0.5  # seconds
 
 
-class Regulations:
+class RulesCache:
     """Which queues hold only so many jobs, and which tasks have an order of their own."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Regulations:
     def are_fresh(self) -> bool:
         return time.monotonic() < self._until
 
-    def learn(self, ledger: Ledger) -> None:
+    def learn(self, ledger: Transaction) -> None:
         """Read them anew."""
         self._until = time.monotonic() + _FRESH
         queues, self._ordered = _rules.decode(ledger.ask("rules_for_inserts"))
@@ -48,7 +48,7 @@ class Regulations:
         """
         return [self._in_its_lane(job) for job in jobs] if self._ordered else jobs
 
-    def received(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    def received(self, candidates: Sequence[UniqueInsert]) -> Sequence[UniqueInsert]:
         """The same for jobs that have rules of their own."""
         if not self._ordered:
             return candidates

@@ -11,14 +11,14 @@ from msgspec import structs
 
 from headrace.core.damaged_records import read
 from headrace.core.events.log import fired, page
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow, damaged
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow, damaged
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import unique_insert
 from headrace.engines.sql.events import tell
-from headrace.engines.sql.rules_cache import Regulations
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.rules_cache import RulesCache
+from headrace.engines.sql.transaction import Database, Transaction
 
 _rows = msgspec.json.Decoder(list[tuple[str, Any, Any, str]])
 _fence = partial(msgspec.convert, type=tuple[int, int | None])
@@ -30,10 +30,10 @@ _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 
 
 @timed_part
-class SqlTimetable:
+class SqlScheduleStore:
     """Reads schedules and fires them."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
     def all(self) -> list[ScheduleRow]:
@@ -53,7 +53,7 @@ class SqlTimetable:
         return put
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
-        def forget(ledger: Ledger) -> bool:
+        def forget(ledger: Transaction) -> bool:
             was_there = ledger.run("delete_schedule", id=schedule_id, version=version) == 1
             if was_there or version is None:
                 ledger.run("delete_occurrences", id=schedule_id)
@@ -72,8 +72,8 @@ class SqlTimetable:
         due: int | None = self._office.read(lambda ledger: ledger.ask("next_due"))
         return due
 
-    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
-        def fire_them(ledger: Ledger) -> list[bool]:
+    def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
+        def fire_them(ledger: Transaction) -> list[bool]:
             ledger.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
             if ledger.ask("notice") is not None:  # put up since they were found to be due
                 return [False] * len(firings)
@@ -115,11 +115,11 @@ def _schedules(told: str) -> list[ScheduleRow]:
     return found
 
 
-def _add(ledger: Ledger, row: ScheduleRow) -> bool:
+def _add(ledger: Transaction, row: ScheduleRow) -> bool:
     return ledger.run("add_schedule", id=row.id, version=row.version, due_at=row.due_at, body=as_json(row)) == 1
 
 
-def _put(ledger: Ledger, row: ScheduleRow) -> bool:
+def _put(ledger: Transaction, row: ScheduleRow) -> bool:
     id_, version, due_at, body = _next(row)
     return ledger.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
 
@@ -129,12 +129,12 @@ def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
     return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
 
 
-def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
+def _carry_out(ledger: Transaction, firings: Sequence[ScheduleFire]) -> None:
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         ledger.run("add_occurrences", c=as_json(occurrences))
         tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     if jobs := [job for firing in firings for job in firing.jobs]:
-        rules = Regulations()
+        rules = RulesCache()
         rules.learn(ledger)
         unique_insert.run(unique_insert.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
         ledger.insert(rules.placed(jobs))

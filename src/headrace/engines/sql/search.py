@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from headrace.core.jobs.count import JobCount
-from headrace.core.jobs.records import Filter, JobRow, Page
+from headrace.core.jobs.records import Filter, JobRow, JobRowPage
 from headrace.core.jobs.states import State
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.decisions import position
 from headrace.engines.shared.sql_files import as_json, most
-from headrace.engines.sql.search_plan import Source, is_of_places, lead_of, looks_of, places_of
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.search_plan import IndexSource, is_of_places, lead_of, looks_of, places_of
+from headrace.engines.sql.transaction import Database, Transaction
 
 _rows = Rows(JobRow)
 _numbers = msgspec.json.Decoder(list[int])
@@ -26,21 +26,21 @@ _ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among 
 _FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
-def find(office: Office, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool) -> Page:
+def find(office: Database, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool) -> JobRowPage:
     """The page behind the cursor; see the protocol."""
     before = position(cursor)
     rows, floor = office.read(lambda ledger: Search(ledger, which, light).page(limit + 1, before, reach))
     if len(rows) > limit:
-        return Page(rows[:limit], str(rows[limit - 1].seq))
-    return Page(rows, None if floor is None else str(floor))
+        return JobRowPage(rows[:limit], str(rows[limit - 1].seq))
+    return JobRowPage(rows, None if floor is None else str(floor))
 
 
-def count(office: Office, which: Filter) -> int:
+def count(office: Database, which: Filter) -> int:
     """All of them, however long it takes."""
     return office.read(lambda ledger: Search(ledger, which).count())
 
 
-def count_up_to(office: Office, which: Filter, reach: int) -> JobCount:
+def count_up_to(office: Database, which: Filter, reach: int) -> JobCount:
     """As many as are found on the way; see the protocol."""
     return office.read(lambda ledger: Search(ledger, which).count_up_to(reach))
 
@@ -48,7 +48,7 @@ def count_up_to(office: Office, which: Filter, reach: int) -> JobCount:
 class Search:
     """One question to one transaction."""
 
-    def __init__(self, ledger: Ledger, which: Filter, light: bool = False) -> None:
+    def __init__(self, ledger: Transaction, which: Filter, light: bool = False) -> None:
         self._ledger = ledger
         self._light = light
         self._which = which
@@ -78,7 +78,7 @@ class Search:
 
     def count_up_to(self, reach: int) -> JobCount:
         if self._lead.is_straight and self._lead.walk != "id":
-            return self._sum((Source(self._lead.walk),), reach)
+            return self._sum((IndexSource(self._lead.walk),), reach)
         few = self._few()
         if few is not None:
             return JobCount(self._counted("numbers", self._which, seqs=as_json(few)), True)
@@ -98,7 +98,7 @@ class Search:
             return []  # a queue comes with its first job, and stays
         return next((few for few in map(self._numbers_of, self._lead.sets) if few is not None), None)
 
-    def _numbers_of(self, sources: tuple[Source, ...]) -> list[int] | None:
+    def _numbers_of(self, sources: tuple[IndexSource, ...]) -> list[int] | None:
         numbers: list[int] = []
         for source in sources:
             held, values = self._ledger.fragment(f"in_{source.name}"), {**self._values, "state": source.state}
@@ -107,14 +107,14 @@ class Search:
                 return None
         return numbers
 
-    def _held(self, source: Source, limit: int, *, meant: bool = True) -> int:
+    def _held(self, source: IndexSource, limit: int, *, meant: bool = True) -> int:
         """How many jobs of an index are meant, or are there at all; at most `limit`."""
         terms = self._terms(self._which) if meant and not source.is_exact else []
         held = " AND ".join([self._ledger.fragment(f"in_{source.name}"), *terms])
         values = {**self._values, "state": source.state}
         return int(self._ledger.ask("count", f"({held}) AS held", **values, limit=limit))
 
-    def _sum(self, sources: tuple[Source, ...], reach: int) -> JobCount:
+    def _sum(self, sources: tuple[IndexSource, ...], reach: int) -> JobCount:
         """How many jobs of these are meant, leaving out an index in which too many others would have to be passed."""
         found, is_exact = 0, True
         for source in sources:

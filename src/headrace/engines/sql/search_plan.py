@@ -21,7 +21,7 @@ _ALL = Filter()
 _LOOK_UP = 4  # times as long as to go on to the next one
 
 
-class Source(Struct, frozen=True):
+class IndexSource(Struct, frozen=True):
     """Jobs that an index holds together: the name of the statement that tells their numbers, for this final state.
 
     `is_exact` if all of them are meant, as far as state and queue go.
@@ -32,7 +32,7 @@ class Source(Struct, frozen=True):
     is_exact: bool = True
 
 
-class Lead(Struct, frozen=True):
+class SearchPlan(Struct, frozen=True):
     """How to come to the jobs of a filter.
 
     `walk` is the index to go along, and `left` what each job on the way has to be asked for. `sets` are other ways,
@@ -41,7 +41,7 @@ class Lead(Struct, frozen=True):
 
     walk: Walk
     left: Filter
-    sets: tuple[tuple[Source, ...], ...] = ()
+    sets: tuple[tuple[IndexSource, ...], ...] = ()
 
     @property
     def is_straight(self) -> bool:
@@ -49,12 +49,12 @@ class Lead(Struct, frozen=True):
         return self.left == _ALL
 
 
-def lead_of(which: Filter) -> Lead:
+def lead_of(which: Filter) -> SearchPlan:
     """The way to the jobs that the filter means."""
     if which.ids:
-        return Lead("id", replace(which, ids=()))
+        return SearchPlan("id", replace(which, ids=()))
     walk, left = _walk_of(which)
-    return Lead(walk, left, () if left == _ALL else tuple(_sets_of(which)))
+    return SearchPlan(walk, left, () if left == _ALL else tuple(_sets_of(which)))
 
 
 def looks_of(walk: Walk, reach: int) -> int:
@@ -67,7 +67,7 @@ def is_of_places(which: Filter) -> bool:
     return which != _ALL and replace(which, states=(), queue=None) == _ALL
 
 
-def places_of(which: Filter) -> tuple[Source, ...]:
+def places_of(which: Filter) -> tuple[IndexSource, ...]:
     """The indexes that hold all jobs of these states in this queue, each job in one of them."""
     of = "" if which.queue is None else "_of_queue"
     wanted = [state for state in State if state in which.states or not which.states]
@@ -75,13 +75,15 @@ def places_of(which: Filter) -> tuple[Source, ...]:
     sources = []
     for state in wanted:
         if state in (State.PENDING, State.WAITING):
-            sources.append(Source(f"{state.value}{of}"))
+            sources.append(IndexSource(f"{state.value}{of}"))
         elif state is State.RUNNING:
-            sources.append(Source("running", is_exact=not of))
+            sources.append(IndexSource("running", is_exact=not of))
         elif state not in due:
-            sources.append(Source(f"finished{of}", state) if of or state is State.COMPLETED else Source(state.value))
+            sources.append(
+                IndexSource(f"finished{of}", state) if of or state is State.COMPLETED else IndexSource(state.value)
+            )
     if due & {*wanted}:
-        sources.append(Source("due", is_exact=not of and due <= {*wanted}))
+        sources.append(IndexSource("due", is_exact=not of and due <= {*wanted}))
     return tuple(sources)
 
 
@@ -95,9 +97,11 @@ def _walk_of(which: Filter) -> tuple[Walk, Filter]:
     return "number", which
 
 
-def _sets_of(which: Filter) -> list[tuple[Source, ...]]:
+def _sets_of(which: Filter) -> list[tuple[IndexSource, ...]]:
     """What may turn out to be few; the flow and the tag first, which are told apart from all others."""
-    sets: list[tuple[Source, ...]] = [(Source(name),) for name in ("flow", "tag") if getattr(which, name) is not None]
+    sets: list[tuple[IndexSource, ...]] = [
+        (IndexSource(name),) for name in ("flow", "tag") if getattr(which, name) is not None
+    ]
     if which.states or which.queue is not None:
         sets.append(places_of(which))
     return sets

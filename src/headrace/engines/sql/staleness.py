@@ -9,16 +9,16 @@ import msgspec
 
 from headrace.core.damaged_records import DAMAGE, read_or
 from headrace.core.jobs.states import State
-from headrace.core.retention.lifecycle import Kind, Terms, TermsRow
-from headrace.core.retention.staleness import Aged, AgedPage, Judgment, Watch
+from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
+from headrace.core.retention.staleness import AgeQuery, JobAge, JobAgePage, StaleAction
 from headrace.engines.shared.damaged_records import made_of, whole_values
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.mark_stale import judge
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 
 _said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
-_terms = msgspec.json.Decoder(Terms)
+_terms = msgspec.json.Decoder(StoredPolicy)
 _Column = list[str] | None  # None if there are no jobs
 _Moments = list[int] | None
 _columns = msgspec.json.Decoder(list[list[Any] | None])
@@ -29,7 +29,7 @@ _walked = msgspec.json.Decoder(tuple[int, list[Any] | None, list[int]])
 _FOR_EVER = (1 << 63) - 1
 
 
-class Walk(NamedTuple):
+class StalenessScan(NamedTuple):
     """One stretch of the way through all open jobs. `key` names the parts of the place that it reached."""
 
     statement: str
@@ -43,52 +43,54 @@ _IN_LINE = ("queue", "lane", "priority", "rank", "seq")
 _PENDING = (State.PENDING,)
 # The pending ones are in an order of which a part is descending, so no single comparison tells what is behind a job.
 _WAYS = (
-    Walk("walk_waiting", (State.WAITING,), ("queue", "seq"), ("", 0)),
-    Walk("walk_put_off", (State.SCHEDULED, State.RETRYING), ("run_at", "queue", "state", "seq"), (-1, "", "", 0)),
-    Walk("walk_running", (State.RUNNING,), ("seq",), (0,)),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_job"),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_priority"),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_lane"),
-    Walk("walk_pending", _PENDING, _IN_LINE, ("", "", 0, 0, 0), "where_after_queue"),
+    StalenessScan("walk_waiting", (State.WAITING,), ("queue", "seq"), ("", 0)),
+    StalenessScan(
+        "walk_put_off", (State.SCHEDULED, State.RETRYING), ("run_at", "queue", "state", "seq"), (-1, "", "", 0)
+    ),
+    StalenessScan("walk_running", (State.RUNNING,), ("seq",), (0,)),
+    StalenessScan("walk_pending", _PENDING, _IN_LINE, (), "where_after_job"),
+    StalenessScan("walk_pending", _PENDING, _IN_LINE, (), "where_after_priority"),
+    StalenessScan("walk_pending", _PENDING, _IN_LINE, (), "where_after_lane"),
+    StalenessScan("walk_pending", _PENDING, _IN_LINE, ("", "", 0, 0, 0), "where_after_queue"),
 )
 _PENDING_FROM, _PENDING_START = 3, 6
 
 
 @timed_part
-class SqlUpkeep:
+class SqlStalenessStore:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
-    def terms(self) -> list[TermsRow]:
+    def terms(self) -> list[PolicyRow]:
         found = _said.decode(self._office.read(lambda ledger: ledger.ask("terms")))
         return [_row(*fields) for fields in found]
 
-    def declare_terms(self, rows: Sequence[TermsRow]) -> None:
-        def declare(ledger: Ledger) -> None:
+    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
+        def declare(ledger: Transaction) -> None:
             ledger.run("declare_terms", t=as_json(rows))
             ledger.run("drop_empty_terms")
 
         if rows:
             self._office.write(declare)
 
-    def order_terms(self, kind: Kind, name: str, terms: Terms | None) -> None:
-        def order(ledger: Ledger) -> None:
-            ledger.run("order_terms", t=as_json([TermsRow(kind, name, ordered=terms or Terms())]))
+    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+        def order(ledger: Transaction) -> None:
+            ledger.run("order_terms", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
             ledger.run("drop_empty_terms")
 
         self._office.write(order)
 
-    def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
-        def look(ledger: Ledger) -> AgedPage:
+    def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
+        def look(ledger: Transaction) -> JobAgePage:
             seqs, reached = _walk(ledger, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
             found = _aged_in(ledger.ask("aged", seqs=as_json(seqs))) if seqs else []
-            return AgedPage(found, None if reached is None else as_json(reached))
+            return JobAgePage(found, None if reached is None else as_json(reached))
 
         return self._office.read(look)
 
-    def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
+    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         if not judgments:
             return []
         at = self._office.at(now)
@@ -98,22 +100,22 @@ class SqlUpkeep:
         return done
 
 
-def _aged_in(told: str) -> list[Aged]:
+def _aged_in(told: str) -> list[JobAge]:
     """The jobs of these columns; of one that is damaged, what can be read."""
     try:
         columns = _aged.decode(told)
     except DAMAGE:
         rows = zip(*(column or () for column in _columns.decode(told)), strict=True)
-        return [made_of(Aged, whole_values(Aged, row)) for row in rows]
-    return [Aged(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
+        return [made_of(JobAge, whole_values(JobAge, row)) for row in rows]
+    return [JobAge(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
 
 
-def _row(kind: str, name: str, *said: str) -> TermsRow:
-    declared, ordered = (read_or(_terms.decode, text, Terms()) for text in said)
-    return TermsRow("queue" if kind == "queue" else "task", name, declared, ordered)
+def _row(kind: str, name: str, *said: str) -> PolicyRow:
+    declared, ordered = (read_or(_terms.decode, text, StoredPolicy()) for text in said)
+    return PolicyRow("queue" if kind == "queue" else "task", name, declared, ordered)
 
 
-def _walk(ledger: Ledger, watch: Watch, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
+def _walk(ledger: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
     """The numbers of jobs that may be old, and the place that was reached: a way, and how far it was gone."""
     step, *place = reached
     found: list[int] = []
@@ -137,7 +139,7 @@ def _walk(ledger: Ledger, watch: Watch, limit: int, reached: list[Any]) -> tuple
 
 
 def _stretch(
-    ledger: Ledger, way: Walk, watch: Watch, limit: int, place: Sequence[Any]
+    ledger: Transaction, way: StalenessScan, watch: AgeQuery, limit: int, place: Sequence[Any]
 ) -> tuple[int, list[Any] | None, list[int]]:
     values: dict[str, Any] = dict(zip(way.key, place, strict=True))
     values |= {f"{state}": watch.since.get(state) for state in way.states}

@@ -11,20 +11,20 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.jobs.records import Lease, Outcome
-from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step, awaiting
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.lease_recovery import file_moves
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import hold_open
 
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def remember(office: Office, lease: Lease, step: Step, now: int) -> bool:
+def remember(office: Database, lease: Lease, step: Step, now: int) -> bool:
     """Store and file it unless it is there; False if the lease is lost."""
 
-    def write(ledger: Ledger) -> bool:
+    def write(ledger: Transaction) -> bool:
         seqs = _numbers.decode(ledger.ask("lock_leased", id=lease.id, version=lease.version))
         if seqs:
             _keep(ledger, seqs[0], step, now)
@@ -33,10 +33,10 @@ def remember(office: Office, lease: Lease, step: Step, now: int) -> bool:
     return office.write(write)
 
 
-def signal(office: Office, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:
+def signal(office: Database, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:
     """Leave an event for a job, and wake it if that is what it waits for; False if it is over or nowhere."""
 
-    def write(ledger: Ledger) -> tuple[bool, bool]:
+    def write(ledger: Transaction) -> tuple[bool, bool]:
         hold_open(ledger)
         seqs = _numbers.decode(ledger.ask("lock_open", id=job_id))
         if not seqs:
@@ -51,28 +51,28 @@ def signal(office: Office, job_id: str, name: str, value: str | None, checksum: 
     return left
 
 
-def _keep(ledger: Ledger, seq: int, step: Step, now: int) -> None:
+def _keep(ledger: Transaction, seq: int, step: Step, now: int) -> None:
     if ledger.run("remember", seq=seq, s=as_json([step])):
         ledger.run("file_step", seq=seq, at=now, kind=step.kind, name=step.name)
 
 
-def _wake(ledger: Ledger, seq: int, name: str, now: int) -> bool:
+def _wake(ledger: Transaction, seq: int, name: str, now: int) -> bool:
     if not ledger.ask("is_suspended", seq=seq, reason=awaiting(name)):
         return False
-    file_moves(ledger, [seq], Event.HURRY, State.PENDING, f"event {name!r} came", now)
+    file_moves(ledger, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
     ledger.run("wake", seq=seq, now=now)
     return True
 
 
-def wake_if_come(ledger: Ledger, settled: Sequence[Outcome]) -> None:
+def wake_if_come(ledger: Transaction, settled: Sequence[Outcome]) -> None:
     """Of the jobs that were just suspended, have those run at once whose event came while they ran."""
     if suspended := [outcome for outcome in settled if outcome.awaits is not None]:
         ledger.run("wake_if_come", o=as_json(suspended), now=max(outcome.at for outcome in suspended))
 
 
-def forget(ledger: Ledger, seqs: Sequence[int], event: Event) -> None:
+def forget(ledger: Transaction, seqs: Sequence[int], event: Trigger) -> None:
     """Before jobs are moved: what is deleted remembers nothing, and what was completed begins anew."""
-    if event is Event.DELETE:
+    if event is Trigger.DELETE:
         ledger.run("forget_steps", seqs=as_json(seqs))
-    elif event is Event.REVIVE:
+    elif event is Trigger.REVIVE:
         ledger.run("forget_steps_of_completed", seqs=as_json(seqs))

@@ -10,7 +10,7 @@ from headrace.core.jobs.records import NewJob
 T = TypeVar("T")
 
 
-class Ledger(Protocol):
+class Transaction(Protocol):
     """One transaction. `where` takes the place of `{where}` in a statement; it is made of fixed fragments only."""
 
     def run(self, statement: str, /, where: str = "", **values: Any) -> int:
@@ -30,14 +30,14 @@ class Ledger(Protocol):
         ...
 
 
-class Office(Protocol):
+class Database(Protocol):
     """A database with our tables, and the bells around it."""
 
-    def write(self, act: Callable[[Ledger], T]) -> T:
+    def write(self, act: Callable[[Transaction], T]) -> T:
         """Do it in one transaction. It may be done anew if the database had to undo it, so it must only write there."""
         ...
 
-    def read(self, act: Callable[[Ledger], T]) -> T:
+    def read(self, act: Callable[[Transaction], T]) -> T:
         """Do it with what is committed."""
         ...
 

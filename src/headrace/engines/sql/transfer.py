@@ -8,40 +8,40 @@ from typing import Any
 import msgspec
 
 from headrace.core.damaged_records import tags_of
-from headrace.core.jobs.dependencies import Bond, FlowRow
-from headrace.core.jobs.records import DeadRow, Filing, JobRow, LogLine, QueueRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
+from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow, LogLine, QueueRow
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.shared.damaged_records import FiledRows, Rows
-from headrace.engines.shared.decisions import Opened
+from headrace.engines.shared.decisions import CopyFinished
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.events import hushed
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
-_filings, _steps, _lines = FiledRows(Filing), FiledRows(Step), FiledRows(LogLine)
-_dead = Rows(DeadRow)
+_filings, _steps, _lines = FiledRows(HistoryRow), FiledRows(Step), FiledRows(LogLine)
+_dead = Rows(DeadLetterRow)
 _names = msgspec.json.Decoder(list[str])
-_notice = msgspec.json.Decoder(Notice)
+_notice = msgspec.json.Decoder(StoreStatus)
 
 
 class _Overtaken(Exception):
     """Another notice hangs there."""
 
 
-class SqlPorter:
+class SqlTransfer:
     """Packs and unpacks."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Database) -> None:
         self._office = office
 
-    def notice(self) -> Notice | None:
+    def notice(self) -> StoreStatus | None:
         told = self._office.read(lambda ledger: ledger.ask("notice"))
         return _notice.decode(told) if told else None
 
-    def post(self, notice: Notice | None) -> None:
-        def hang_out(ledger: Ledger) -> None:
+    def post(self, notice: StoreStatus | None) -> None:
+        def hang_out(ledger: Transaction) -> None:
             if notice is None:
                 ledger.run("drop_notice")
             else:
@@ -54,8 +54,8 @@ class SqlPorter:
         self._office.write(hang_out)
         self._office.ring("work")
 
-    def swap(self, before: Notice | None, notice: Notice | None) -> bool:
-        def exchange(ledger: Ledger) -> bool:
+    def swap(self, before: StoreStatus | None, notice: StoreStatus | None) -> bool:
+        def exchange(ledger: Transaction) -> bool:
             if notice is not None:
                 ledger.run("close_door")
             told = ledger.ask("notice")
@@ -72,18 +72,18 @@ class SqlPorter:
         self._office.ring("work")
         return done
 
-    def pack(self, after: int, limit: int) -> list[Parcel]:
-        def look(ledger: Ledger) -> list[Parcel]:
+    def pack(self, after: int, limit: int) -> list[JobExport]:
+        def look(ledger: Transaction) -> list[JobExport]:
             return parcels_of(ledger, _rows.decode(ledger.ask("pack_jobs", after=after, limit=limit)))
 
         return self._office.read(look)
 
-    def unpack(self, parcels: Sequence[Parcel], origin: str | None = None) -> int:
+    def unpack(self, parcels: Sequence[JobExport], origin: str | None = None) -> int:
         if not parcels:
             return 0
         now = self._office.at(None)
 
-        def put_away(ledger: Ledger) -> int:
+        def put_away(ledger: Transaction) -> int:
             _hold_notice(ledger, origin)
             taken = _taken(ledger, parcels)
             fresh = [parcel for parcel in parcels if parcel.job.id not in taken]
@@ -102,7 +102,7 @@ class SqlPorter:
 
         try:
             return self._office.write(put_away)
-        except (HeadraceError, Opened):
+        except (HeadraceError, CopyFinished):
             raise
         except Exception:
             # Somebody may have submitted a job of such an id since we looked.
@@ -112,11 +112,11 @@ class SqlPorter:
             return 0
         return sum(self.unpack([parcel], origin) for parcel in parcels)
 
-    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+    def pack_dead(self, after: str, limit: int) -> list[DeadLetterRow]:
         return _dead.decode(self._office.read(lambda ledger: ledger.ask("pack_dead", after=after, limit=limit)))
 
-    def unpack_dead(self, records: Sequence[DeadRow], origin: str | None = None) -> int:
-        def put_away(ledger: Ledger) -> int:
+    def unpack_dead(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
+        def put_away(ledger: Transaction) -> int:
             if origin is not None:
                 _hold_notice(ledger, origin)
             with hushed(ledger):
@@ -132,29 +132,29 @@ class SqlPorter:
         if flows:
             self._office.write(lambda ledger: ledger.run("unpack_flows", f=as_json(flows)))
 
-    def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
+    def unpack_bonds(self, bonds: Sequence[Dependency]) -> None:
         if bonds:
             self._office.write(lambda ledger: ledger.ask("tie", b=as_json(bonds)))
 
 
-def parcels_of(ledger: Ledger, jobs: Sequence[JobRow]) -> list[Parcel]:
+def parcels_of(ledger: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
     """The jobs with everything that was filed about them."""
     seqs = as_json([job.seq for job in jobs])
     history = _by_job(_filings.decode(ledger.ask("pack_history", seqs=seqs)))
     logs = _by_job(_lines.decode(ledger.ask("pack_logs", seqs=seqs)))
     steps = _by_job(_steps.decode(ledger.ask("pack_steps", seqs=seqs)))
     return [
-        Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
+        JobExport(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
         for job in jobs
     ]
 
 
-def _until(job: JobRow, history: list[Filing]) -> list[Filing]:
+def _until(job: JobRow, history: list[HistoryRow]) -> list[HistoryRow]:
     """What was filed up to the row as it was read: a moment later its worker may have settled it, and filed that."""
     return [filing for filing in history if filing.version <= job.version]
 
 
-def _replace(ledger: Ledger, told: str | None, notice: Notice | None) -> bool:
+def _replace(ledger: Transaction, told: str | None, notice: StoreStatus | None) -> bool:
     """Put the notice in the place of what was read there, if nobody else was faster."""
     if told is None:
         return notice is None or ledger.run("first_notice", value=as_json(notice)) == 1
@@ -163,7 +163,7 @@ def _replace(ledger: Ledger, told: str | None, notice: Notice | None) -> bool:
     return ledger.run("change_notice", told=told, value=as_json(notice)) == 1
 
 
-def _hold_notice(ledger: Ledger, origin: str | None) -> None:
+def _hold_notice(ledger: Transaction, origin: str | None) -> None:
     """Nobody takes the notice away, or hangs one out, before the transaction ends."""
     # First: whoever hangs one out locks in this order, too.
     ledger.run("hold_door")
@@ -173,10 +173,10 @@ def _hold_notice(ledger: Ledger, origin: str | None) -> None:
         if notice is not None and notice.kind == "moved":
             raise StoreMoved(notice.other)
     elif notice is None or notice.kind != "arriving" or notice.other != origin:
-        raise Opened
+        raise CopyFinished
 
 
-def _taken(ledger: Ledger, parcels: Sequence[Parcel]) -> set[str]:
+def _taken(ledger: Transaction, parcels: Sequence[JobExport]) -> set[str]:
     ids = as_json([parcel.job.id for parcel in parcels])
     return set(_names.decode(ledger.ask("taken", ids=ids)))
 
@@ -188,12 +188,12 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
     return grouped
 
 
-def file_history(ledger: Ledger, filings: Iterable[tuple[str, Filing]]) -> None:
+def file_history(ledger: Transaction, filings: Iterable[tuple[str, HistoryRow]]) -> None:
     """File what happened to jobs elsewhere, or before they were stored, in this order."""
     _file(ledger, "unpack_history", filings)
 
 
-def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine | Step]]) -> None:
+def _file(ledger: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]) -> None:
     # The job's id goes in front: its number in this store is found by it.
     if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
         ledger.run(statement, r=as_json(rows))

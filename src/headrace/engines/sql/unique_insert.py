@@ -14,19 +14,19 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.states import Event
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.states import Trigger
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.shared.decisions import closed_by, queue_full
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.shared.unique_decisions import Change, Standing, decide
-from headrace.engines.sql.records import Seeker
-from headrace.engines.sql.transaction import Ledger
+from headrace.engines.shared.unique_decisions import ExistingJob, JobReplacement, decide
+from headrace.engines.sql.records import UniqueLookup
+from headrace.engines.sql.transaction import Transaction
 from headrace.errors import DuplicateJob, StoreMoved
 
-_found = msgspec.json.Decoder(list[tuple[int, Standing | None]])
+_found = msgspec.json.Decoder(list[tuple[int, ExistingJob | None]])
 _numbers = msgspec.json.Decoder(list[int])
-_notice = msgspec.json.Decoder(Notice)
+_notice = msgspec.json.Decoder(StoreStatus)
 _names = msgspec.json.Decoder(list[str])
 _lengths = msgspec.json.Decoder(list[tuple[str, int]])
 R = TypeVar("R")
@@ -39,17 +39,17 @@ class Ask(Struct, frozen=True):
     values: dict[str, Any]
 
 
-class Store(Struct, frozen=True):
+class StoreUnique(Struct, frozen=True):
     """Jobs to insert; the answer is for each whether its id was free."""
 
     jobs: list[NewJob]
 
 
-Step = Ask | Store
+Step = Ask | StoreUnique
 Steps = Generator[Step, Any, R]
 
 
-def run(steps: Steps[R], ledger: Ledger) -> R:
+def run(steps: Steps[R], ledger: Transaction) -> R:
     """Take the steps in one transaction."""
     answer: Any = None
     while True:
@@ -58,23 +58,27 @@ def run(steps: Steps[R], ledger: Ledger) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
-        answer = ledger.insert(step.jobs) if isinstance(step, Store) else ledger.ask(step.statement, **step.values)
+        answer = (
+            ledger.insert(step.jobs) if isinstance(step, StoreUnique) else ledger.ask(step.statement, **step.values)
+        )
 
 
-def admit(candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int) -> Steps[list[Verdict]]:
+def admit(
+    candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
+) -> Steps[list[UniqueResult]]:
     """Store the candidates as their rules allow; `lengths` are the queues that hold only so many."""
     keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
     if keys:
         yield Ask("lock_keys", {"keys": as_json(keys)})
-    verdicts: list[Verdict] = []
+    verdicts: list[UniqueResult] = []
     while len(verdicts) < len(candidates):
         verdicts += yield from _admit_some(candidates[len(verdicts) :], whole, lengths, now)
     return verdicts
 
 
 def _admit_some(
-    candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int
-) -> Steps[list[Verdict]]:
+    candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
+) -> Steps[list[UniqueResult]]:
     """Admit as many of the candidates as one decision is good for; none if it was overtaken."""
     yield from refuse_if_moved()
     ids = as_json([candidate.job.id for candidate in candidates])
@@ -92,10 +96,10 @@ def _admit_some(
             return []  # one of them has started since we looked, which makes it another question
         yield from _change(list(decision.changes.values()), now)
     if decision.inserts:
-        fresh = yield Store(list(decision.inserts.values()))
+        fresh = yield StoreUnique(list(decision.inserts.values()))
         for (place, job), is_fresh in zip(decision.inserts.items(), fresh, strict=True):
             if not is_fresh:
-                verdicts[place] = Verdict("taken", job.id)
+                verdicts[place] = UniqueResult("taken", job.id)
     if whole:
         _refuse_unless_whole(verdicts)
     return verdicts
@@ -108,7 +112,7 @@ def refuse_if_moved() -> Steps[None]:
         raise StoreMoved(_notice.decode(notice).other)
 
 
-def hold_open(ledger: Ledger, *, deleting: bool = False) -> None:
+def hold_open(ledger: Transaction, *, deleting: bool = False) -> None:
     """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends.
 
     Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
@@ -130,10 +134,10 @@ def is_arriving(notice: str | None) -> bool:
     return notice is not None and _notice.decode(notice).kind == "arriving"
 
 
-def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:
+def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
     """For each candidate with a rule, by its place, the newest job that stands for it."""
     bound = {
-        place: Seeker(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
+        place: UniqueLookup(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
         for place, candidate in enumerate(candidates)
         if candidate.rule is not None and candidate.job.unique_key is not None
     }
@@ -162,15 +166,15 @@ def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]
             raise queue_full(queue, lengths[queue], waiting[queue], more)
 
 
-def _refuse_unless_whole(verdicts: Sequence[Verdict]) -> None:
+def _refuse_unless_whole(verdicts: Sequence[UniqueResult]) -> None:
     for verdict in verdicts:
         if verdict.kind in ("refused", "taken"):
             raise DuplicateJob(verdict.id)
 
 
-def _change(changes: list[Change], now: int) -> Steps[None]:
+def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
     for (target, detail), seqs in _by_target(changes, now).items():
-        filing = {"event": Event.AMEND.value, "target": target, "detail": detail, "now": now}
+        filing = {"event": Trigger.AMEND.value, "target": target, "detail": detail, "now": now}
         yield Ask("file_changes", {"seqs": as_json(seqs), **filing})
     if times := _numbered([change for change in changes if not change.whole]):
         yield Ask("reschedule_jobs", {"p": as_json(times), "now": now})
@@ -181,7 +185,7 @@ def _change(changes: list[Change], now: int) -> Steps[None]:
         yield Ask("add_queues_of", {"p": as_json(wholes), "now": now})
 
 
-def _by_target(changes: list[Change], now: int) -> dict[tuple[str, str], list[int]]:
+def _by_target(changes: list[JobReplacement], now: int) -> dict[tuple[str, str], list[int]]:
     groups: dict[tuple[str, str], list[int]] = {}
     for change in changes:
         detail = "replaced by a newer call" if change.whole else "rescheduled by a newer call"
@@ -189,5 +193,5 @@ def _by_target(changes: list[Change], now: int) -> dict[tuple[str, str], list[in
     return groups
 
 
-def _numbered(changes: list[Change]) -> list[tuple[Any, ...]]:
+def _numbered(changes: list[JobReplacement]) -> list[tuple[Any, ...]]:
     return [(change.standing.seq, *msgspec.structs.astuple(change.job)) for change in changes]

@@ -40,7 +40,7 @@ from headrace.core.retention.archive import (
 )
 from headrace.engines.shared.sql_files import as_json, load_statements
 from headrace.engines.sql.records import RECORDS
-from headrace.engines.sqlite.database import Store, guard_through_forks, scalar
+from headrace.engines.sqlite.database import SqliteDatabase, guard_through_forks, scalar
 from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.turnstile import Turnstile
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
 class SqliteArchive:
     """The partitions of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqliteDatabase) -> None:
         self._store = store
         self._folder = store.folder / "archive"
         self.start_afresh()

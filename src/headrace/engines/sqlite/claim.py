@@ -5,27 +5,29 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from headrace.core.jobs.records import Claim, Want
+from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.limited_claim import Gatekeeper, Rulebook
+from headrace.engines.sql.limited_claim import LimitedClaim, RulesSnapshot
 from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.transaction import SqliteLedger
+from headrace.engines.sqlite.transaction import SqliteTransaction
 
 _claims = Rows(Claim)
 
 
-class Taking:
+class ClaimRun:
     """One claim of one worker, in a transaction that writes."""
 
-    def __init__(self, db: sqlite3.Connection, want: Want, book: Rulebook, cursors: dict[str, str], now: int) -> None:
+    def __init__(
+        self, db: sqlite3.Connection, want: ClaimRequest, book: RulesSnapshot, cursors: dict[str, str], now: int
+    ) -> None:
         self._db = db
         self._want = want
         self._book = book
         self._cursors = cursors
         self._now = now
-        self._keeper: Gatekeeper | None = None
+        self._keeper: LimitedClaim | None = None
         self._taken: dict[str, int] = {}  # by queue, how many are chosen and not yet started; -1 if it has no more
         self._chosen: list[int] = []
 
@@ -75,7 +77,7 @@ class Taking:
             return None
         return found
 
-    def _carefully(self) -> Gatekeeper:
+    def _carefully(self) -> LimitedClaim:
         if self._keeper is None:
-            self._keeper = Gatekeeper(SqliteLedger(self._db), self._book, self._want, self._cursors, self._now)
+            self._keeper = LimitedClaim(SqliteTransaction(self._db), self._book, self._want, self._cursors, self._now)
         return self._keeper

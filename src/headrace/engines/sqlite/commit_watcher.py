@@ -16,7 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.engines.sqlite.statements import SQL
 from headrace.errors import EngineUnavailable
 
@@ -25,10 +25,10 @@ _FASTEST, _SLOWEST = 0.005, 0.05
 _PATIENCE = 60.0
 
 
-class Vigil:
+class CommitWatcher:
     """Rings once a job that somebody else is about to commit can be seen."""
 
-    def __init__(self, store: Store, ring: Callable[[], None]) -> None:
+    def __init__(self, store: SqliteDatabase, ring: Callable[[], None]) -> None:
         self._store = store
         self._ring = ring
         self._start_afresh()

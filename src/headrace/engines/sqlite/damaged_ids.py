@@ -8,28 +8,28 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.health.findings import Finding, judge_ids
-from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transaction import Database, Transaction
 
 _hexes = msgspec.json.Decoder(list[str])
 _KINDS = ("jobs", "letters", "schedules")
 
 
-def findings(office: Office) -> list[Finding]:
-    def look(ledger: Ledger) -> list[str]:
+def findings(office: Database) -> list[Finding]:
+    def look(ledger: Transaction) -> list[str]:
         return [_shown(stored) for kind in _KINDS for stored in _ids(ledger, kind)]
 
     return judge_ids(office.read(look))
 
 
-def repair(office: Office, limit: int) -> int:
-    def rename(ledger: Ledger) -> int:
+def repair(office: Database, limit: int) -> int:
+    def rename(ledger: Transaction) -> int:
         found = [(kind, old) for kind in _KINDS for old in _ids(ledger, kind)][:limit]
         return sum(ledger.run(f"rename_{kind}", old=old, new=_shown(old)) for kind, old in found)
 
     return office.write(rename)
 
 
-def _ids(ledger: Ledger, kind: str) -> list[bytes]:
+def _ids(ledger: Transaction, kind: str) -> list[bytes]:
     stored = map(bytes.fromhex, _hexes.decode(ledger.ask(f"unusual_ids_of_{kind}")))
     return [each for each in stored if _shown(each).encode() != each]
 

@@ -33,7 +33,7 @@ _as_text = functools.partial(str, encoding="utf-8", errors="replace")
 _READS_AWAITED = 1.0  # how long a fork waits for reads under way
 
 
-class Store:
+class SqliteDatabase:
     """The file and everything that is open on it in this process."""
 
     def __init__(
@@ -75,12 +75,12 @@ class Store:
 
     # -- transactions
 
-    def writing(self, *, quiet: bool = False) -> Writing:
+    def writing(self, *, quiet: bool = False) -> WriteTransaction:
         """One write transaction: committed at the end of the `with`, rolled back on any exception.
 
         What is `quiet` tells no event.
         """
-        return Writing(self, quiet)
+        return WriteTransaction(self, quiet)
 
     def begin(self) -> sqlite3.Connection:
         """Take the turn to write; `end` gives it up."""
@@ -281,7 +281,7 @@ class _Guarded(Protocol):
     def start_afresh(self) -> None: ...
 
 
-class _Forks:
+class _ForkGuard:
     """Sees every store of the process through its forks, of which there is one at a time.
 
     Two threads that fork at once would each wait for a store that the other one halted, or set going again what the
@@ -322,19 +322,19 @@ def guard_through_forks(store: _Guarded) -> None:
         _forks.stores.add(store)
 
 
-_forks = _Forks()
+_forks = _ForkGuard()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child
     )
 
 
-class Writing:
+class WriteTransaction:
     """The `with` of a write transaction. A class, not a generator: it is entered for every single enqueue."""
 
     __slots__ = ("_connection", "_quiet", "_store")
 
-    def __init__(self, store: Store, quiet: bool) -> None:
+    def __init__(self, store: SqliteDatabase, quiet: bool) -> None:
         self._store = store
         self._quiet = quiet
 

@@ -16,56 +16,56 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.events.log import Group
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.events.log import EventGroup
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.outcomes import starts_again
 from headrace.core.jobs.records import (
-    Exchanged,
+    ClaimRequest,
+    ExchangeResult,
+    JobNote,
     Lease,
     NewJob,
-    Note,
     Outcome,
-    Reaped,
-    Renewal,
-    Want,
+    ReapedJob,
+    RenewResult,
     WorkerRow,
 )
 from headrace.core.jobs.steps import Step
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.protocol.engine import Bell
-from headrace.engines.protocol.queries import Joined
+from headrace.engines.protocol.queries import JoinedTransaction
 from headrace.engines.shared import liveness_file
 from headrace.engines.shared.operation_timing import timed_engine
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
-from headrace.engines.sql.dead_letters import SqlLetters
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.documents import SqlShelf
-from headrace.engines.sql.events import SqlEvents
+from headrace.engines.sql.dead_letters import SqlDeadLetterStore
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.documents import SqlDocumentStore
+from headrace.engines.sql.events import SqlEventStore
 from headrace.engines.sql.limited_claim import earlier, rulebook
-from headrace.engines.sql.queries import SqlDesk
-from headrace.engines.sql.retention import SqlSweeper
-from headrace.engines.sql.rules_cache import Regulations
-from headrace.engines.sql.schedules import SqlTimetable
-from headrace.engines.sql.staleness import SqlUpkeep
-from headrace.engines.sql.transaction import Ledger
-from headrace.engines.sql.transfer import SqlPorter
+from headrace.engines.sql.queries import SqlQueries
+from headrace.engines.sql.retention import SqlRetentionStore
+from headrace.engines.sql.rules_cache import RulesCache
+from headrace.engines.sql.schedules import SqlScheduleStore
+from headrace.engines.sql.staleness import SqlStalenessStore
+from headrace.engines.sql.transaction import Transaction
+from headrace.engines.sql.transfer import SqlTransfer
 from headrace.engines.sqlite import health, schema, settle
 from headrace.engines.sqlite import insert as inserts
-from headrace.engines.sqlite.claim import Taking
-from headrace.engines.sqlite.commit_watcher import Vigil
-from headrace.engines.sqlite.database import Durability, Store, scalar
+from headrace.engines.sqlite.claim import ClaimRun
+from headrace.engines.sqlite.commit_watcher import CommitWatcher
+from headrace.engines.sqlite.database import Durability, SqliteDatabase, scalar
 from headrace.engines.sqlite.errors import explained
-from headrace.engines.sqlite.maintenance import SqliteCare
-from headrace.engines.sqlite.settle import Settling
+from headrace.engines.sqlite.maintenance import SqliteMaintenance
+from headrace.engines.sqlite.settle import SettleRun
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.transaction import SqliteLedger
-from headrace.engines.wakeup.local import Belfry
+from headrace.engines.sqlite.transaction import SqliteTransaction
+from headrace.engines.wakeup.local import LocalBells
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.sqlite.archive import SqliteArchive
-    from headrace.engines.sqlite.temporary_store import Scratch
+    from headrace.engines.sqlite.temporary_store import TemporaryStore
 
 _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
@@ -88,28 +88,28 @@ class SqliteEngine:
         tells: bool = True,
     ) -> None:
         if path is None:
-            self._scratch: Scratch | None = _new_scratch()
-            self.store = Store(self._scratch.path, "off", make_room=self._scratch.make_room)
+            self._scratch: TemporaryStore | None = _new_scratch()
+            self.store = SqliteDatabase(self._scratch.path, "off", make_room=self._scratch.make_room)
         else:
-            self._scratch, self.store = None, Store(path, durability)
+            self._scratch, self.store = None, SqliteDatabase(path, durability)
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
-        self.desk = SqlDesk(self)
-        self.timetable = SqlTimetable(self)
-        self.porter = SqlPorter(self)
-        self.letters = SqlLetters(self)
-        self.sweeper = SqlSweeper(self, self.store.write_back)
-        self.upkeep = SqlUpkeep(self)
-        self.shelf = SqlShelf(self)
-        self.care = SqliteCare(self)
-        self.events = SqlEvents(self)
+        self.desk = SqlQueries(self)
+        self.timetable = SqlScheduleStore(self)
+        self.porter = SqlTransfer(self)
+        self.letters = SqlDeadLetterStore(self)
+        self.sweeper = SqlRetentionStore(self, self.store.write_back)
+        self.upkeep = SqlStalenessStore(self)
+        self.shelf = SqlDocumentStore(self)
+        self.care = SqliteMaintenance(self)
+        self.events = SqlEventStore(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
         self._tells = tells
-        self._belfry = Belfry(self.store.folder)
-        self._vigil = Vigil(self.store, lambda: self.ring("work"))
+        self._belfry = LocalBells(self.store.folder)
+        self._vigil = CommitWatcher(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
-        self._regulations = Regulations()
+        self._regulations = RulesCache()
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
         self._meets_kin = False
@@ -125,7 +125,7 @@ class SqliteEngine:
                 if not names <= self._known_queues:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
-                    unique_insert.run(unique_insert.make_room(jobs, lengths), SqliteLedger(db))
+                    unique_insert.run(unique_insert.make_room(jobs, lengths), SqliteTransaction(db))
                 fresh = inserts.insert(db, self._regulations.placed(jobs), whole, self._tells)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
@@ -135,14 +135,16 @@ class SqliteEngine:
         self.ring("work")
         return fresh
 
-    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+    def admit(
+        self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
+    ) -> list[UniqueResult]:
         self.prepare()
         at = self.at(now)
         try:
             with self.store.writing() as db:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
                 received = self._regulations.received(candidates)
-                verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), SqliteLedger(db))
+                verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), SqliteTransaction(db))
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -150,38 +152,38 @@ class SqliteEngine:
         return verdicts
 
     def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
         at = self.at(now)
         with self.store.writing() as db:
             lengths = self._lengths(db, {job.queue for job in jobs})
             placed = self._regulations.placed(jobs)
-            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), SqliteLedger(db))
+            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), SqliteTransaction(db))
         effects.work = True
         effects.ring(self.ring)
 
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
         if not self._regulations.are_fresh:
-            self._regulations.learn(SqliteLedger(db))
+            self._regulations.learn(SqliteTransaction(db))
         return self._regulations.lengths_of(queues)
 
     def exchange(
         self,
         outcomes: Sequence[Outcome],
-        want: Want | None,
-        notes: Sequence[Note] = (),
+        want: ClaimRequest | None,
+        notes: Sequence[JobNote] = (),
         now: int | None = None,
-        groups: Sequence[Group] = (),
-    ) -> Exchanged:
+        groups: Sequence[EventGroup] = (),
+    ) -> ExchangeResult:
         self.prepare()
         at = self.at(now)
         with self.store.writing() as db:
             settle.note(db, notes)
-            turn = Settling(db, at, kin_first=self._meets_kin)
+            turn = SettleRun(db, at, kin_first=self._meets_kin)
             refused = turn.settle_and_tell(outcomes, want.worker if want else None, groups)
             effects = turn.effects
-            answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
+            answer = self._claim(db, want, at, effects) if want and want.limit > 0 else ExchangeResult([], [])
         if outcomes:
             self._meets_kin = turn.met_kin
             self.handled += len(outcomes)
@@ -192,32 +194,32 @@ class SqliteEngine:
         effects.ring(self.ring)
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
-    def _claim(self, db: sqlite3.Connection, want: Want, now: int, effects: Effects) -> Exchanged:
+    def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
         due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
         book = rulebook(told)
         self._minds_rules = book.is_minded
         if names is None:  # whoever waits for a job that would lapse may not have arrived; nor is it time to come again
-            return Exchanged([], [], None, (), book.weights)
+            return ExchangeResult([], [], None, (), book.weights)
         queues = _names.decode(names)
         if _is_past(lapses, now):
-            effects.add(lease_recovery.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)[1])
+            effects.add(lease_recovery.lapse(SqliteTransaction(db), now, _BATCH_OF_TIME)[1])
             due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
             if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-                return Exchanged([], [], now, tuple(queues), book.weights)
+                return ExchangeResult([], [], now, tuple(queues), book.weights)
         if _is_past(due, now):
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
             db.execute(SQL["promote"], {"seqs": seqs})
             db.execute(SQL["tell_moved"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, told = db.execute(SQL["horizon"]).fetchone()
             book = rulebook(told)  # what was promoted may have lanes
-        taking = Taking(db, want, book, self._cursors, now)
+        taking = ClaimRun(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
-        return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
+        return ExchangeResult([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
 
     def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         return steps.remember(self, lease, step, self.at(now))
 
-    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
+    def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         self.prepare()
         at = self.at(now)
         with self.store.writing(quiet=True) as db:
@@ -228,7 +230,7 @@ class SqliteEngine:
                 batch = {"lease": as_json(leases), "now": at}
                 if db.execute(SQL["renew"], {**batch, "until": at + ttl}).rowcount != len(leases):
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
-        return Renewal(lost, wish, next_expiry)
+        return RenewResult(lost, wish, next_expiry)
 
     def reap(
         self,
@@ -238,14 +240,14 @@ class SqliteEngine:
         *,
         alive: bool = False,
         letters: bool | Collection[str] = True,
-    ) -> list[Reaped]:
+    ) -> list[ReapedJob]:
         self.prepare()
         return lease_recovery.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.disown(self, worker, held, self.at(now))
 
-    def joined(self, connection: Any) -> Joined:
+    def joined(self, connection: Any) -> JoinedTransaction:
         # Deferred: most programs never get here.
         from headrace.engines.sqlite.joined import SqliteJoined
 
@@ -260,11 +262,11 @@ class SqliteEngine:
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
         with explained(self.store.path):
             self.store.make_folder()
-            held = liveness_file.LockedPresence(self.store.folder, worker.id)
+            held = liveness_file.LivenessFile(self.store.folder, worker.id)
         self.renew(worker, (), 0)
         return held
 
@@ -292,15 +294,15 @@ class SqliteEngine:
 
     # -- transactions by the names of their statements
 
-    def write(self, act: Callable[[Ledger], T]) -> T:
+    def write(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
         with self.store.writing() as db:
-            return act(SqliteLedger(db))
+            return act(SqliteTransaction(db))
 
-    def read(self, act: Callable[[Ledger], T]) -> T:
+    def read(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
         with self.store.reading() as db:
-            return act(SqliteLedger(db))
+            return act(SqliteTransaction(db))
 
     def forget_rules(self) -> None:
         self._regulations.forget()
@@ -377,11 +379,11 @@ class _Noticing:
         return before != self._seen
 
 
-def _new_scratch() -> Scratch:
+def _new_scratch() -> TemporaryStore:
     # Deferred: a store with a name needs none of what this loads.
-    from headrace.engines.sqlite.temporary_store import Scratch
+    from headrace.engines.sqlite.temporary_store import TemporaryStore
 
-    return Scratch()
+    return TemporaryStore()
 
 
 def _is_past(moment: int | None, now: int) -> bool:

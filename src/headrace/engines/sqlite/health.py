@@ -9,18 +9,18 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.core.health.findings import Finding, Pressure, StoragePart, judge_pressure
+from headrace.core.health.findings import Finding, StoragePart, WriteContention, judge_pressure
 from headrace.engines.sql.maintenance import fitting
-from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
 
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"})
-_pressures = msgspec.json.Decoder(list[Pressure])
+_pressures = msgspec.json.Decoder(list[WriteContention])
 _LARGE_LOG = 256 * 1024 * 1024
 
 
-def facts(store: Store) -> dict[str, str | int]:
+def facts(store: SqliteDatabase) -> dict[str, str | int]:
     """File, sizes, versions and settings."""
     with store.reading() as db:
         return {
@@ -39,7 +39,7 @@ def facts(store: Store) -> dict[str, str | int]:
         }
 
 
-def findings(store: Store, url: str) -> list[Finding]:
+def findings(store: SqliteDatabase, url: str) -> list[Finding]:
     """What looks wrong with the file; nothing if all is well. What is in it is counted elsewhere."""
     with store.reading() as db:
         found = list(_of_damage(db))
@@ -85,12 +85,12 @@ def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
         )
 
 
-def pressure(db: sqlite3.Connection) -> list[Pressure]:
+def pressure(db: sqlite3.Connection) -> list[WriteContention]:
     """What the writers of all processes met in the hours of the last day."""
     return _pressures.decode(scalar(db, SQL["pressure"]) or "[]")
 
 
-def size_of(store: Store, suffix: str) -> int:
+def size_of(store: SqliteDatabase, suffix: str) -> int:
     """The bytes of the file, or of one beside it."""
     try:
         return os.stat(f"{store.path}{suffix}").st_size  # stat is safe; opening the file here would not be
@@ -98,7 +98,7 @@ def size_of(store: Store, suffix: str) -> int:
         return 0
 
 
-def storage(store: Store, pattern: str, limit: int) -> list[StoragePart]:
+def storage(store: SqliteDatabase, pattern: str, limit: int) -> list[StoragePart]:
     """The tables that fit the pattern, with their rows and the bytes of them and their indexes."""
     with store.reading() as db:
         names = [str(row[0]) for row in db.execute(_TABLES)]
@@ -125,11 +125,11 @@ _BYTES = """SELECT coalesce(sum(pgsize), 0) FROM dbstat
     WHERE aggregate = TRUE AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = ?)"""
 
 
-def _disk_free(store: Store) -> int:
+def _disk_free(store: SqliteDatabase) -> int:
     return shutil.disk_usage(store.path.parent).free
 
 
-def _late(hours: list[Pressure]) -> str:
+def _late(hours: list[WriteContention]) -> str:
     turns = sum(each.turns for each in hours)
     return f"{sum(each.late for each in hours) / turns:.1%} of {turns}" if turns else "none"
 

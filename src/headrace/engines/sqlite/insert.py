@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.events.log import Page, arrivals, page
+from headrace.core.events.log import EventBatch, arrivals, page
 from headrace.core.jobs.records import NewJob
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sqlite.database import scalar
@@ -38,7 +38,7 @@ def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: b
     return fresh
 
 
-def tell(db: sqlite3.Connection, told: Page) -> int:
+def tell(db: sqlite3.Connection, told: EventBatch) -> int:
     """Store a page of events with whatever else the transaction does; its number."""
     return db.execute(SQL["tell"], {"page": told.text, "size": told.size, "at": told.at}).lastrowid or 0
 

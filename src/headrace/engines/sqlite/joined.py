@@ -15,35 +15,35 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.transfer import Notice
-from headrace.core.jobs.unique_rules import Candidate, Verdict
-from headrace.engines.shared.borrowed_connections import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
+from headrace.engines.shared.borrowed_connections import BorrowedSqlite, SqliteDriver, async_sqlite_guest, sqlite_guest
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, unique_insert
-from headrace.engines.sql.dependencies import Effects
-from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.dependencies import Wakeups
+from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.unique_insert import Steps
 from headrace.engines.sqlite import schema
-from headrace.engines.sqlite.commit_watcher import Vigil
-from headrace.engines.sqlite.database import Store
+from headrace.engines.sqlite.commit_watcher import CommitWatcher
+from headrace.engines.sqlite.database import SqliteDatabase
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.transaction import SqliteLedger
+from headrace.engines.sqlite.transaction import SqliteTransaction
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
-_notice = msgspec.json.Decoder(Notice)
+_notice = msgspec.json.Decoder(StoreStatus)
 R = TypeVar("R")
-MakeSteps = Callable[[Regulations, int], Steps[R]]
+MakeSteps = Callable[[RulesCache, int], Steps[R]]
 # What is stored, how, and by which job it can be told that it is there.
 Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
-class Host(Protocol):
+class SqliteJoinedHost(Protocol):
     """What is needed of the engine."""
 
     url: str
-    store: Store
+    store: SqliteDatabase
 
     def at(self, now: int | None) -> int: ...
     def prepare(self) -> None: ...
@@ -52,33 +52,33 @@ class Host(Protocol):
 class SqliteJoined:
     """A caller's connection, for the jobs that go into its transaction."""
 
-    def __init__(self, host: Host, vigil: Vigil, connection: Any) -> None:
+    def __init__(self, host: SqliteJoinedHost, vigil: CommitWatcher, connection: Any) -> None:
         self._host = host
         self._vigil = vigil
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.admit([Candidate(job) for job in jobs])
+        self.admit([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([Candidate(job) for job in jobs])
+        await self.aadmit([UniqueInsert(job) for job in jobs])
 
-    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         return self._store(sqlite_guest(self._connection, self._host.url), *_admission(candidates))
 
-    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         guest = async_sqlite_guest(self._connection, self._host.url)
         return await guest.share(lambda inner: self._store(inner, *_admission(candidates)))
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         self._store(sqlite_guest(self._connection, self._host.url), *_planting(jobs, bonds, flow))
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         guest = async_sqlite_guest(self._connection, self._host.url)
         await guest.share(lambda inner: self._store(inner, *_planting(jobs, bonds, flow)))
 
     def _store(
-        self, guest: SqliteGuest, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
+        self, guest: BorrowedSqlite, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
     ) -> R:
         db = guest.driver()
         self._refuse_another_file(db)
@@ -108,8 +108,8 @@ class SqliteJoined:
             if self._version(db) != schema.CURRENT:
                 raise self._tables_missing()
             _refuse_if_moved(db)
-            ledger = SqliteLedger(_as_connection(db))
-            rules = Regulations()
+            ledger = SqliteTransaction(_as_connection(db))
+            rules = RulesCache()
             rules.learn(ledger)
             answer = unique_insert.run(make_steps(rules, now), ledger)
             db.execute("RELEASE headrace")
@@ -141,20 +141,20 @@ class SqliteJoined:
             )
 
 
-def _admission(candidates: Sequence[Candidate]) -> Storing[list[Verdict]]:
+def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]]:
     jobs = [candidate.job for candidate in candidates]
     queues = {job.queue for job in jobs}
 
-    def admit(rules: Regulations, now: int) -> Steps[list[Verdict]]:
+    def admit(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
         return unique_insert.admit(rules.received(candidates), True, rules.lengths_of(queues), now)
 
     return jobs, admit, lambda told: told[-1].id
 
 
-def _planting(jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Storing[Effects]:
+def _planting(jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
     queues = {job.queue for job in jobs}
 
-    def plant(rules: Regulations, now: int) -> Steps[Effects]:
+    def plant(rules: RulesCache, now: int) -> Steps[Wakeups]:
         return dependencies.plant(rules.placed(jobs), bonds, flow, rules.lengths_of(queues), now)
 
     return jobs, plant, lambda _: jobs[-1].id

@@ -19,7 +19,7 @@ JOIN headrace_bonds AS bond ON bond.parent = below.seq
 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
 JOIN headrace_jobs AS child ON child.seq = bond.child;
 
--- name: tie (each b: Bond)
+-- name: tie (each b: Dependency)
 INSERT INTO headrace_bonds (child, parent, policy, blocks)
 SELECT child.seq, parent.seq, b.policy, b.blocks
 FROM json_each(:b) AS b
@@ -40,7 +40,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: kin_among
 SELECT json_group_array(seq) FROM headrace_jobs WHERE kin <> 0 AND seq IN (SELECT value FROM json_each(:seqs));
 
--- name: kin_outcomes (each o: Question)
+-- name: kin_outcomes (each o: SettleKey)
 SELECT json_group_array(json_array(o.key, job.seq))
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version

@@ -14,7 +14,7 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                        SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
                    'history', json((
-                       SELECT json_group_array(json_array({Filing})) FROM (
+                       SELECT json_group_array(json_array({HistoryRow})) FROM (
                            SELECT * FROM (
                                SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
                                       min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
@@ -46,7 +46,7 @@ SELECT json_group_array(json_array(job, at, worker)) FROM (
     SELECT job, at, worker FROM headrace_history
     WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'expire' ORDER BY seq);
 
--- name: bury (each b: Burial)
+-- name: bury (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, task, queue, b.reason, :now,
        json_object('state', headrace_jobs.state, 'payload', payload, 'checksum', checksum, 'options', options,
@@ -59,7 +59,7 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent
                        WHERE bond.child = headrace_jobs.seq)),
                    'history', json((
-                       SELECT json_group_array(json_array({Filing})) FROM (
+                       SELECT json_group_array(json_array({HistoryRow})) FROM (
                            SELECT * FROM (
                                SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
                                       min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
@@ -89,10 +89,10 @@ WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
                                         WHERE seq IN (SELECT value FROM json_each(:seqs)));
 
 -- name: letters
-SELECT json_group_array(json_array({DeadRow})) FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: letters_of
-SELECT json_group_array(json_array({DeadRow})) FROM headrace_dead
+SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id);
 
@@ -118,7 +118,7 @@ letter.requeues = :requeues
 letter.id >= :first AND letter.id < :last
 
 -- name: find_letters
-SELECT json_group_array(json_array({DeadRow})) FROM (
+SELECT json_group_array(json_array({DeadLetterRow})) FROM (
     SELECT * FROM headrace_dead
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC);
@@ -152,12 +152,12 @@ JOIN headrace_dead AS newest ON newest.id = found.last;
 SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: close_letters (each c: Closing)
+-- name: close_letters (each c: DeadLetterResolution)
 UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
 FROM json_each(:c) AS c WHERE headrace_dead.id = c.id;
 
--- name: raise_revived (each r: Raise)
+-- name: raise_revived (each r: RequeueChange)
 UPDATE headrace_jobs SET
     priority = max(-100, min(100, headrace_jobs.priority + r.boost)),
     run_at = r.run_at,
@@ -175,10 +175,10 @@ DELETE FROM headrace_dead WHERE id IN (
 DELETE FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: pack_dead
-SELECT json_group_array(json_array({DeadRow})) FROM (
+SELECT json_group_array(json_array({DeadLetterRow})) FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
 
--- name: unpack_dead (each r: DeadRow)
+-- name: unpack_dead (each r: DeadLetterRow)
 INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
                                      snapshot, fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,

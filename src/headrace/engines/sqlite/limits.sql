@@ -75,13 +75,13 @@ SELECT json_group_array(json_array(lane, level)) FROM (
     FROM firsts JOIN headrace_jobs AS first ON first.seq = firsts.seq GROUP BY first.lane ORDER BY first.lane);
 
 -- name: heads
-SELECT json_group_array(json_array({Head})) FROM (
+SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
 
 -- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
 -- name: fresh
-SELECT json_group_array(json_array({Head})) FROM (
+SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane
                    ORDER BY priority DESC, rank, seq LIMIT :looks)
@@ -89,7 +89,7 @@ SELECT json_group_array(json_array({Head})) FROM (
 
 -- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
 -- name: tried
-SELECT json_group_array(json_array({Head})) FROM (
+SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority - iif(crashes > 0, 1000, 2000) AS priority, rank, lane
     FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
           WHERE state = 'pending' AND queue = :queue AND lane = :lane
@@ -110,7 +110,7 @@ SELECT json_group_array(priority) FROM levels WHERE priority IS NOT NULL;
 
 -- The rank of a job that was to be first among its equals is negative.
 -- name: oldest
-SELECT json_group_array(json_array({Head})) FROM (
+SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
                    ORDER BY rank, seq LIMIT :limit)
@@ -120,7 +120,7 @@ SELECT json_group_array(json_array({Head})) FROM (
                    ORDER BY rank DESC, seq LIMIT :limit));
 
 -- name: newest
-SELECT json_group_array(json_array({Head})) FROM (
+SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
                    ORDER BY rank DESC, seq DESC LIMIT :limit)

@@ -17,27 +17,27 @@ from typing import Protocol
 import msgspec
 
 from headrace.core.health.findings import (
-    Capped,
     Filed,
     Finding,
-    Pressure,
     StoragePart,
-    Strain,
+    StoreLoad,
     Tending,
+    TrimResult,
+    WriteContention,
     add_pressure,
     late_share,
 )
-from headrace.engines.protocol.maintenance import View
+from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import maintenance
-from headrace.engines.sql.transaction import Office
+from headrace.engines.sql.transaction import Database
 from headrace.engines.sqlite import copy_files, damaged_ids, health
-from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.statements import SQL
 
 _names = msgspec.json.Decoder(list[str])
-_pressures = msgspec.json.Decoder(list[Pressure])
+_pressures = msgspec.json.Decoder(list[WriteContention])
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
 _MINUTE = 60_000
@@ -52,10 +52,10 @@ _BREATH = 0.002  # between two pieces of a copy
 _ROWS_ANALYZED = 1000
 
 
-class House(Office, Protocol):
+class SqliteMaintenanceHost(Database, Protocol):
     """What is needed of the engine."""
 
-    store: Store
+    store: SqliteDatabase
     url: str
     handled: int
 
@@ -63,10 +63,10 @@ class House(Office, Protocol):
     def start_over(self) -> None: ...
 
 
-class SqliteCare:
+class SqliteMaintenance:
     """What keeps the file sound, quick and small."""
 
-    def __init__(self, engine: House) -> None:
+    def __init__(self, engine: SqliteMaintenanceHost) -> None:
         self._engine = engine
         self._told = (0, 0, 0)
         self._told_at = 0
@@ -75,7 +75,7 @@ class SqliteCare:
         self._lock = threading.Lock()
 
     @property
-    def _store(self) -> Store:
+    def _store(self) -> SqliteDatabase:
         return self._engine.store
 
     # -- looking and repairing
@@ -91,14 +91,14 @@ class SqliteCare:
         renamed = {"damaged_ids": damaged_ids.repair(self._engine, limit)} if "damaged_ids" in codes else {}
         return renamed | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
-    def strain(self, now: int | None = None) -> Strain:
+    def strain(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
         with self._store.reading() as db:
             busy = late_share(health.pressure(db), self._engine.at(now))
-        return Strain(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
+        return StoreLoad(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -188,9 +188,9 @@ class SqliteCare:
                 return
             self._told_at = now
             turns, late, jobs = told = (*self._store.turns(), self._engine.handled)
-            fresh = Pressure(now // _HOUR, *(new - old for new, old in zip(told, self._told, strict=True)))
+            fresh = WriteContention(now // _HOUR, *(new - old for new, old in zip(told, self._told, strict=True)))
             if turns < self._told[0]:  # counted anew since the file was closed
-                fresh = Pressure(now // _HOUR, turns, late, jobs)
+                fresh = WriteContention(now // _HOUR, turns, late, jobs)
             self._told = told
         if fresh.jobs or fresh.late:
             with self._store.writing() as db:
@@ -200,7 +200,7 @@ class SqliteCare:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         def breathe(_status: int, remaining: int, total: int) -> None:
             if progress is not None:

@@ -7,22 +7,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.events.log import Group, narrowed, page
-from headrace.core.jobs.records import Note, Outcome
-from headrace.core.jobs.states import Event
+from headrace.core.events.log import EventGroup, narrowed, page
+from headrace.core.jobs.records import JobNote, Outcome
+from headrace.core.jobs.states import Trigger
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, steps
-from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.records import Completion
 from headrace.engines.sqlite import insert
 from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.transaction import SqliteLedger
+from headrace.engines.sqlite.transaction import SqliteTransaction
 
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
+def note(db: sqlite3.Connection, notes: Sequence[JobNote]) -> None:
     progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
     if progress:
         db.execute(SQL["note_progress"], {"n": as_json(list(progress.values()))})
@@ -30,7 +30,7 @@ def note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
         db.execute(SQL["note_logs"], {"n": as_json(lines)})
 
 
-class Settling:
+class SettleRun:
     """The outcomes of one turn. `kin_first` spares an attempt that fails where many jobs have kin."""
 
     def __init__(self, db: sqlite3.Connection, now: int, *, kin_first: bool) -> None:
@@ -38,16 +38,16 @@ class Settling:
         self._now = now
         self._kin_first = kin_first
         self._completed: list[Outcome] = []
-        self.effects = Effects()
+        self.effects = Wakeups()
         self.met_kin = False
 
     def settle_and_tell(
-        self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[Group]
+        self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[EventGroup]
     ) -> list[Outcome]:
         """Settle, and tell what the worker has to tell before whatever follows from it."""
         seq = insert.tell(self._db, page(groups)) if groups else 0
         refused = self.settle(outcomes, worker) if outcomes else []
-        if groups and len(self._completed) < len([o for o in outcomes if o.event is Event.SUCCEED]):
+        if groups and len(self._completed) < len([o for o in outcomes if o.event is Trigger.SUCCEED]):
             told = page(narrowed(groups, {outcome.id for outcome in self._completed}))
             self._db.execute(SQL["correct_page"], {"seq": seq, "page": told.text})
         return refused
@@ -70,8 +70,8 @@ class Settling:
 
     def _without_kin(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Settle those of jobs that have kin; the others."""
-        scribe = _Scribe(self._db)
-        settled = dependencies.settle(SqliteLedger(self._db), outcomes, scribe, self._now)
+        scribe = _SqliteSettleWriter(self._db)
+        settled = dependencies.settle(SqliteTransaction(self._db), outcomes, scribe, self._now)
         self._completed += scribe.completed
         self.effects.add(settled.effects)
         self.met_kin |= bool(settled.places)
@@ -82,10 +82,10 @@ class Settling:
         if any(outcome.spawned for outcome in outcomes):
             return False
         self._db.execute("SAVEPOINT settle")
-        done = [outcome for outcome in outcomes if outcome.event is Event.SUCCEED]
+        done = [outcome for outcome in outcomes if outcome.event is Trigger.SUCCEED]
         applied = _complete(self._db, done, 0) if done else 0
         if len(done) < len(outcomes):
-            applied += _settle(self._db, [o for o in outcomes if o.event is not Event.SUCCEED], 0)
+            applied += _settle(self._db, [o for o in outcomes if o.event is not Trigger.SUCCEED], 0)
         whole = applied == len(outcomes)
         if not whole:
             self._db.execute("ROLLBACK TO settle")
@@ -94,7 +94,7 @@ class Settling:
         return whole
 
 
-class _Scribe:
+class _SqliteSettleWriter:
     """Settles jobs that have kin."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -118,10 +118,10 @@ def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
     """Settle what is not a plain success, filing what the row is about to lose."""
     if told := [outcome for outcome in outcomes if not outcome.quiet]:
         db.execute(SQL["file_outcomes"], {"o": as_json(told)})
-    if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL and outcome.letter]:
+    if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
         db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
-    steps.wake_if_come(SqliteLedger(db), outcomes)
+    steps.wake_if_come(SqliteTransaction(db), outcomes)
     return applied
 
 

@@ -1,37 +1,37 @@
 -- The shelf: see engines/protocol/documents.py.
 
 -- name: papers
-SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (
+SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key IN (SELECT value FROM json_each(:keys)) ORDER BY key);
 
 -- name: browse
-SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (
+SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first ORDER BY key LIMIT :limit);
 
 -- name: browse_to
-SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (
+SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last ORDER BY key LIMIT :limit);
 
 -- name: browse_back
-SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (
+SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first ORDER BY key DESC LIMIT :limit);
 
 -- name: browse_back_to
-SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (
+SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last ORDER BY key DESC LIMIT :limit);
 
--- name: add_papers (each p: Sheet)
+-- name: add_papers (each p: DocumentRow)
 INSERT INTO headrace_shelf (kind, key, version, value)
 SELECT p.kind, p.key, 1, p.text FROM json_each(:p) AS p
 WHERE true
 ON CONFLICT (kind, key) DO NOTHING;
 
--- name: replace_papers (each p: Sheet)
+-- name: replace_papers (each p: DocumentRow)
 UPDATE headrace_shelf AS paper SET version = paper.version + 1, value = p.text
 FROM json_each(:p) AS p
 WHERE paper.kind = p.kind AND paper.key = p.key AND paper.version = p.version;
 
--- name: remove_papers (each p: Sheet)
+-- name: remove_papers (each p: DocumentRow)
 DELETE FROM headrace_shelf WHERE (kind, key, version) IN (SELECT p.kind, p.key, p.version FROM json_each(:p) AS p);
 
 -- name: drop_papers

@@ -77,12 +77,12 @@ SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id;
 
--- name: note_progress (each n: Note)
+-- name: note_progress (each n: JobNote)
 UPDATE headrace_jobs SET progress = n.progress
 FROM json_each(:n) AS n
 WHERE headrace_jobs.id = n.id AND headrace_jobs.version = n.version;
 
--- name: note_logs (each n: Note)
+-- name: note_logs (each n: JobNote)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM json_each(:n) AS n
@@ -266,7 +266,7 @@ SELECT json_group_array(seq) FROM (
 SELECT json_group_array(json_array({JobRow:most})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: endings
-SELECT json_group_array(json_array({Ending})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT json_group_array(json_array({ParentResult})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: unfinished
 SELECT json_group_array(id) FROM headrace_jobs
@@ -296,7 +296,7 @@ SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
     SELECT queue, state, jobs, oldest FROM ended WHERE jobs > 0);
 
 -- name: history
-SELECT json_group_array(json_array({Filing})) FROM (
+SELECT json_group_array(json_array({HistoryRow})) FROM (
     SELECT h.* FROM headrace_history AS h JOIN headrace_jobs AS job ON job.seq = h.job
     WHERE job.id = :id ORDER BY h.seq);
 
@@ -388,7 +388,7 @@ SELECT json_group_array(json_array({JobRow})) FROM (
     SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit);
 
 -- name: pack_history
-SELECT json_group_array(json_array(job, json_array({Filing}))) FROM (
+SELECT json_group_array(json_array(job, json_array({HistoryRow}))) FROM (
     SELECT * FROM headrace_history WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
 
 -- name: pack_logs

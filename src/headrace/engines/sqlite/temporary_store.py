@@ -15,7 +15,7 @@ from pathlib import Path
 from headrace.errors import EngineUnavailable
 
 
-class Scratch:
+class TemporaryStore:
     """The folder of one store."""
 
     def __init__(self) -> None:

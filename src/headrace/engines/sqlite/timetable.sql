@@ -63,7 +63,7 @@ SELECT json_array_length(:keys);
 
 -- To those who would amend it, a job that has begun runs, also between two of its runs: what it remembers is of its own
 -- arguments. So the inner one tells as what each job counts.
--- name: standing (each c: Seeker)
+-- name: standing (each c: UniqueLookup)
 SELECT json_group_array(json_array(c.key, json((
     SELECT json_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
     FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,

@@ -13,7 +13,7 @@ from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
 
 
-class SqliteLedger:
+class SqliteTransaction:
     """Executes statements by name."""
 
     __slots__ = ("_db",)

@@ -4,13 +4,13 @@
 SELECT json_group_array(json_array(kind, name, declared, ordered)) FROM (
     SELECT * FROM headrace_terms ORDER BY kind, name);
 
--- name: declare_terms (each t: TermsRow)
+-- name: declare_terms (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM json_each(:t) AS t
 WHERE true
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_terms (each t: TermsRow)
+-- name: order_terms (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, ordered)
 SELECT t.kind, t.name, t.ordered FROM json_each(:t) AS t
 WHERE true
@@ -127,13 +127,13 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND NOT EXISTS (SELECT 1 FROM headrace_history AS h
                   WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version);
 
--- name: file_reviews (each t: Told)
+-- name: file_reviews (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
 FROM json_each(:t) AS t
 JOIN headrace_jobs AS job ON job.seq = t.seq;
 
--- name: file_judged (each t: Told)
+-- name: file_judged (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail)
 SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail

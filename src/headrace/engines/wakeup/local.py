@@ -134,7 +134,7 @@ class PollBell:
     def close(self) -> None: ...
 
 
-class Belfry:
+class LocalBells:
     """All bells of one folder: makes listeners and rings them by topic."""
 
     def __init__(self, folder: Path) -> None:

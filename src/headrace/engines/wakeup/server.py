@@ -27,7 +27,7 @@ _AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
 _LOOK_AROUND = 10.0
 
 
-class Line(Protocol):
+class NotificationConnection(Protocol):
     """A connection on which a server calls."""
 
     def fileno(self) -> int: ...
@@ -39,10 +39,10 @@ class Line(Protocol):
     def hang_up(self) -> None: ...
 
 
-class TowerBell:
+class ServerBell:
     """A listener in this process."""
 
-    def __init__(self, tower: Tower, topic: str, queues: Collection[str], poll: float | None) -> None:
+    def __init__(self, tower: ServerBells, topic: str, queues: Collection[str], poll: float | None) -> None:
         self._tower = tower
         self._poll = poll
         self._next_look = time.monotonic() + (poll or 0.0)
@@ -78,10 +78,10 @@ class TowerBell:
         self._tower.leave(self)
 
 
-class Tower:
+class ServerBells:
     """All bells of one engine in one process. `call` opens the line; with `poll` there is none."""
 
-    def __init__(self, call: Callable[[], Line], poll: float | None = None) -> None:
+    def __init__(self, call: Callable[[], NotificationConnection], poll: float | None = None) -> None:
         self._call = call
         self._poll = poll
         self.start_afresh()
@@ -90,16 +90,16 @@ class Tower:
     def start_afresh(self) -> None:
         """Begin without bells, as in a forked child: the thread did not come along, the bells are the parent's."""
         self._lock = threading.Lock()
-        self._bells: list[TowerBell] = []
+        self._bells: list[ServerBell] = []
         self._thread: threading.Thread | None = None
         self._up = threading.Event()
         self._at_rest = False
         self._nudger: socket.socket | None = None  # wakes the thread at its reading
 
-    def listen(self, topic: str, queues: Collection[str]) -> TowerBell:
+    def listen(self, topic: str, queues: Collection[str]) -> ServerBell:
         """A bell that misses nothing from now on."""
         # Orders are rare, and heard at the next renewal anyway: nobody looks for them.
-        bell = TowerBell(self, topic, queues, None if topic == "orders" else self._poll)
+        bell = ServerBell(self, topic, queues, None if topic == "orders" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
                 self._start_thread()
@@ -123,7 +123,7 @@ class Tower:
             raise
         self._thread, self._nudger = thread, nudger
 
-    def leave(self, bell: TowerBell) -> None:
+    def leave(self, bell: ServerBell) -> None:
         with self._lock:
             if bell in self._bells:
                 self._bells.remove(bell)
@@ -209,14 +209,14 @@ class Tower:
             bell.ring()
 
 
-def _watch(*sources: socket.socket | Line) -> select.poll:
+def _watch(*sources: socket.socket | NotificationConnection) -> select.poll:
     watch = select.poll()
     for source in sources:
         watch.register(source.fileno(), select.POLLIN)
     return watch
 
 
-_towers: WeakSet[Tower] = WeakSet()
+_towers: WeakSet[ServerBells] = WeakSet()
 
 
 def _start_all_afresh() -> None:

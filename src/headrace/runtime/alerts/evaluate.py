@@ -13,20 +13,29 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from headrace.core.alerts.alert import Alert, Rule, Silence, Step, is_forgotten, look, resolve, step
-from headrace.core.alerts.conditions import Answer, Readings
+from headrace.core.alerts.alert import (
+    AlertRow,
+    AlertRuleRow,
+    AlertTransition,
+    SilenceRow,
+    is_forgotten,
+    look,
+    resolve,
+    step,
+)
+from headrace.core.alerts.conditions import Evaluation, MetricSource
 from headrace.core.clock import to_ms
-from headrace.core.codec.encryption import Seal
+from headrace.core.codec.encryption import Cipher
 from headrace.core.damaged_records import read_or
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.jobs import ids
 from headrace.core.settings.settings import Settings
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.alerts.inputs import StoreReadings
-from headrace.runtime.alerts.outbox import Courier
-from headrace.runtime.alerts.store import RULE, TURN, AlertDesk, Health, decoded
+from headrace.runtime.alerts.inputs import AlertInputs
+from headrace.runtime.alerts.outbox import Outbox
+from headrace.runtime.alerts.store import RULE, TURN, AlertStore, ChannelHealth, decoded
 
 log = logging.getLogger("headrace.alerts")
 
@@ -35,21 +44,21 @@ _AT_ONCE = 50  # alerts of one piece
 _FROZEN = 60_000  # milliseconds between two pieces of a round: this process was stopped, or its machine asleep
 _SOON = 1.0  # seconds until what is on the way is asked for
 _QUIET_FOR = 600_000  # milliseconds without a round, as long as nothing is told in an empty store without alerts
-_Known = dict[str, tuple[Paper, Alert]]
+_Known = dict[str, tuple[Document, AlertRow]]
 _State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
 
 
-class Round(Struct):
+class AlertEvaluation(Struct):
     """One look at all rules. What happened stands in `steps`."""
 
-    desk: AlertDesk
-    readings: Readings
+    desk: AlertStore
+    readings: MetricSource
     now: int
-    steps: list[Step] = []
-    silences: list[Silence] = []
+    steps: list[AlertTransition] = []
+    silences: list[SilenceRow] = []
     is_calm: bool = True  # no alert is open
 
-    def finish(self) -> list[Step]:
+    def finish(self) -> list[AlertTransition]:
         """Walk without a rest; what happened."""
         for _ in self.walk():
             pass
@@ -73,7 +82,7 @@ class Round(Struct):
         for left in known.values():
             self._end(left, rules)
 
-    def _look_at(self, rule: Rule, known: _Known, health: Health | None) -> Iterator[None]:
+    def _look_at(self, rule: AlertRuleRow, known: _Known, health: ChannelHealth | None) -> Iterator[None]:
         by_series = {_key(one[1].series): one for one in known.values()}
         try:
             answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
@@ -99,7 +108,9 @@ class Round(Struct):
             elif is_forgotten(alert, rule.cooldown, self.now):
                 self.desk.forget([paper])
 
-    def _advance(self, rule: Rule, series: dict[str, str], known: tuple[Paper, Alert] | None, answer: Answer) -> None:
+    def _advance(
+        self, rule: AlertRuleRow, series: dict[str, str], known: tuple[Document, AlertRow] | None, answer: Evaluation
+    ) -> None:
         paper, before = known or (None, None)
         if before is None and not answer.holds:
             return
@@ -117,12 +128,12 @@ class Round(Struct):
             return
         self._keep(paper, done)
 
-    def _keep(self, paper: Paper | None, done: Step) -> None:
+    def _keep(self, paper: Document | None, done: AlertTransition) -> None:
         self.is_calm &= done.alert is None or not done.alert.is_open
         if self.desk.keep(paper, done) and done.deed is not None:
             self.steps.append(done)
 
-    def _end(self, left: _Known, rules: dict[str, Rule]) -> None:
+    def _end(self, left: _Known, rules: dict[str, AlertRuleRow]) -> None:
         for paper, alert in left.values():
             if alert.is_open and not alert.by_hand:
                 by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
@@ -130,7 +141,9 @@ class Round(Struct):
             elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
                 self.desk.forget([paper])
 
-    def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], health: Health | None) -> None:
+    def _tell_health(
+        self, rule: AlertRuleRow, answers: list[tuple[dict[str, str], Evaluation]], health: ChannelHealth | None
+    ) -> None:
         is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
         state: Literal["no_data"] | None = "no_data" if is_blind else None
         if state != (None if health is None else health.state):
@@ -144,14 +157,14 @@ def _key(series: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(series.items()))
 
 
-class Turn(Struct, frozen=True):
+class EvaluationLock(Struct, frozen=True):
     """When somebody last looked, and when old entries of the history were last removed."""
 
     at: int
     trimmed_at: int = 0
 
 
-class Alerting:
+class AlertCheck:
     """A chore: one round every so often over all workers, and the posts that are due."""
 
     def __init__(
@@ -159,15 +172,15 @@ class Alerting:
         engine: Engine,
         settings: Settings,
         every: float,
-        readings: Callable[[], Readings] | None = None,
+        readings: Callable[[], MetricSource] | None = None,
     ) -> None:
         self._engine = engine
         self._settings = settings
         self._every = every
-        seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
-        self._desk = AlertDesk(engine, settings, seal)
-        self._courier = Courier(self._desk, engine.clock)
-        self._readings = readings or (lambda: StoreReadings(engine, settings))
+        seal = Cipher(settings.encryption_keys) if settings.encryption_keys else None
+        self._desk = AlertStore(engine, settings, seal)
+        self._courier = Outbox(self._desk, engine.clock)
+        self._readings = readings or (lambda: AlertInputs(engine, settings))
         self._pieces: Iterator[None] | None = None
         self._gone_on_at = 0
         self._is_first = True
@@ -187,7 +200,7 @@ class Alerting:
             if (pause := self._take_turn(now)) is not None:
                 return self._rest(pause)
             self._begun_in = self._state()
-            self._round = Round(self._desk, self._readings(), now)
+            self._round = AlertEvaluation(self._desk, self._readings(), now)
             self._pieces = self._round.walk()
         try:
             next(self._pieces)
@@ -223,7 +236,11 @@ class Alerting:
     def _take_turn(self, now: int) -> float | None:
         """Seconds until the next turn; None if it is ours, now."""
         paper = self._desk.get(TURN, TURN)
-        last = Turn(0) if paper is None else read_or(lambda text: decoded(text, Turn), paper, Turn(0))
+        last = (
+            EvaluationLock(0)
+            if paper is None
+            else read_or(lambda text: decoded(text, EvaluationLock), paper, EvaluationLock(0))
+        )
         wait = last.at + to_ms(self._every) - now
         if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
             return wait / 1000
@@ -240,6 +257,6 @@ class Alerting:
         self._desk.forget(over)
 
 
-def open_alerts(desk: AlertDesk) -> Iterator[tuple[Paper, Alert]]:
+def open_alerts(desk: AlertStore) -> Iterator[tuple[Document, AlertRow]]:
     """Those that are pending, firing or acknowledged."""
     return (one for one in desk.alerts() if one[1].is_open)

@@ -11,22 +11,22 @@ from functools import cached_property
 from msgspec import structs
 
 from headrace.core.alerts.expressions import USUAL_WINDOW
-from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.health import stalls
-from headrace.core.health.findings import Strain
+from headrace.core.health.findings import StoreLoad
 from headrace.core.jobs.queue_rules import QueueRules, queue_rules
-from headrace.core.jobs.records import Depth, WorkerRow
+from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.jobs.states import NOT_STARTED, OPEN, State
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.metrics.reader import Meter
-from headrace.runtime.metrics.windows import Measured
-from headrace.runtime.retention.staleness import Surveyed, last_survey
+from headrace.runtime.metrics.reader import MetricsReader
+from headrace.runtime.metrics.windows import WindowedMetrics
+from headrace.runtime.retention.staleness import StaleScanResult, last_survey
 
 _MOST_LETTERS = 200
 
 
-class StoreReadings:
+class AlertInputs:
     """Reads one store, and what was measured there, if anything is."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -34,7 +34,7 @@ class StoreReadings:
         self._settings = settings
         self._now = engine.clock.now()
         is_measured = settings.metrics and settings.events
-        self._measured = Measured(Meter(engine, settings), self._now) if is_measured else None
+        self._measured = WindowedMetrics(MetricsReader(engine, settings), self._now) if is_measured else None
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
         if name.startswith("depth") and window is None:
@@ -62,7 +62,7 @@ class StoreReadings:
     # -- what the store tells
 
     @cached_property
-    def _depths(self) -> list[Depth]:
+    def _depths(self) -> list[QueueCount]:
         return self._engine.desk.depths(open_only=True)
 
     @cached_property
@@ -76,7 +76,7 @@ class StoreReadings:
         return self._engine.desk.workers()
 
     @cached_property
-    def _strain(self) -> Strain:
+    def _strain(self) -> StoreLoad:
         return self._engine.care.strain(self._now)
 
     @cached_property
@@ -117,12 +117,14 @@ class StoreReadings:
 
     def _letters(self, labels: Mapping[str, str], window: int | None) -> float:
         """Those that are pending or, in a window, those that came in."""
-        asked = LetterFilter(statuses=("pending",)) if window is None else LetterFilter(since=self._now - window)
+        asked = (
+            DeadLetterFilter(statuses=("pending",)) if window is None else DeadLetterFilter(since=self._now - window)
+        )
         return self._engine.letters.count(structs.replace(asked, **labels))
 
     def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """Of those that came in lately, of which there are seldom any."""
-        lately = LetterFilter(since=self._now - window)
+        lately = DeadLetterFilter(since=self._now - window)
         rows = self._engine.letters.find(lately, _MOST_LETTERS) if self._engine.letters.count(lately) else []
         found = {tuple(getattr(row, label) for label in per) for row in rows}
         return [dict(zip(per, values, strict=True)) for values in sorted(found)]
@@ -130,7 +132,7 @@ class StoreReadings:
     # -- upkeep
 
     @cached_property
-    def _survey(self) -> Surveyed | None:
+    def _survey(self) -> StaleScanResult | None:
         return last_survey(self._engine)
 
     def _stale(self) -> float | None:
@@ -178,23 +180,23 @@ class StoreReadings:
         return float(value) if isinstance(value, int) else None
 
 
-_OF_QUEUES: dict[str, Callable[[StoreReadings, str | None], float | None]] = {
-    "oldest": StoreReadings._oldest,
-    "fullness": StoreReadings._fullness,
-    "workers": StoreReadings._alive,
+_OF_QUEUES: dict[str, Callable[[AlertInputs, str | None], float | None]] = {
+    "oldest": AlertInputs._oldest,
+    "fullness": AlertInputs._fullness,
+    "workers": AlertInputs._alive,
 }
-_OF_STORE: dict[str, Callable[[StoreReadings], float | None]] = {
-    "workers_healthy": StoreReadings._healthy,
-    "stale": StoreReadings._stale,
-    "stale_share": StoreReadings._stale_share,
-    "stale_errors": StoreReadings._stale_errors,
-    "schedule_errors": StoreReadings._schedule_errors,
-    "archive_errors": StoreReadings._archive_errors,
-    "partition_errors": StoreReadings._partition_errors,
-    "store_bytes": StoreReadings._store_bytes,
-    "store_share": StoreReadings._store_share,
-    "disk_free": StoreReadings._disk_free,
-    "busy": StoreReadings._busy,
-    "clients": StoreReadings._clients,
-    "schedules": StoreReadings._schedules,
+_OF_STORE: dict[str, Callable[[AlertInputs], float | None]] = {
+    "workers_healthy": AlertInputs._healthy,
+    "stale": AlertInputs._stale,
+    "stale_share": AlertInputs._stale_share,
+    "stale_errors": AlertInputs._stale_errors,
+    "schedule_errors": AlertInputs._schedule_errors,
+    "archive_errors": AlertInputs._archive_errors,
+    "partition_errors": AlertInputs._partition_errors,
+    "store_bytes": AlertInputs._store_bytes,
+    "store_share": AlertInputs._store_share,
+    "disk_free": AlertInputs._disk_free,
+    "busy": AlertInputs._busy,
+    "clients": AlertInputs._clients,
+    "schedules": AlertInputs._schedules,
 }

@@ -16,11 +16,11 @@ from msgspec import structs
 
 from headrace.core.alerts.alert import key_of
 from headrace.core.clock import Clock
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.text import why
 from headrace.runtime.alerts.channels import Channel, Undelivered
 from headrace.runtime.alerts.notify import deliver
-from headrace.runtime.alerts.store import POST, AlertDesk, Post, decoded, rewritten
+from headrace.runtime.alerts.store import POST, AlertStore, Notification, decoded, rewritten
 
 log = logging.getLogger("headrace.alerts")
 
@@ -28,10 +28,10 @@ _TAKEN_FOR = 120_000  # milliseconds: longer than one message may take
 _FIRST, _LONGEST, _TRIES = 15_000, 3_600_000, 8
 _AT_ONCE = 100
 
-_Posts = list[tuple[Paper, Post]]
+_Posts = list[tuple[Document, Notification]]
 
 
-class Errand:
+class Delivery:
     """One way to one channel with all that it is to be told. In a thread of its own it never touches the store."""
 
     def __init__(self, name: str, channel: Channel | None, posts: _Posts, now: int) -> None:
@@ -74,13 +74,13 @@ class Errand:
             self.error = why(error) if self._channel is None else self._channel.without_secrets(why(error))
 
 
-class Courier:
+class Outbox:
     """Sends errands, and keeps what became of them. Each channel has one at a time: none waits for another."""
 
-    def __init__(self, desk: AlertDesk, clock: Clock) -> None:
+    def __init__(self, desk: AlertStore, clock: Clock) -> None:
         self._desk = desk
         self._clock = clock
-        self._on_the_way: dict[str, Errand] = {}
+        self._on_the_way: dict[str, Delivery] = {}
         self.has_nothing = False  # to deliver, now or later
 
     def set_out(self) -> bool:
@@ -106,19 +106,19 @@ class Courier:
             told += len(errand.news) if errand.error is None else 0
         return told
 
-    def _errands(self) -> list[Errand]:
+    def _errands(self) -> list[Delivery]:
         due = self._due()
         channels = self._desk.channels() if due else {}
         taken = {name: self._take(posts) for name, posts in due.items() if name not in self._on_the_way}
         now = self._clock.now()
-        return [Errand(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
+        return [Delivery(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
 
     def _due(self) -> dict[str, _Posts]:
         now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
         posts = list(self._desk.browse(POST))
         self.has_nothing = not posts and not self._on_the_way
         for paper in posts:  # the oldest first
-            post = decoded(paper, Post)
+            post = decoded(paper, Notification)
             alert = post.news[1]
             whose = (post.channel, key_of(alert.rule, alert.series))
             # Beyond that it would be a clock that was wrong.
@@ -136,7 +136,7 @@ class Courier:
             return []
         return [(structs.replace(paper, version=paper.version + 1), post) for paper, post in mine]
 
-    def _settle(self, errand: Errand) -> None:
+    def _settle(self, errand: Delivery) -> None:
         if errand.error is not None:
             self._put_off(errand.name, errand.posts, errand.error)
             return
@@ -156,10 +156,10 @@ class Courier:
             log.error("channel %s was not told of %d alerts after %d tries: %s", name, len(given_up), _TRIES, error)
 
 
-def _later(post: Post, now: int) -> Post:
+def _later(post: Notification, now: int) -> Notification:
     return structs.replace(post, due=now + min(_FIRST << (post.tries - 1), _LONGEST))
 
 
-def waiting(desk: AlertDesk) -> Sequence[Post]:
+def waiting(desk: AlertStore) -> Sequence[Notification]:
     """What was not delivered yet."""
-    return [decoded(paper, Post) for paper in desk.browse(POST)]
+    return [decoded(paper, Notification) for paper in desk.browse(POST)]

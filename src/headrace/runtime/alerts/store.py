@@ -18,12 +18,20 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct, structs
 
-from headrace.core.alerts.alert import Alert, Change, News, Rule, Silence, Step, key_of
+from headrace.core.alerts.alert import (
+    AlertHistoryEntry,
+    AlertRow,
+    AlertRuleRow,
+    AlertTransition,
+    News,
+    SilenceRow,
+    key_of,
+)
 from headrace.core.alerts.defaults import SHIPPED
-from headrace.core.codec.encryption import Seal, opened
+from headrace.core.codec.encryption import Cipher, opened
 from headrace.core.damaged_records import DAMAGE, readable
-from headrace.core.documents import Paper
-from headrace.core.events.log import Group
+from headrace.core.documents import Document
+from headrace.core.events.log import EventGroup
 from headrace.core.jobs import ids
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
@@ -36,7 +44,7 @@ _PAGE = 1000
 T = TypeVar("T", bound=Struct)
 
 
-class Health(Struct, frozen=True, omit_defaults=True):
+class ChannelHealth(Struct, frozen=True, omit_defaults=True):
     """What is wrong with a rule or a channel, since when, and how often it was met."""
 
     state: Literal["broken", "no_data", "failing"]
@@ -45,7 +53,7 @@ class Health(Struct, frozen=True, omit_defaults=True):
     count: int = 1
 
 
-class Post(Struct, frozen=True, omit_defaults=True):
+class Notification(Struct, frozen=True, omit_defaults=True):
     """Somebody who is to be told something. Before `due` nobody need try, as somebody does so now or has failed."""
 
     channel: str
@@ -54,10 +62,10 @@ class Post(Struct, frozen=True, omit_defaults=True):
     tries: int = 0
 
 
-class AlertDesk:
+class AlertStore:
     """Reads and writes the papers of one store."""
 
-    def __init__(self, engine: Engine, settings: Settings, seal: Seal | None) -> None:
+    def __init__(self, engine: Engine, settings: Settings, seal: Cipher | None) -> None:
         self._shelf = engine.shelf
         self._events = engine.events
         self._clock = engine.clock
@@ -66,11 +74,11 @@ class AlertDesk:
 
     # -- rules
 
-    def rules(self) -> dict[str, Rule]:
+    def rules(self) -> dict[str, AlertRuleRow]:
         """Every rule by its name: those that are shipped, with what an operator has in their place, and others."""
         return {**SHIPPED, **self.own_rules()}
 
-    def own_rules(self) -> dict[str, Rule]:
+    def own_rules(self) -> dict[str, AlertRuleRow]:
         return {paper.key: rule_on(paper) for paper in self.browse(RULE)}
 
     # -- channels
@@ -92,9 +100,9 @@ class AlertDesk:
         text = msgspec.json.encode(channel).decode()
         if self._seal is not None:
             text = self._seal.sealed(text, "channel", channel.name)
-        return self._shelf.put([Paper(CHANNEL, channel.name, version, text)])
+        return self._shelf.put([Document(CHANNEL, channel.name, version, text)])
 
-    def _open(self, paper: Paper) -> Channel:
+    def _open(self, paper: Document) -> Channel:
         try:
             text = opened(self._seal, paper.value, "channel", paper.key)
             stored = msgspec.json.decode(text, type=Channel)
@@ -105,15 +113,17 @@ class AlertDesk:
 
     # -- alerts
 
-    def alerts(self) -> Iterator[tuple[Paper, Alert]]:
+    def alerts(self) -> Iterator[tuple[Document, AlertRow]]:
         """Every alert that is open or remembered, with its paper."""
         return readable(_alert, self.browse(ALERT))
 
-    def alert(self, rule: str, series: dict[str, str]) -> tuple[Paper, Alert] | None:
+    def alert(self, rule: str, series: dict[str, str]) -> tuple[Document, AlertRow] | None:
         found = self._shelf.get(ALERT, [key_of(rule, series)])
         return next(readable(_alert, found), None)
 
-    def keep(self, before: Paper | None, step: Step, by: str | None = None, note: str | None = None) -> bool:
+    def keep(
+        self, before: Document | None, step: AlertTransition, by: str | None = None, note: str | None = None
+    ) -> bool:
         """Store what became of an alert, in one commit with its history and with who is to be told; False if late."""
         if step.alert is None:
             return before is None or self._shelf.remove([before])
@@ -123,8 +133,8 @@ class AlertDesk:
         if before is not None and papers[0].value == before.value:
             return True
         if step.deed is not None:
-            change = Change(at=now, what=step.deed, alert=step.alert, by=by, note=note)
-            papers.append(Paper(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
+            change = AlertHistoryEntry(at=now, what=step.deed, alert=step.alert, by=by, note=note)
+            papers.append(Document(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
             if step.tell:
                 papers += self._posts((step.deed, step.alert), now)
         if not self._shelf.put(papers):
@@ -132,35 +142,35 @@ class AlertDesk:
         self._tell_all(before, step.alert, now)
         return True
 
-    def _blank(self, key: str) -> Paper:
+    def _blank(self, key: str) -> Document:
         """The paper of a new alert; it takes the place of one that is damaged."""
         damaged = [paper for paper in self._shelf.get(ALERT, [key]) if not any(readable(_alert, [paper]))]
-        return damaged[0] if damaged else Paper(ALERT, key, 0, "")
+        return damaged[0] if damaged else Document(ALERT, key, 0, "")
 
-    def _tell_all(self, before: Paper | None, alert: Alert, now: int) -> None:
+    def _tell_all(self, before: Document | None, alert: AlertRow, now: int) -> None:
         """Tell it as an event, if it began or ended. Who dies just before has told his channels all the same."""
-        was = None if before is None else decoded(before, Alert).state
+        was = None if before is None else decoded(before, AlertRow).state
         kind = {"firing": "alert.raised", "resolved": "alert.cleared"}.get(alert.state)
         if kind is None or was == alert.state or not self._settings.events:
             return
         told = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
-        self._events.tell([Group(kind, now, queue, task, worker, data=[{**told, "labels": alert.all_labels}])])
+        self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**told, "labels": alert.all_labels}])])
 
-    def _posts(self, news: News, now: int) -> Iterator[Paper]:
+    def _posts(self, news: News, now: int) -> Iterator[Document]:
         names = self._settings.alert_notify if news[1].notify is None else news[1].notify
         for name in dict.fromkeys(names):
-            yield Paper(POST, ids.new_id(now), 0, _text(Post(name, news, now)))
+            yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))
 
-    def forget(self, papers: Sequence[Paper]) -> None:
+    def forget(self, papers: Sequence[Document]) -> None:
         """Remove what is over for long; one that changed meanwhile stays."""
         for paper in papers:
             self._shelf.remove([paper])
 
-    def history(self, limit: int, last: str | None = None) -> list[tuple[str, Change]]:
+    def history(self, limit: int, last: str | None = None) -> list[tuple[str, AlertHistoryEntry]]:
         """What happened before this cursor, the newest first, each with its own."""
         papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
-        return list(readable(lambda paper: (paper.key, decoded(paper, Change)), papers))
+        return list(readable(lambda paper: (paper.key, decoded(paper, AlertHistoryEntry)), papers))
 
     def trim(self, before: int) -> bool:
         """Forget some of what happened before; whether that was all."""
@@ -168,18 +178,18 @@ class AlertDesk:
 
     # -- silences
 
-    def silences(self) -> list[tuple[Paper, Silence]]:
-        return list(readable(lambda paper: (paper, decoded(paper, Silence)), self.browse(SILENCE)))
+    def silences(self) -> list[tuple[Document, SilenceRow]]:
+        return list(readable(lambda paper: (paper, decoded(paper, SilenceRow)), self.browse(SILENCE)))
 
     # -- what is wrong
 
-    def health(self) -> dict[str, Health]:
-        return dict(readable(lambda paper: (paper.key, decoded(paper, Health)), self.browse(HEALTH)))
+    def health(self) -> dict[str, ChannelHealth]:
+        return dict(readable(lambda paper: (paper.key, decoded(paper, ChannelHealth)), self.browse(HEALTH)))
 
     def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
         """Keep what is wrong with a rule or channel, or that nothing is; whether it is something new."""
         found = self._shelf.get(HEALTH, [key])
-        known = next(readable(lambda paper: decoded(paper, Health), found), None)
+        known = next(readable(lambda paper: decoded(paper, ChannelHealth), found), None)
         if state is None:
             return bool(found) and self._shelf.remove(found)
         is_same = known is not None and (known.state, known.error) == (state, error)
@@ -187,13 +197,13 @@ class AlertDesk:
             return False
         since = known.since if known is not None and known.state == state else self._clock.now()
         count = known.count + 1 if known is not None and known.state == state else 1
-        told = Health(state, since, error, count)
-        stored = self._shelf.put([Paper(HEALTH, key, found[0].version if found else 0, _text(told))])
+        told = ChannelHealth(state, since, error, count)
+        stored = self._shelf.put([Document(HEALTH, key, found[0].version if found else 0, _text(told))])
         return stored and not is_same
 
     # -- papers
 
-    def browse(self, kind: str) -> Iterator[Paper]:
+    def browse(self, kind: str) -> Iterator[Document]:
         """Every paper of a kind."""
         page = self._shelf.browse(kind, limit=_PAGE)
         yield from page
@@ -202,19 +212,19 @@ class AlertDesk:
             page = self._shelf.browse(kind, last, limit=_PAGE)
             yield from (paper for paper in page if paper.key != last)  # it may be gone by now
 
-    def get(self, kind: str, key: str) -> Paper | None:
+    def get(self, kind: str, key: str) -> Document | None:
         return next(iter(self._shelf.get(kind, [key])), None)
 
     def put(self, kind: str, key: str, version: int, value: Struct) -> bool:
-        return self._shelf.put([Paper(kind, key, version, _text(value))])
+        return self._shelf.put([Document(kind, key, version, _text(value))])
 
-    def remove(self, paper: Paper) -> bool:
+    def remove(self, paper: Document) -> bool:
         return self._shelf.remove([paper])
 
-    def put_all(self, papers: Sequence[Paper]) -> bool:
+    def put_all(self, papers: Sequence[Document]) -> bool:
         return self._shelf.put(papers)
 
-    def remove_all(self, papers: Sequence[Paper]) -> bool:
+    def remove_all(self, papers: Sequence[Document]) -> bool:
         return self._shelf.remove(papers)
 
 
@@ -230,23 +240,23 @@ def _said(text: str) -> Channel:
         return unusable(text.partition("=")[0], str(error))
 
 
-def rule_on(paper: Paper) -> Rule:
+def rule_on(paper: Document) -> AlertRuleRow:
     """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
     try:
-        return decoded(paper, Rule)
+        return decoded(paper, AlertRuleRow)
     except DAMAGE:
-        return Rule(name=paper.key, when="")
+        return AlertRuleRow(name=paper.key, when="")
 
 
-def _alert(paper: Paper) -> tuple[Paper, Alert]:
-    return paper, decoded(paper, Alert)
+def _alert(paper: Document) -> tuple[Document, AlertRow]:
+    return paper, decoded(paper, AlertRow)
 
 
-def decoded(paper: Paper, kind: type[T]) -> T:
+def decoded(paper: Document, kind: type[T]) -> T:
     return msgspec.json.decode(paper.value, type=kind)
 
 
-def rewritten(paper: Paper, value: Struct) -> Paper:
+def rewritten(paper: Document, value: Struct) -> Document:
     """The paper with another text, to be put at the version that it has."""
     return structs.replace(paper, value=_text(value))
 

@@ -11,11 +11,11 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
-from headrace.core.jobs.records import Claim, Note, Outcome
+from headrace.core.jobs.records import Claim, JobNote, Outcome
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.context.spawn import Spawning
-from headrace.runtime.context.steps import Keeper, Memory, refuse_awaitable, refuse_coroutines, result_of
+from headrace.runtime.context.steps import StepLog, StepStore, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.runtime.jobs.job import Job
@@ -28,12 +28,12 @@ LEVELS = ("debug", "info", "warning", "error")
 _making_memory = threading.Lock()
 
 
-class Line(Keeper, Protocol):
+class WorkerLink(StepStore, Protocol):
     """How a context reaches its worker, and who that is."""
 
     @property
     def worker(self) -> str: ...
-    def note(self, note: Note) -> None: ...
+    def note(self, note: JobNote) -> None: ...
     def renew(self, claim: Claim) -> bool:
         """Renew this one lease now; False if it is lost."""
         ...
@@ -44,11 +44,11 @@ class JobContext:
 
     __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_told")
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, line: Line) -> None:
+    def __init__(self, claim: Claim, deadline_ms: int | None, line: WorkerLink) -> None:
         self._claim = claim
         self._deadline_ms = deadline_ms
         self._line = line
-        self._memory: Memory | None = None
+        self._memory: StepLog | None = None
         self._told: str | None = None
         self._spawning: Spawning | None = None
 
@@ -109,14 +109,14 @@ class JobContext:
         if isinstance(value, int | float) and not 0 <= value <= 1:
             raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1")
         text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
-        self._line.note(Note(self.id, self._claim.version, self._line.now(), progress=text))
+        self._line.note(JobNote(self.id, self._claim.version, self._line.now(), progress=text))
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""
         if level not in LEVELS:
             raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
         details = codec.encode(fields) if fields else None
-        note = Note(
+        note = JobNote(
             self.id, self._claim.version, self._line.now(), level=level, message=_clean(message), fields=details
         )
         self._line.note(note)
@@ -198,16 +198,16 @@ class JobContext:
         """Like wait_event(), in a coroutine."""
         return await in_thread(self._remembering().wait_event, name, timeout)
 
-    def _remembering(self) -> Memory:
+    def _remembering(self) -> StepLog:
         if self._told is not None:
             raise LeaseLost(f"job {self.id}: {self._told}; stop working on it", job_id=self.id)
         with _making_memory:
             if self._memory is None:
-                self._memory = Memory(self._claim, self._line)
+                self._memory = StepLog(self._claim, self._line)
             return self._memory
 
     @property
-    def keeper(self) -> Keeper:
+    def keeper(self) -> StepStore:
         """For the worker: who keeps the job's steps, for its sandbox."""
         return self._line
 
@@ -231,7 +231,7 @@ class JobContext:
         """For the worker: the outcome with what the task spawned."""
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
-    def relay(self, note: Note) -> None:
+    def relay(self, note: JobNote) -> None:
         """For the worker: pass on a note that the job's sandbox sent."""
         self._line.note(note)
 

@@ -39,7 +39,7 @@ class Form(Protocol):
     def format(self, record: logging.LogRecord) -> str: ...
 
 
-class JobFields:
+class JobContextFilter:
     """A filter for a handler of yours: gives each record job, task, queue, attempt, worker, correlation_id, trace_id.
 
     Then `%(job)s` may stand in its format. What there is nothing to say of is "-".
@@ -52,7 +52,7 @@ class JobFields:
         return True
 
 
-class HumanLines:
+class TextFormatter:
     """For people: time, level, logger, message, and the job it is about.
 
     What is told over several lines is indented from the second on, and control characters are made visible: no message
@@ -74,7 +74,7 @@ class HumanLines:
         return _CONTINUED.join(_visible("\n".join(part for part in parts if part)).split("\n"))
 
 
-class JsonLines:
+class JsonFormatter:
     """For programs: one object a line. What a line says beyond its message (`extra`) is in it, secrets starred out."""
 
     def __init__(self, redact_words: Iterable[str] | None = ()) -> None:
@@ -123,7 +123,7 @@ def configure_logs(
         raise ConfigError(f"log_format: {format!r} is not one of human, json")
     words = None if redact_words is None else tuple(redact_words)
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(cast("logging.Formatter", JsonLines(words) if format == "json" else HumanLines(words)))
+    handler.setFormatter(cast("logging.Formatter", JsonFormatter(words) if format == "json" else TextFormatter(words)))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, wanted in levels.items():

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import structs
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Claim, NewJob, Outcome
-from headrace.core.jobs.states import Event
+from headrace.core.jobs.states import Trigger
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
@@ -30,7 +30,7 @@ class Spawning:
         self._claim = claim
         self._numbers = itertools.count(1)
         self._spawned: list[NewJob] = []
-        self._bonds: list[Bond] = []
+        self._bonds: list[Dependency] = []
 
     def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         if not isinstance(call, Call):
@@ -54,7 +54,7 @@ class Spawning:
 
     def enclosed(self, outcome: Outcome) -> Outcome:
         """The outcome with what is to be stored in its commit. Only a success has children."""
-        if not self._spawned or outcome.event is not Event.SUCCEED:
+        if not self._spawned or outcome.event is not Trigger.SUCCEED:
             return outcome
         return structs.replace(outcome, spawned=tuple(self._spawned), bonds=tuple(self._bonds))
 

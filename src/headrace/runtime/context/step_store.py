@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from headrace.core.codec.encryption import Seal
+from headrace.core.codec.encryption import Cipher
 from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
@@ -23,10 +23,10 @@ T = TypeVar("T")
 _FIRST, _LONGEST = 0.1, 2.0
 
 
-class Remembering:
+class RetryingStepStore:
     """The store, as far as the steps of running jobs are concerned. `patience` is in seconds."""
 
-    def __init__(self, engine: Engine, patience: float, seal: Seal | None = None) -> None:
+    def __init__(self, engine: Engine, patience: float, seal: Cipher | None = None) -> None:
         self._seal = seal
         self._engine = engine
         self._patience = patience

@@ -26,7 +26,7 @@ _UNSTORABLE = "$lost"  # in place of a result that could not be stored
 _GAVE_UP = "no event {!r} came"
 
 
-class Keeper(Protocol):
+class StepStore(Protocol):
     """What a run needs of whoever keeps its steps."""
 
     @property
@@ -63,10 +63,10 @@ def suspension_in(error: BaseException) -> Suspended | None:
     return error if isinstance(error, Suspended) else None
 
 
-class Memory:
+class StepLog:
     """What one run knows of the steps of its job."""
 
-    def __init__(self, claim: Claim, keeper: Keeper) -> None:
+    def __init__(self, claim: Claim, keeper: StepStore) -> None:
         self._claim = claim
         self._keeper = keeper
         self._lock = threading.Lock()

@@ -13,15 +13,15 @@ from contextvars import ContextVar
 from msgspec import structs
 
 from headrace.core.tasks.options import check_text
-from headrace.core.tasks.trace_context import LONGEST, NO_TRAIL, Trail, marked
+from headrace.core.tasks.trace_context import LONGEST, NO_TRAIL, TraceContext, marked
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.context.current_job import current
 
-ambient: ContextVar[Trail | None] = ContextVar("headrace_trail", default=None)
+ambient: ContextVar[TraceContext | None] = ContextVar("headrace_trail", default=None)
 
 
-def present() -> Trail | None:
+def present() -> TraceContext | None:
     """The trail that is followed here, if any."""
     trail, job = ambient.get(), current.get(None)
     if job is None or (trail is not None and trail.correlation is not None):
@@ -38,7 +38,7 @@ def mark(metadata: str | None, *, kin: bool = False) -> str | None:
 
 
 @contextmanager
-def following(trail: Trail) -> Iterator[None]:
+def following(trail: TraceContext) -> Iterator[None]:
     """Inside a `with`, this trail is followed."""
     token = ambient.set(trail)
     try:

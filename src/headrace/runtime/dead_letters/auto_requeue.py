@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from headrace.core.clock import to_ms
-from headrace.core.dead_letters.records import LetterFilter, Requeue
+from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
 from headrace.core.settings.requeue_times import requeued_after
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
@@ -22,7 +22,7 @@ _AT_ONCE = 100
 _LONGEST_PAUSE, _SHORTEST_PAUSE = 60.0, 1.0
 
 
-class Requeuing:
+class AutoRequeue:
     """A chore: looks for letters whose time has come, which is `after` seconds behind their entry."""
 
     def __init__(self, engine: Engine, settings: Settings, after: float) -> None:
@@ -48,13 +48,13 @@ class Requeuing:
 
     def _requeue(self, count: int, after: float) -> tuple[int, int]:
         """The letters of jobs that were requeued so often: how many were looked at and how many are requeued."""
-        due = LetterFilter(statuses=("pending",), requeues=count, until=self._engine.clock.now() - to_ms(after))
+        due = DeadLetterFilter(statuses=("pending",), requeues=count, until=self._engine.clock.now() - to_ms(after))
         letters = self._engine.letters.find(due, _AT_ONCE, self._reached.get(count))
         # A letter that can't be requeued stays where it is, and must not be in the way of those behind it.
         self._reached[count] = letters[-1].id if len(letters) == _AT_ONCE else None
         if not letters:
             return 0, 0
-        orders = [Requeue(letter.id, boost=0, most=self._limit) for letter in letters]
+        orders = [RequeueRequest(letter.id, boost=0, most=self._limit) for letter in letters]
         if self._engine.porter.notice() is not None:  # they are carried: who works there has them, when all are there
             return 0, 0
         done = self._engine.letters.requeue(orders, BY, None, DETAIL)

@@ -8,9 +8,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from headrace.core.events.event import Happening, Interest
+from headrace.core.events.event import Event, EventFilter
 from headrace.core.events.log import events_of
-from headrace.engines.protocol.events import Events
+from headrace.engines.protocol.events import EventStore
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.async_twin import in_thread
 
@@ -21,7 +21,7 @@ _OUTAGE = 1.0
 _PAGES_AT_ONCE = 100
 
 
-class Follower:
+class EventReader:
     """A place in the stream, and what is wanted of it from there on. `cursor` is behind all that was handed out.
 
     What is wanted may change: then it is asked for, each time after events were read. So whoever wanted something
@@ -29,14 +29,18 @@ class Follower:
     """
 
     def __init__(
-        self, events: Events, wanted: Interest, cursor: str | None, ask: Callable[[], Interest | None] | None = None
+        self,
+        events: EventStore,
+        wanted: EventFilter,
+        cursor: str | None,
+        ask: Callable[[], EventFilter | None] | None = None,
     ) -> None:
         self._events = events
         self._ask = ask or (lambda: wanted)
         self.cursor = cursor
         self.is_at_end = False
 
-    def more(self, pages: int = _PAGES_AT_ONCE) -> list[Happening]:
+    def more(self, pages: int = _PAGES_AT_ONCE) -> list[Event]:
         """The next events that are wanted; there may be none among many that are not."""
         read = self._events.read(self.cursor, pages)
         wanted = self._ask() if read else None
@@ -50,7 +54,7 @@ class Follower:
         return found
 
 
-def follow(follower: Follower, forever: bool) -> Iterator[Happening]:
+def follow(follower: EventReader, forever: bool) -> Iterator[Event]:
     """Events as they come; up to the newest one unless it is to go on for ever."""
     while True:
         pause = 0.0
@@ -68,7 +72,7 @@ def follow(follower: Follower, forever: bool) -> Iterator[Happening]:
             time.sleep(pause)
 
 
-async def afollow(follower: Follower, forever: bool) -> AsyncIterator[Happening]:
+async def afollow(follower: EventReader, forever: bool) -> AsyncIterator[Event]:
     """The same without blocking the event loop."""
     while True:
         pause, found = 0.0, list[Any]()

@@ -21,13 +21,13 @@ from msgspec import Struct, structs
 
 from headrace.core.clock import Clock
 from headrace.core.damaged_records import read_or
-from headrace.core.documents import STAYS, Paper
-from headrace.core.events.event import Happening, Interest
-from headrace.core.events.log import Group
+from headrace.core.documents import STAYS, Document
+from headrace.core.events.event import Event, EventFilter
+from headrace.core.events.log import EventGroup
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.events.follow import POLL, Follower
+from headrace.runtime.events.follow import POLL, EventReader
 
 log = logging.getLogger("headrace.events")
 
@@ -51,14 +51,14 @@ class Subscription(Struct, frozen=True):
     """
 
     name: str
-    handler: Callable[[Happening], Any]
-    wanted: Interest
+    handler: Callable[[Event], Any]
+    wanted: EventFilter
     everywhere: bool = False
-    ask: Callable[[bool], Interest | None] | None = None
+    ask: Callable[[bool], EventFilter | None] | None = None
     waits_for: tuple[type[Exception], ...] = ()
 
 
-class Place(Struct, frozen=True, omit_defaults=True):
+class HandlerCursor(Struct, frozen=True, omit_defaults=True):
     """How far a subscription has come, and who is at it until when."""
 
     cursor: str
@@ -67,17 +67,17 @@ class Place(Struct, frozen=True, omit_defaults=True):
     passed_over: int = 0
 
 
-_place = msgspec.json.Decoder(Place)
+_place = msgspec.json.Decoder(HandlerCursor)
 
 
-class Listener:
+class EventHandlers:
     """A thread that calls the handlers of one process, from start() to stop()."""
 
     def __init__(self, engine: Engine, clock: Clock, who: str, subscriptions: Sequence[Subscription]) -> None:
         self._engine = engine
         self._who = who
         self._stopping = threading.Event()
-        self._seats = [_Seat(engine, clock, who, each, self._stopping) for each in subscriptions]
+        self._seats = [_HandlerRun(engine, clock, who, each, self._stopping) for each in subscriptions]
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class Listener:
                 seat.leave()
 
 
-class _Seat:
+class _HandlerRun:
     """One subscription in one process."""
 
     def __init__(
@@ -125,9 +125,9 @@ class _Seat:
         self._stopping = stopping
         ask = subscription.ask
         anew = None if ask is None else lambda: ask(True)
-        self._follower = Follower(engine.events, subscription.wanted, None, anew)
-        self._paper: Paper | None = None  # as we put it there; None while the seat is not ours
-        self._place = Place("0")
+        self._follower = EventReader(engine.events, subscription.wanted, None, anew)
+        self._paper: Document | None = None  # as we put it there; None while the seat is not ours
+        self._place = HandlerCursor("0")
         self._noted_at = 0.0
         self._seen = ""
         self._failures, self._wait_until = 0, 0.0
@@ -142,7 +142,9 @@ class _Seat:
             self._follower.cursor = now
             self._reach(now)  # where it goes on if the first event that it handles has to be tried again
         elif self._subscription.ask is None and not self._engine.shelf.get(KIND, [self.name]):
-            self._engine.shelf.put([Paper(KIND, self.name, 0, _text(Place(now)))])  # unless somebody just did
+            self._engine.shelf.put(
+                [Document(KIND, self.name, 0, _text(HandlerCursor(now)))]
+            )  # unless somebody just did
 
     def advance(self, runner: asyncio.Runner, is_rung: bool) -> None:
         """Handle what has come since the last time, if somebody rang or there is something left to do."""
@@ -203,8 +205,8 @@ class _Seat:
         if self._paper is not None and now + _TERM // 2 < self._place.until <= now + _TERM:
             return True
         found = self._engine.shelf.get(KIND, [self.name])
-        paper = found[0] if found else Paper(KIND, self.name, 0, _text(Place(self._engine.events.last())))
-        place = read_or(_place.decode, paper.value, None) or Place(self._engine.events.last())
+        paper = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
+        place = read_or(_place.decode, paper.value, None) or HandlerCursor(self._engine.events.last())
         # Beyond a whole term it would be a clock that was wrong.
         if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
             self._paper, self._taken_until = None, place.until
@@ -244,7 +246,7 @@ class _Seat:
         """Whether we are farther than we have noted."""
         return self._paper is not None and _place.decode(self._paper.value).cursor != self._place.cursor
 
-    def _handle(self, runner: asyncio.Runner, event: Happening) -> bool:
+    def _handle(self, runner: asyncio.Runner, event: Event) -> bool:
         """Call the handler; False if it raised and is to be tried again, or if the seat is no longer ours."""
         try:
             answer = self._subscription.handler(event)
@@ -267,13 +269,13 @@ class _Seat:
         self._failures += 1
         return True
 
-    def _pass_over(self, event: Happening, error: BaseException) -> None:
+    def _pass_over(self, event: Event, error: BaseException) -> None:
         log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
         if event.type != "worker.error":  # or a handler of these would never come to an end
-            self._engine.events.tell([Group("worker.error", self._clock.now(), worker=self._who, data=[data])])
+            self._engine.events.tell([EventGroup("worker.error", self._clock.now(), worker=self._who, data=[data])])
         self._place = structs.replace(self._place, passed_over=self._place.passed_over + 1)
 
 
-def _text(place: Place) -> str:
+def _text(place: HandlerCursor) -> str:
     return msgspec.json.encode(place).decode()

@@ -10,7 +10,7 @@ _AGAIN = 60.0
 _AT_ONCE = 500
 
 
-class Forgetting:
+class EventTrim:
     """A chore: a few pages of events at a time. Several workers may do it; the second one finds nothing to do."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:

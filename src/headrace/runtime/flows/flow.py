@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from headrace.core.flows.graph import Graph, Node
-from headrace.core.jobs.dependencies import FlowTally, Policy
+from headrace.core.jobs.dependencies import FlowSummary, Policy
 from headrace.core.tasks.options import check_policy, check_word
 from headrace.core.text import short
 from headrace.errors import InvalidJob
@@ -17,7 +17,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.flow_run import Ends, FlowRun
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call
-from headrace.runtime.submit.dependencies import Planting
+from headrace.runtime.submit.dependencies import GraphInsert
 from headrace.runtime.submit.submitter import Submitter
 
 
@@ -28,7 +28,7 @@ class Flow:
         self.name = check_word("flow", name)
         self._submitter = submitter
         self._graph = Graph(self.name)
-        self._planting: Planting | None = None
+        self._planting: GraphInsert | None = None
         self.ends: Ends | None = None  # whose results are the flow's, if that is not told by what waits for what
 
     def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
@@ -73,7 +73,7 @@ class Flow:
             tell(jobs)
         return self._run(jobs)
 
-    def _prepared(self) -> Planting:
+    def _prepared(self) -> GraphInsert:
         """The same records each time, so that a call whose answer was lost can be repeated and stores nothing twice."""
         self._graph.ensure_open()
         if self._planting is None:
@@ -92,14 +92,14 @@ class Flow:
         counts = Counter(new.state.value for new in self._planting.news)
         # Told here, as the bonds go with the jobs when these are archived.
         ends = _last_ones(self._planting) if self.ends is None else self.ends
-        run = FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, ends)
+        run = FlowRun(self._submitter.hub, FlowSummary(self._planting.flow, dict(counts)), jobs, ends)
         return run if self._submitter.intercept is None else run.refresh()  # they may have run already
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} of {len(self._graph.nodes)}>"
 
 
-def _last_ones(planting: Planting) -> Ends:
+def _last_ones(planting: GraphInsert) -> Ends:
     waited_for = {bond.parent for bond in planting.bonds}
     last: list[Ends] = [new.id for new in planting.news if new.id not in waited_for]
     return last[0] if len(last) == 1 else last

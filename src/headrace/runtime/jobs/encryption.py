@@ -15,12 +15,12 @@ from __future__ import annotations
 from msgspec import structs
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal
-from headrace.core.jobs.records import Claim, JobRow, NewJob, Note, Outcome
+from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
 from headrace.core.jobs.steps import Step
 
 
-def opened_claim(seal: Seal | None, claim: Claim) -> Claim:
+def opened_claim(seal: Cipher | None, claim: Claim) -> Claim:
     """The claim with its call in clear; CorruptPayload if it can't be opened."""
     if seal is None:
         return claim
@@ -29,7 +29,7 @@ def opened_claim(seal: Seal | None, claim: Claim) -> Claim:
     return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))
 
 
-def is_same_call(seal: Seal | None, stored: JobRow, new: NewJob) -> bool:
+def is_same_call(seal: Cipher | None, stored: JobRow, new: NewJob) -> bool:
     """Whether both are jobs for the same task with the same arguments."""
     if seal is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
@@ -37,14 +37,14 @@ def is_same_call(seal: Seal | None, stored: JobRow, new: NewJob) -> bool:
     return was == now
 
 
-def sealed_outcome(seal: Seal | None, outcome: Outcome) -> Outcome:
+def sealed_outcome(seal: Cipher | None, outcome: Outcome) -> Outcome:
     if seal is None or outcome.result is None:
         return outcome
     result = seal.sealed(outcome.result, "result", outcome.id)
     return structs.replace(outcome, result=result, result_checksum=codec.checksum(result))
 
 
-def sealed_note(seal: Seal | None, note: Note) -> Note:
+def sealed_note(seal: Cipher | None, note: JobNote) -> JobNote:
     if seal is None:
         return note
     return structs.replace(
@@ -55,7 +55,7 @@ def sealed_note(seal: Seal | None, note: Note) -> Note:
     )
 
 
-def sealed_step(seal: Seal | None, job_id: str, step: Step) -> Step:
+def sealed_step(seal: Cipher | None, job_id: str, step: Step) -> Step:
     """What the job remembers of its own. The ends of its sleeps are none of the user's data."""
     if seal is None or step.value is None or step.kind == "sleep":
         return step
@@ -63,11 +63,11 @@ def sealed_step(seal: Seal | None, job_id: str, step: Step) -> Step:
     return structs.replace(step, value=value, checksum=codec.checksum(value))
 
 
-def opened_steps(seal: Seal | None, job_id: str, steps: list[Step]) -> list[Step]:
+def opened_steps(seal: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
     return steps if seal is None else [_opened(seal, job_id, step) for step in steps]
 
 
-def _opened(seal: Seal, job_id: str, step: Step) -> Step:
+def _opened(seal: Cipher, job_id: str, step: Step) -> Step:
     if step.value is None:
         return step
     codec.verify(step.value, step.checksum or 0)

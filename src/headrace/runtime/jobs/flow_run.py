@@ -11,14 +11,14 @@ from typing import Any, Literal, NamedTuple
 
 from headrace.core.clock import to_datetime
 from headrace.core.flows import drawing
-from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowTally
+from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow
-from headrace.core.jobs.states import FINAL, OPEN, Event, State
+from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
 from headrace.core.option_times import check_patience
 from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.jobs.async_twin import in_thread, twin
 from headrace.runtime.jobs.job import Job
-from headrace.runtime.jobs.services import Hub
+from headrace.runtime.jobs.services import JobServices
 
 FlowState = Literal["running", "failed", "cancelled", "completed"]
 Ends = str | list["Ends"]  # the ids of the last jobs, in lists as their results are to be
@@ -26,7 +26,7 @@ Ends = str | list["Ends"]  # the ids of the last jobs, in lists as their results
 _AT_ONCE = 1000
 
 
-class Progress(NamedTuple):
+class FlowProgress(NamedTuple):
     """How many jobs of a flow are over, of how many."""
 
     done: int
@@ -39,7 +39,7 @@ class FlowRun:
     __slots__ = ("_ends", "_hub", "_jobs", "_tally", "id")
 
     def __init__(
-        self, hub: Hub, tally: FlowTally, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
+        self, hub: JobServices, tally: FlowSummary, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
     ) -> None:
         self.id: str = tally.flow.id
         self._hub = hub
@@ -79,9 +79,9 @@ class FlowRun:
         return self.state != "running"
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> FlowProgress:
         counts = self._tally.jobs
-        return Progress(sum(counts.get(state, 0) for state in FINAL), sum(counts.values()))
+        return FlowProgress(sum(counts.get(state, 0) for state in FINAL), sum(counts.values()))
 
     @property
     def jobs(self) -> list[Job[Any]]:
@@ -158,7 +158,7 @@ class FlowRun:
     def cancel(self) -> int:
         """Cancel whatever is not over; how many jobs that were."""
         before = sum(self._hub.tally(self.id).jobs.get(state, 0) for state in OPEN)
-        self._hub.move(Filter(flow=self.id), Event.CANCEL)
+        self._hub.move(Filter(flow=self.id), Trigger.CANCEL)
         self.refresh()
         # With a job go those that wait for it, which the store does not name.
         return before - sum(self._tally.jobs.get(state, 0) for state in OPEN)
@@ -169,7 +169,7 @@ class FlowRun:
         at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
         revived = 0
         for start in range(0, len(at_fault), _AT_ONCE):
-            revived += len(self._hub.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Event.REVIVE))
+            revived += len(self._hub.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Trigger.REVIVE))
         self.refresh()
         return revived
 
@@ -211,12 +211,12 @@ class FlowRun:
 
     # -- how
 
-    def _picture(self) -> drawing.Picture:
+    def _picture(self) -> drawing.JobGraph:
         jobs = self.jobs
-        boxes = [drawing.Box(job.id, job.task, job.state) for job in jobs]
-        return drawing.Picture(boxes, [(bond.parent, bond.child) for bond in self._bonds(jobs)])
+        boxes = [drawing.GraphNode(job.id, job.task, job.state) for job in jobs]
+        return drawing.JobGraph(boxes, [(bond.parent, bond.child) for bond in self._bonds(jobs)])
 
-    def _bonds(self, jobs: Sequence[Job[Any]]) -> list[Bond]:
+    def _bonds(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
         """Those between its own jobs."""
         own = {job.id for job in jobs}
         return [bond for bond in self._hub.bonds(list(own)) if bond.parent in own and bond.child in own]

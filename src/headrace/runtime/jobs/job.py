@@ -12,17 +12,17 @@ from headrace.core.clock import to_datetime
 from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, redact, redact_call
 from headrace.core.damaged_records import read, read_or, tags_of
-from headrace.core.events.history import AttemptError, Entry
+from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
-from headrace.core.jobs.records import Changes, Filter, JobOptions, JobRow, NewJob
-from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
+from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.option_times import check_patience, check_run_at
 from headrace.core.tasks.options import check_priority, check_queue
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.rows import as_row, moment_of
-from headrace.runtime.jobs.services import Hub, LogEntry
+from headrace.runtime.jobs.services import JobServices, LogEntry
 
 R = TypeVar("R")
 _options = msgspec.json.Decoder(JobOptions)
@@ -39,7 +39,7 @@ class Job(Generic[R]):
 
     __slots__ = ("_hub", "_record")
 
-    def __init__(self, hub: Hub, record: NewJob | JobRow) -> None:
+    def __init__(self, hub: JobServices, record: NewJob | JobRow) -> None:
         self._hub = hub
         self._record = record
 
@@ -262,7 +262,7 @@ class Job(Generic[R]):
         """What the job logged with current_job().log(), oldest first."""
         return self._hub.log_lines(self._current())
 
-    def history(self) -> list[Entry]:
+    def history(self) -> list[HistoryEntry]:
         """Every step of the job's life, oldest first."""
         return self._hub.history_of(self._current())[0]
 
@@ -286,7 +286,7 @@ class Job(Generic[R]):
 
     def cancel(self) -> bool:
         """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
-        return self._apply(Event.CANCEL)
+        return self._apply(Trigger.CANCEL)
 
     def retry(self, *, without_parents: bool = False) -> bool:
         """Run a finished job again, with fresh attempts. False if it is not finished.
@@ -294,23 +294,23 @@ class Job(Generic[R]):
         One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
         one runs after it. With `without_parents` it runs all the same.
         """
-        moved = bool(self._hub.move(Filter(ids=(self.id,)), Event.REVIVE, without_parents=without_parents))
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), Trigger.REVIVE, without_parents=without_parents))
         self.refresh()
         return moved
 
     def promote(self) -> bool:
         """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""
-        return self._apply(Event.HURRY)
+        return self._apply(Trigger.HURRY)
 
     def delete(self) -> bool:
         """Remove the job and its history, also from the archive. False if it is running or gone already."""
-        return bool(self._hub.move(Filter(ids=(self.id,)), Event.DELETE))
+        return bool(self._hub.move(Filter(ids=(self.id,)), Trigger.DELETE))
 
     def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
         """Change a job that has not started. False if it has."""
         if priority is None and run_at is None and queue is None:
             raise InvalidJob("update() needs at least one of priority, run_at, queue")
-        changes = Changes(
+        changes = JobUpdate(
             priority=None if priority is None else check_priority("priority", priority),
             run_at=None if run_at is None else check_run_at("run_at", run_at),
             queue=None if queue is None else check_queue("queue", queue),
@@ -336,7 +336,7 @@ class Job(Generic[R]):
         """As it is now; what is archived stays as it is, and another job may have its id by now."""
         return self.row if self.archived else self._hub.row(self.id)
 
-    def _apply(self, event: Event) -> bool:
+    def _apply(self, event: Trigger) -> bool:
         moved = bool(self._hub.move(Filter(ids=(self.id,)), event))
         self.refresh()
         return moved

@@ -9,7 +9,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import UNSET, Struct
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Isolation, NewJob
 from headrace.core.tasks.options import Options, check_task_name, checked
 from headrace.core.tasks.retry import Retry, as_retry
@@ -40,7 +40,7 @@ class Submits(Protocol):
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
     async def asubmit(self, call: Call[Any], /) -> Job[Any]: ...
-    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]: ...
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]: ...
     def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
 
 

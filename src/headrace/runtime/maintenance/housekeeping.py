@@ -18,7 +18,7 @@ _FORGET = 300.0
 _AT_ONCE = 1000
 
 
-class Caring:
+class Housekeeping:
     """A chore: shortens the log, gives space back, brings statistics up to date and forgets workers that are gone."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -37,7 +37,7 @@ class Caring:
         return _AGAIN
 
 
-class Capping:
+class HistoryTrim:
     """A chore: leaves only so many entries to each job, and looks at what was filed since it last looked."""
 
     def __init__(self, engine: Engine, what: Filed, most: int) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.errors import EngineUnavailable
-from headrace.runtime.process.liveness import Sign
+from headrace.runtime.process.liveness import ThreadLiveness
 
 log = logging.getLogger("headrace.keeper")
 
@@ -29,7 +29,7 @@ _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 _LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
 
 
-class Chore(Protocol):
+class MaintenanceTask(Protocol):
     """Something that has to be done now and then."""
 
     def do(self) -> float:
@@ -37,28 +37,30 @@ class Chore(Protocol):
         ...
 
 
-class Companion(Protocol):
+class Service(Protocol):
     """What works beside a worker, in a thread of its own."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
 
-class Keeper:
+class MaintenanceLoop:
     """Does chores, from start() to stop()."""
 
     def __init__(
         self,
-        chores: Sequence[Chore],
+        chores: Sequence[MaintenanceTask],
         has_jobs: Callable[[], bool] = lambda: True,
-        pace: Callable[[Chore], float] = lambda chore: 1.0,
+        pace: Callable[[MaintenanceTask], float] = lambda chore: 1.0,
     ) -> None:
         self._has_jobs = has_jobs
         self._pace = pace
         self._wanted = [(0.0, 0.0, chore) for chore in chores]  # when each was done, and the pause that it wants
-        self._busy_since: dict[Chore, float] = {}  # those that always had more to do since then
-        self._failing: dict[Chore, float] = {}  # those that failed the last time, and the pause that they had then
-        self.sign = Sign("keeper")
+        self._busy_since: dict[MaintenanceTask, float] = {}  # those that always had more to do since then
+        self._failing: dict[
+            MaintenanceTask, float
+        ] = {}  # those that failed the last time, and the pause that they had then
+        self.sign = ThreadLiveness("keeper")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
 
@@ -89,13 +91,13 @@ class Keeper:
             rest = took * self._rest_after(chore, pause, began)
             self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
 
-    def _due_at(self, wanted: tuple[float, float, Chore]) -> float:
+    def _due_at(self, wanted: tuple[float, float, MaintenanceTask]) -> float:
         done_at, pause, chore = wanted
         if not pause or chore in self._failing:
             return done_at + pause
         return done_at + pause * self._pace(chore)
 
-    def _rest_after(self, chore: Chore, pause: float, began: float) -> float:
+    def _rest_after(self, chore: MaintenanceTask, pause: float, began: float) -> float:
         """How many times as long as a piece took to rest after it."""
         if pause:
             self._busy_since.pop(chore, None)
@@ -104,7 +106,7 @@ class Keeper:
             return _REST
         return _REST_IF_BEHIND if began - since > _BEHIND_AFTER else _REST_BESIDE_JOBS
 
-    def _guarded(self, chore: Chore) -> float:
+    def _guarded(self, chore: MaintenanceTask) -> float:
         try:
             pause = chore.do()
             self._failing.pop(chore, None)

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import HeadraceError
-from headrace.runtime.maintenance.loop import Chore
-from headrace.runtime.maintenance.process_stats import TellingVitals
+from headrace.runtime.maintenance.loop import MaintenanceTask
+from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 _IDLE_AFTER = 60.0  # seconds
 _IDLE, _OTHERS, _OWN = 8.0, 10.0, 5.0
@@ -27,7 +27,7 @@ class Activity(Protocol):
     def has_jobs(self) -> bool: ...
 
 
-class ChorePace:
+class MaintenancePace:
     """By how much the pauses between the chores of one worker are longer than usual."""
 
     def __init__(self, engine: Engine, worker: str, crew: Activity) -> None:
@@ -38,9 +38,9 @@ class ChorePace:
         self._active_at = self._looked_at = time.monotonic()
         self._is_first = True
 
-    def __call__(self, chore: Chore) -> float:
+    def __call__(self, chore: MaintenanceTask) -> float:
         is_idle = self._is_idle()
-        if isinstance(chore, TellingVitals):  # nobody else does this one
+        if isinstance(chore, ProcessStatsReport):  # nobody else does this one
             return _OWN if is_idle else 1.0
         return (_IDLE if is_idle else 1.0) * (1.0 if self._comes_first() else _OTHERS)
 

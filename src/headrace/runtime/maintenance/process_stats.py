@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from headrace.core.health import process_stats, stalls
-from headrace.core.health.process_stats import KIND, MemoryTrace, Vitals
+from headrace.core.health.process_stats import KIND, MemoryTrace, ProcessStats
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.process.memory import resident_megabytes
 
@@ -16,7 +16,7 @@ _EVERY = 10.0
 _TIDY = 60  # tells, between two looks at what others have left behind
 
 
-class TellingVitals:
+class ProcessStatsReport:
     """Puts one paper on the shelf, again and again. Two workers of one process tell the same of it."""
 
     def __init__(self, engine: Engine, trace: Callable[[], MemoryTrace | None] = lambda: None) -> None:
@@ -31,13 +31,13 @@ class TellingVitals:
         now, used = self._engine.clock.now(), _used()
         (cpu, at), self._before = self._before, used
         share = (used[0] - cpu) / max(used[1] - at, 0.001)
-        self._put(Vitals(now, round(share, 4), round(resident_megabytes() * 1e6), self._trace()))
+        self._put(ProcessStats(now, round(share, 4), round(resident_megabytes() * 1e6), self._trace()))
         if self._count % _TIDY == 0:
             self._tidy(now)
         self._count += 1
         return _EVERY
 
-    def _put(self, told: Vitals) -> None:
+    def _put(self, told: ProcessStats) -> None:
         if self._engine.shelf.put([process_stats.paper_of(self._key, self._version, told)]):
             self._version += 1
             return

@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.alerts.evaluate import Alerting
-from headrace.runtime.dead_letters.auto_requeue import Requeuing
-from headrace.runtime.events.trim import Forgetting
-from headrace.runtime.maintenance.housekeeping import Capping, Caring
-from headrace.runtime.maintenance.loop import Chore
-from headrace.runtime.maintenance.process_stats import TellingVitals
-from headrace.runtime.metrics.collector import Gathering
-from headrace.runtime.retention.staleness import Staleness
-from headrace.runtime.retention.sweep_task import Sweeping
+from headrace.runtime.alerts.evaluate import AlertCheck
+from headrace.runtime.dead_letters.auto_requeue import AutoRequeue
+from headrace.runtime.events.trim import EventTrim
+from headrace.runtime.maintenance.housekeeping import HistoryTrim, Housekeeping
+from headrace.runtime.maintenance.loop import MaintenanceTask
+from headrace.runtime.maintenance.process_stats import ProcessStatsReport
+from headrace.runtime.metrics.collector import MetricsCollector
+from headrace.runtime.retention.staleness import StaleCheck
+from headrace.runtime.retention.sweep_task import RetentionTask
 
 
 def chores_of(
@@ -23,34 +23,36 @@ def chores_of(
     settings: Settings,
     archive: Callable[[], Archive | None] | None = None,
     removing: Collection[str] = (),
-) -> list[Chore]:
+) -> list[MaintenanceTask]:
     """All of them, each as it is after a start.
 
     `archive` is where finished jobs go, the store's own if it is not said; `removing` are queues where calls asked for
     their removal.
     """
-    chores: list[Chore] = []
+    chores: list[MaintenanceTask] = []
     if settings.dead_requeue_after is not None:
-        chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
+        chores.append(AutoRequeue(engine, settings, settings.dead_requeue_after))
     if settings.archive_check:
-        chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
+        chores.append(
+            RetentionTask(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing)
+        )
     if settings.alert_check:
-        chores.append(Alerting(engine, settings, settings.alert_check))
+        chores.append(AlertCheck(engine, settings, settings.alert_check))
     if settings.stale_check:
-        chores.append(Staleness(engine, settings, settings.stale_check))
+        chores.append(StaleCheck(engine, settings, settings.stale_check))
     if settings.metrics:
-        chores.append(Gathering(engine, settings))
+        chores.append(MetricsCollector(engine, settings))
     if settings.trace_memory:
         from headrace.runtime.maintenance.memory_tracing import TracingMemory  # deferred: hardly anybody wishes for it
 
         tracing = TracingMemory(settings.trace_memory)
-        chores += [tracing, TellingVitals(engine, lambda: tracing.last)]
+        chores += [tracing, ProcessStatsReport(engine, lambda: tracing.last)]
     else:
-        chores.append(TellingVitals(engine))
-    chores.append(Caring(engine, settings))
-    chores.append(Forgetting(engine, settings))
+        chores.append(ProcessStatsReport(engine))
+    chores.append(Housekeeping(engine, settings))
+    chores.append(EventTrim(engine, settings))
     if settings.history_limit is not None:
-        chores.append(Capping(engine, "history", settings.history_limit))
+        chores.append(HistoryTrim(engine, "history", settings.history_limit))
     if settings.log_limit is not None:
-        chores.append(Capping(engine, "logs", settings.log_limit))
+        chores.append(HistoryTrim(engine, "logs", settings.log_limit))
     return chores

@@ -5,22 +5,22 @@ from __future__ import annotations
 from headrace.core.metrics import buckets
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.metrics.gauges import Sampler
-from headrace.runtime.metrics.rollup import Folder
+from headrace.runtime.metrics.gauges import GaugeSampler
+from headrace.runtime.metrics.rollup import Rollup
 
 _EVERY, _EVERY_IF_QUIET = 5.0, 6.0  # seconds; an idle worker takes eight times as long, and no minute has no reading
 _DROP_EVERY, _AT_ONCE = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 
 
-class Gathering:
+class MetricsCollector:
     """A chore, and what somebody who wants to read the newest figures calls first."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
-        self._folder = Folder(engine, settings)
-        self._sampler = Sampler(engine)
+        self._folder = Rollup(engine, settings)
+        self._sampler = GaugeSampler(engine)
         self._drop_at = engine.clock.now() + _DROP_EVERY
         self._newest: str | None = None
 

@@ -13,9 +13,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.damaged_records import read_or
-from headrace.core.dead_letters.records import LetterFilter
-from headrace.core.documents import Paper
-from headrace.core.jobs.records import Depth, WorkerRow
+from headrace.core.dead_letters.records import DeadLetterFilter
+from headrace.core.documents import Document
+from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.metrics import buckets
 from headrace.core.metrics.buckets import MARKS, TEN_SECONDS, TIMED
 from headrace.core.metrics.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
@@ -30,10 +30,10 @@ _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 _READ_ANEW = 600_000  # milliseconds: some of it changes though nothing is told
 
 _gauges = msgspec.json.Decoder(Gauges)
-_PENDING = LetterFilter(statuses=("pending",))
+_PENDING = DeadLetterFilter(statuses=("pending",))
 
 
-class Mark(Struct, frozen=True, array_like=True):
+class SampleMark(Struct, frozen=True, array_like=True):
     """When gauges were last read, and how many milliseconds that took."""
 
     at: int = 0
@@ -45,7 +45,7 @@ class Mark(Struct, frozen=True, array_like=True):
         return self.at > now or (now >= self.at + rest and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at))
 
 
-_mark_of = msgspec.json.Decoder(Mark).decode
+_mark_of = msgspec.json.Decoder(SampleMark).decode
 
 
 def gauges_of(stored: str) -> Gauges:
@@ -53,11 +53,11 @@ def gauges_of(stored: str) -> Gauges:
     return read_or(_gauges.decode, stored, {})
 
 
-class Reading(Struct, frozen=True):
+class StoreGauges(Struct, frozen=True):
     """What the store told, and when: all that changes with an event, or slowly."""
 
     at: int
-    depths: list[Depth]
+    depths: list[QueueCount]
     queues: list[str]
     of_store: dict[str, float]
 
@@ -68,13 +68,13 @@ class Reading(Struct, frozen=True):
         return sample
 
 
-class Sampler:
+class GaugeSampler:
     """One process's hand in it. Where nothing has happened, it need not read again what it has read and put itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._reading: Reading | None = None
-        self._put: dict[str, Paper] = {}  # the last of each kind, if nobody came before us
+        self._reading: StoreGauges | None = None
+        self._put: dict[str, Document] = {}  # the last of each kind, if nobody came before us
 
     def sample(self, now: int | None = None, *, to_read: bool = False, quiet: bool = False) -> bool:
         """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it; `quiet` means that
@@ -82,7 +82,7 @@ class Sampler:
         now = self._engine.clock.now() if now is None else now
         known = self._put if quiet else {}
         mark = self._found(MARKS, "sample", known)
-        last = Mark() if mark is None else read_or(_mark_of, mark.value, Mark())
+        last = SampleMark() if mark is None else read_or(_mark_of, mark.value, SampleMark())
         if not last.is_due(now, to_read=to_read):
             return False
         began = time.perf_counter()
@@ -90,18 +90,18 @@ class Sampler:
             self._reading = self._read(now)
         gauges = as_gauges(self._reading.sample(self._engine.desk.workers(), now))
         took = round(1000 * (time.perf_counter() - began))
-        papers = [_next(MARKS, "sample", mark, Mark(now, took)), *self._added(gauges, now, known)]
+        papers = [_next(MARKS, "sample", mark, SampleMark(now, took)), *self._added(gauges, now, known)]
         is_ours = self._engine.shelf.put(papers)
         self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in papers} if is_ours else {}
         return True
 
-    def _found(self, kind: str, key: str, known: Mapping[str, Paper]) -> Paper | None:
+    def _found(self, kind: str, key: str, known: Mapping[str, Document]) -> Document | None:
         """The paper, as it was put last; if that was another one, this one is new."""
         if kind in known:
             return known[kind] if known[kind].key == key else None
         return next(iter(self._engine.shelf.get(kind, [key])), None)
 
-    def _read(self, now: int) -> Reading:
+    def _read(self, now: int) -> StoreGauges:
         desk, strain = self._engine.desk, self._engine.care.strain(now)
         gone = deleted_queues(self._engine)
         queues = [row.name for row in desk.queues() if row.name not in gone]
@@ -113,14 +113,14 @@ class Sampler:
         of_store["schedules"] = float(self._engine.timetable.count())
         if (survey := last_survey(self._engine)) is not None:
             of_store["stale"] = survey.stale
-        return Reading(now, desk.depths(open_only=True), queues, of_store)
+        return StoreGauges(now, desk.depths(open_only=True), queues, of_store)
 
-    def _added(self, gauges: Gauges, now: int, known: Mapping[str, Paper]) -> Iterator[Paper]:
+    def _added(self, gauges: Gauges, now: int, known: Mapping[str, Document]) -> Iterator[Document]:
         for width in TIMED:
             key = buckets.key(width.start(now), "g")
             paper = self._found(width.kind, key, known)
             yield _next(width.kind, key, paper, gauges if paper is None else then(gauges_of(paper.value), gauges))
 
 
-def _next(kind: str, key: str, paper: Paper | None, told: Mark | Gauges) -> Paper:
-    return Paper(kind, key, 0 if paper is None else paper.version, msgspec.json.encode(told).decode())
+def _next(kind: str, key: str, paper: Document | None, told: SampleMark | Gauges) -> Document:
+    return Document(kind, key, 0 if paper is None else paper.version, msgspec.json.encode(told).decode())

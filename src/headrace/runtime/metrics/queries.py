@@ -7,38 +7,42 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace.core.damaged_records import read, readable
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.metrics import buckets
-from headrace.core.metrics.buckets import Width
-from headrace.core.metrics.cells import SUM, Cell, total
+from headrace.core.metrics.buckets import Resolution
+from headrace.core.metrics.cells import SUM, MetricCell, total
 from headrace.core.metrics.gauges import Gauges
-from headrace.engines.protocol.documents import Shelf
+from headrace.engines.protocol.documents import DocumentStore
 from headrace.runtime.metrics.gauges import gauges_of
 
 _AT_ONCE = 1000
-_cells = msgspec.json.Decoder(dict[str, Cell]).decode
+_cells = msgspec.json.Decoder(dict[str, MetricCell]).decode
 _unread = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_cell = msgspec.json.Decoder(Cell).decode
+_cell = msgspec.json.Decoder(MetricCell).decode
 
 Place = tuple[str, str]  # queue and task
 
 
 def jobs_in(
-    shelf: Shelf, width: Width, since: int, until: int, queue: str | None = None, task: str | None = None
-) -> Iterator[tuple[int, dict[Place, Cell]]]:
+    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None, task: str | None = None
+) -> Iterator[tuple[int, dict[Place, MetricCell]]]:
     """For each bucket and queue that has any: its beginning, and what became of the jobs of each task, or of one."""
     for start, name, text in _queues(shelf, width, since, until, queue):
         cells = _each(text) if task is None else _one(text, task)
         yield start, {(name, known): cell for known, cell in cells.items()}
 
 
-def sums_in(shelf: Shelf, width: Width, since: int, until: int, queue: str | None = None) -> Iterator[tuple[int, Cell]]:
+def sums_in(
+    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None
+) -> Iterator[tuple[int, MetricCell]]:
     """For each bucket and queue that has any: its beginning, and what became of all of its jobs."""
     for start, _, text in _queues(shelf, width, since, until, queue):
         yield start, _one(text, SUM).get(SUM) or total(_each(text).values())
 
 
-def _queues(shelf: Shelf, width: Width, since: int, until: int, queue: str | None) -> Iterator[tuple[int, str, str]]:
+def _queues(
+    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None
+) -> Iterator[tuple[int, str, str]]:
     papers = _browse(shelf, width, since, until) if queue is None else _named(shelf, width, since, until, "q", queue)
     for paper in papers:
         for start, section, name in readable(buckets.parsed, [paper.key]):
@@ -46,47 +50,49 @@ def _queues(shelf: Shelf, width: Width, since: int, until: int, queue: str | Non
                 yield start, name, paper.value
 
 
-def _each(text: str) -> dict[str, Cell]:
+def _each(text: str) -> dict[str, MetricCell]:
     cells = read(_cells, text) or {}
     cells.pop(SUM, None)
     return cells
 
 
-def _one(text: str, name: str) -> dict[str, Cell]:
+def _one(text: str, name: str) -> dict[str, MetricCell]:
     """Only the cell that is wanted: to pass over a thousand others takes a small part of the time of reading them."""
     found = (read(_unread, text) or {}).get(name)
     cell = None if found is None else read(_cell, found)
     return {} if cell is None else {name: cell}
 
 
-def workers_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:
+def workers_in(
+    shelf: DocumentStore, width: Resolution, since: int, until: int
+) -> Iterator[tuple[int, dict[str, MetricCell]]]:
     """For each bucket that has any: its beginning, and what became of the jobs of each worker."""
     for paper in _named(shelf, width, since, until, "w"):
         yield buckets.parsed(paper.key)[0], _each(paper.value)
 
 
-def sweeps_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, Cell]]:
+def sweeps_in(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
     """For each bucket that has any: its beginning, and what walks over finished jobs have done."""
     for paper in _named(shelf, width, since, until, "a"):
         yield buckets.parsed(paper.key)[0], total(_each(paper.value).values())
 
 
-def gauges_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
+def gauges_in(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
     """For each bucket that has any: its beginning, and its gauges."""
     for paper in _named(shelf, width, since, until, "g"):
         yield buckets.parsed(paper.key)[0], gauges_of(paper.value)
 
 
 def _named(
-    shelf: Shelf, width: Width, since: int, until: int, section: buckets.Section, name: str = ""
-) -> Iterator[Paper]:
+    shelf: DocumentStore, width: Resolution, since: int, until: int, section: buckets.Section, name: str = ""
+) -> Iterator[Document]:
     """One paper of each bucket: they are asked for by their keys, so that others are not read."""
     keys = [buckets.key(start, section, name) for start in width.starts(since, until)]
     for first in range(0, len(keys), _AT_ONCE):
         yield from shelf.get(width.kind, keys[first : first + _AT_ONCE])
 
 
-def _browse(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[Paper]:
+def _browse(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[Document]:
     first = buckets.range_of(width.start(since))
     last = buckets.range_of(until + 1000) if width.span else None
     while True:

@@ -10,24 +10,24 @@ from collections.abc import Iterator
 from typing import Literal
 
 from headrace.core.metrics import buckets, values
-from headrace.core.metrics.buckets import DAY, HOUR, TEN_SECONDS, Width, width_within
-from headrace.core.metrics.cells import Cell
+from headrace.core.metrics.buckets import DAY, HOUR, TEN_SECONDS, Resolution, width_within
+from headrace.core.metrics.cells import MetricCell
 from headrace.core.metrics.gauges import STORE, Gauges
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.metrics.collector import Gathering
+from headrace.runtime.metrics.collector import MetricsCollector
 from headrace.runtime.metrics.queries import Place, gauges_in, jobs_in, sums_in, sweeps_in, workers_in
 
 Label = Literal["queue", "task", "worker"]
 _LOOKBACK = 300_000  # a store that is slow to count is not counted every ten seconds
 
 
-class Meter:
+class MetricsReader:
     """Reads the metrics of one store."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
-        self._gathering = Gathering(engine, settings) if settings.metrics else None
+        self._gathering = MetricsCollector(engine, settings) if settings.metrics else None
 
     def catch_up(self) -> int:
         """Have everything counted that was told until now; the time it is."""
@@ -97,16 +97,16 @@ class Meter:
     # -- buckets
 
     def cells_of(
-        self, name: str, width: Width, since: int, until: int, **which: str | None
-    ) -> Iterator[tuple[int, Cell]]:
+        self, name: str, width: Resolution, since: int, until: int, **which: str | None
+    ) -> Iterator[tuple[int, MetricCell]]:
         """The beginnings of buckets, and what is in them that this metric is made of."""
         if name in values.OF_ARCHIVE:
             return self.sweeps(width, since, until)
         return self.cells(width, since, until, **which)
 
     def cells(
-        self, width: Width, since: int, until: int, *, queue: str | None, task: str | None, worker: str | None
-    ) -> Iterator[tuple[int, Cell]]:
+        self, width: Resolution, since: int, until: int, *, queue: str | None, task: str | None, worker: str | None
+    ) -> Iterator[tuple[int, MetricCell]]:
         """The beginnings of buckets, and what is in them of this queue, task or worker; of all without any."""
         if worker is not None:
             for start, workers in workers_in(self._engine.shelf, width, since, until):
@@ -120,15 +120,15 @@ class Meter:
             yield from ((start, cell) for cell in cells.values())
 
     def jobs(
-        self, width: Width, since: int, until: int, queue: str | None = None, task: str | None = None
-    ) -> Iterator[tuple[int, dict[Place, Cell]]]:
+        self, width: Resolution, since: int, until: int, queue: str | None = None, task: str | None = None
+    ) -> Iterator[tuple[int, dict[Place, MetricCell]]]:
         return jobs_in(self._engine.shelf, width, since, until, queue, task)
 
-    def workers(self, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:
+    def workers(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, dict[str, MetricCell]]]:
         return workers_in(self._engine.shelf, width, since, until)
 
-    def sweeps(self, width: Width, since: int, until: int) -> Iterator[tuple[int, Cell]]:
+    def sweeps(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
         return sweeps_in(self._engine.shelf, width, since, until)
 
-    def gauges(self, width: Width, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
+    def gauges(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
         return gauges_in(self._engine.shelf, width, since, until)

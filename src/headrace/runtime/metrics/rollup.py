@@ -16,10 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.damaged_records import read, read_or
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.metrics import buckets
-from headrace.core.metrics.buckets import ALL, MARKS, Width
-from headrace.core.metrics.cells import Cell, added
+from headrace.core.metrics.buckets import ALL, MARKS, Resolution
+from headrace.core.metrics.cells import MetricCell, added
 from headrace.core.metrics.rollup import Folded, fold, widened
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
@@ -29,10 +29,10 @@ _LEFT_ALONE = 12_000  # milliseconds
 _FEWEST, _MOST = 8, 1024
 _QUICK, _SLOW = 0.01, 0.04  # seconds
 
-_cells_of = msgspec.json.Decoder(dict[str, Cell]).decode
+_cells_of = msgspec.json.Decoder(dict[str, MetricCell]).decode
 
 
-class Mark(Struct, frozen=True, array_like=True):
+class RollupMark(Struct, frozen=True, array_like=True):
     """How far pages were folded, when, and by whom."""
 
     cursor: str | None = None
@@ -40,10 +40,10 @@ class Mark(Struct, frozen=True, array_like=True):
     by: str = ""
 
 
-_mark_of = msgspec.json.Decoder(Mark).decode
+_mark_of = msgspec.json.Decoder(RollupMark).decode
 
 
-class Folder:
+class Rollup:
     """One process's hand in it."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
@@ -65,16 +65,16 @@ class Folder:
         if not pages:
             return False
         folded = fold(group for _, groups in pages for group in groups)
-        reached = msgspec.json.encode(Mark(pages[-1][0], now, self._name)).decode()
-        is_ours = self._engine.shelf.put([Paper(MARKS, "fold", version, reached), *self._added(folded, now)])
+        reached = msgspec.json.encode(RollupMark(pages[-1][0], now, self._name)).decode()
+        is_ours = self._engine.shelf.put([Document(MARKS, "fold", version, reached), *self._added(folded, now)])
         is_all = is_ours and len(pages) < self._pages
         self._adapt(time.perf_counter() - began)
         return not is_all
 
-    def _read_mark(self) -> tuple[int, Mark]:
+    def _read_mark(self) -> tuple[int, RollupMark]:
         for paper in self._engine.shelf.get(MARKS, ["fold"]):
-            return paper.version, read_or(_mark_of, paper.value, Mark())
-        return 0, Mark()
+            return paper.version, read_or(_mark_of, paper.value, RollupMark())
+        return 0, RollupMark()
 
     def _adapt(self, took: float) -> None:
         if took > _SLOW:
@@ -82,7 +82,7 @@ class Folder:
         elif took < _QUICK:
             self._pages = min(self._pages * 2, _MOST)
 
-    def _added(self, folded: Folded, now: int) -> Iterator[Paper]:
+    def _added(self, folded: Folded, now: int) -> Iterator[Document]:
         """The papers of all buckets that these cells belong to, with what was in them."""
         kept = dict(buckets.kept_since(self._settings, now))
         for width in ALL:
@@ -90,8 +90,8 @@ class Folder:
             since = kept.get(width) or 0
             yield from self._added_to(width, {where: cell for where, cell in folded.items() if where[0] >= since})
 
-    def _added_to(self, width: Width, folded: Folded) -> Iterator[Paper]:
-        fresh: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
+    def _added_to(self, width: Resolution, folded: Folded) -> Iterator[Document]:
+        fresh: defaultdict[str, dict[str, MetricCell]] = defaultdict(dict)
         for (start, (section, queue, name)), cell in folded.items():
             fresh[buckets.key(start, section, queue)][name] = cell
         known = {paper.key: paper for paper in self._engine.shelf.get(width.kind, list(fresh))} if fresh else {}
@@ -99,4 +99,4 @@ class Folder:
             paper = known.get(key)
             before = {} if paper is None else read(_cells_of, paper.value) or {}
             text = msgspec.json.encode(added(before, cells)).decode()
-            yield Paper(width.kind, key, 0 if paper is None else paper.version, text)
+            yield Document(width.kind, key, 0 if paper is None else paper.version, text)

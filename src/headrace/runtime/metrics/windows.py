@@ -6,9 +6,9 @@ from collections.abc import Container, Mapping
 
 from headrace.core.alerts.metrics import MEASURES
 from headrace.core.metrics import buckets, values
-from headrace.core.metrics.buckets import DAY, HOUR, Width, width_within
-from headrace.core.metrics.cells import EMPTY, Cell
-from headrace.runtime.metrics.reader import Meter
+from headrace.core.metrics.buckets import DAY, HOUR, Resolution, width_within
+from headrace.core.metrics.cells import EMPTY, MetricCell
+from headrace.runtime.metrics.reader import MetricsReader
 
 _LABELS = ("queue", "task", "worker")
 _Who = tuple[str | None, ...]  # queue, task and worker; None for all of them
@@ -18,15 +18,15 @@ _Shape = tuple[bool, ...]  # which of them are told apart
 class _Span:
     """What happened within a time. It is added up for those who are asked about, when they first are."""
 
-    def __init__(self, cells: list[tuple[_Who, Cell]], began: int) -> None:
+    def __init__(self, cells: list[tuple[_Who, MetricCell]], began: int) -> None:
         self._cells = cells
         self.began = began
-        self._sums: dict[_Shape, dict[_Who, Cell]] = {}
+        self._sums: dict[_Shape, dict[_Who, MetricCell]] = {}
 
-    def told_apart(self, shape: _Shape) -> dict[_Who, Cell]:
+    def told_apart(self, shape: _Shape) -> dict[_Who, MetricCell]:
         """By queue, by task, by both, by worker, or all together."""
         if shape not in self._sums:
-            sums: dict[_Who, Cell] = {}
+            sums: dict[_Who, MetricCell] = {}
             of_workers = shape[2]
             for who, cell in self._cells:
                 if of_workers == (who[2] is not None):
@@ -37,10 +37,10 @@ class _Span:
         return self._sums[shape]
 
 
-class Measured:
+class WindowedMetrics:
     """Figures of one store at one moment. Events that came later, or are not counted yet, are not in them."""
 
-    def __init__(self, meter: Meter, now: int) -> None:
+    def __init__(self, meter: MetricsReader, now: int) -> None:
         self._meter = meter
         self._now = now
         self._spans: dict[tuple[bool, int, int], _Span] = {}
@@ -79,21 +79,23 @@ class Measured:
         since = buckets.since(width, window, self._now)
         return since, self._within(width, since, self._now, of_archive=of_archive)
 
-    def _within(self, width: Width, since: int, until: int, *, of_archive: bool) -> _Span:
+    def _within(self, width: Resolution, since: int, until: int, *, of_archive: bool) -> _Span:
         key = (of_archive, width.span, since)
         if key not in self._spans:
             self._spans[key] = (self._swept if of_archive else self._worked)(width, since, until)
         return self._spans[key]
 
-    def _worked(self, width: Width, since: int, until: int) -> _Span:
+    def _worked(self, width: Resolution, since: int, until: int) -> _Span:
         """What became of jobs, of each queue and task, and under each worker."""
         jobs = list(self._meter.jobs(width, since, until))
-        cells: list[tuple[_Who, Cell]] = [((*place, None), cell) for _, some in jobs for place, cell in some.items()]
+        cells: list[tuple[_Who, MetricCell]] = [
+            ((*place, None), cell) for _, some in jobs for place, cell in some.items()
+        ]
         for _, workers in self._meter.workers(width, since, until):
             cells += [((None, None, name), cell) for name, cell in workers.items()]
         return _Span(cells, min((start for start, _ in jobs), default=until))
 
-    def _swept(self, width: Width, since: int, until: int) -> _Span:
+    def _swept(self, width: Resolution, since: int, until: int) -> _Span:
         """What walks over finished jobs have done, which is of no queue."""
         found = list(self._meter.sweeps(width, since, until))
         everywhere: _Who = (None, None, None)

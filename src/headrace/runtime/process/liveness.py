@@ -14,7 +14,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from headrace.core.documents import Paper
+from headrace.core.documents import Document
 from headrace.core.health import stalls
 from headrace.core.health.stalls import KIND, Stall
 from headrace.engines.protocol.engine import Engine
@@ -25,7 +25,7 @@ log = logging.getLogger("headrace.worker")
 _NEVER = float("inf")
 
 
-class Sign:
+class ThreadLiveness:
     """One loop's sign of life."""
 
     def __init__(self, part: str) -> None:
@@ -48,10 +48,10 @@ class Sign:
         return max(time.monotonic() - self._due, 0.0)
 
 
-class Watch:
+class StallWatch:
     """Looks at the signs of one worker's loops. One that is overdue by more than `patience` seconds has stalled."""
 
-    def __init__(self, engine: Engine, worker: str, signs: Sequence[Sign], patience: float) -> None:
+    def __init__(self, engine: Engine, worker: str, signs: Sequence[ThreadLiveness], patience: float) -> None:
         self._engine = engine
         self._worker = worker
         self._signs = signs
@@ -76,7 +76,7 @@ class Watch:
                 log.warning("worker %s: its %s goes on", self._worker, sign.part)
         self._tell()
 
-    def has_told(self, sign: Sign) -> bool:
+    def has_told(self, sign: ThreadLiveness) -> bool:
         """Whether the log has the place where this loop is."""
         return sign.part in self._stalled
 
@@ -97,7 +97,7 @@ class Watch:
         except EngineUnavailable:
             return  # the next look tells it
 
-    def _papers(self) -> list[tuple[Paper, Stall]]:
+    def _papers(self) -> list[tuple[Document, Stall]]:
         papers = self._engine.shelf.browse(KIND)
         return list(zip(papers, stalls.told(papers), strict=True))
 

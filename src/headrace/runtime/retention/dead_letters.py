@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.clock import to_ms
-from headrace.core.dead_letters.records import LetterFilter, Status, moment_of
+from headrace.core.dead_letters.records import DeadLetterFilter, Status, moment_of
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.removal import RetentionCounts
 
 # Records of matters that are closed. Those that are to fail for ever stay longer: they tell why a job is not tried
 # again.
 CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled", "expired")
 FOR_EVER: tuple[Status, ...] = ("permanently_failed",)
-_PENDING = LetterFilter(statuses=("pending",))
+_PENDING = DeadLetterFilter(statuses=("pending",))
 _AT_ONCE = 500
 _BY = "headrace"
 _TOO_OLD = "nobody looked into it in time"
 _REMOVED = "its job is removed on failure"
 
 
-class SweptLetters:
+class DeadLetterSweep:
     """Those of one store. A job whose letter expires follows its retention from the next walk on."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
 
-    def let_go(self, job_ids: Sequence[str], tally: Tally) -> None:
+    def let_go(self, job_ids: Sequence[str], tally: RetentionCounts) -> None:
         """Close the pending letters of failed jobs that are not to be kept."""
         if not job_ids or self._is_carried():
             return
@@ -37,7 +37,7 @@ class SweptLetters:
         if pending:
             tally.expired += self._closed(pending, _REMOVED)
 
-    def walk(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+    def walk(self, now: int, tally: RetentionCounts, dry_run: bool) -> Iterator[None]:
         keep, keep_pending = self._settings.dead_keep, self._settings.dead_pending_keep
         if dry_run:
             tally.expired += self._count_due(now)
@@ -55,7 +55,7 @@ class SweptLetters:
 
     # -- pending ones
 
-    def _expire(self, now: int, tally: Tally) -> Iterator[None]:
+    def _expire(self, now: int, tally: RetentionCounts) -> Iterator[None]:
         before, over = self._oldest_kept(now), self._count_over()
         while True:
             oldest = self._engine.letters.oldest("pending", _AT_ONCE)
@@ -74,7 +74,7 @@ class SweptLetters:
             return 0
 
     def _count_due(self, now: int) -> int:
-        too_old = LetterFilter(statuses=("pending",), until=self._oldest_kept(now))
+        too_old = DeadLetterFilter(statuses=("pending",), until=self._oldest_kept(now))
         return max(self._engine.letters.count(too_old), self._count_over())
 
     def _oldest_kept(self, now: int) -> int:
@@ -87,7 +87,9 @@ class SweptLetters:
 
     # -- closed ones
 
-    def _remove(self, statuses: tuple[Status, ...], before: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+    def _remove(
+        self, statuses: tuple[Status, ...], before: int, tally: RetentionCounts, dry_run: bool
+    ) -> Iterator[None]:
         if dry_run:
             tally.letters += self._count_closed(statuses, before)
             return
@@ -98,7 +100,7 @@ class SweptLetters:
             yield
 
     def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
-        which, last, count = LetterFilter(statuses=statuses, until=before), None, 0
+        which, last, count = DeadLetterFilter(statuses=statuses, until=before), None, 0
         while page := self._engine.letters.find(which, _AT_ONCE, last):
             count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
             last = page[-1].id

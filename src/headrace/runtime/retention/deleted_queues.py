@@ -5,7 +5,7 @@ A store goes on to know them, since producers remember which queues it knows: a 
 
 from __future__ import annotations
 
-from headrace.core.documents import STAYS, Paper
+from headrace.core.documents import STAYS, Document
 from headrace.engines.protocol.engine import Engine
 
 _KIND = f"{STAYS}deleted queues"
@@ -14,7 +14,7 @@ _AT_ONCE = 1000
 
 def mark_deleted(engine: Engine, queue: str) -> None:
     if not engine.shelf.get(_KIND, [queue]):
-        engine.shelf.put([Paper(_KIND, queue, 0, "")])
+        engine.shelf.put([Document(_KIND, queue, 0, "")])
 
 
 def deleted_queues(engine: Engine) -> set[str]:

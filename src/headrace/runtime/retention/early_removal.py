@@ -9,27 +9,27 @@ from itertools import islice
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.retention.retention import GRACE, Finished, may_go_early
+from headrace.core.retention.retention import GRACE, FinishedJob, may_go_early
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.removal import RetentionCounts
 
 log = logging.getLogger("headrace.keeper")
 
 FULL, MARGIN = 0.95, 0.90  # of the memory that a server may have: from here on jobs go, and down to here
 _AT_ONCE = 200
 _LEAST = 10  # jobs that go at once to make room; of many, a hundredth
-Removal = Callable[[list[Finished]], Iterator[None]]
+Removal = Callable[[list[FinishedJob]], Iterator[None]]
 
 
-class Excess:
-    """Those of one store, the oldest first. Who has to stay stays: see `Sweeper.finished`."""
+class EarlyRemoval:
+    """Those of one store, the oldest first. Who has to stay stays: see `RetentionStore.finished`."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._most = settings.job_history_size
 
-    def beyond_history(self, now: int, tally: Tally, dry_run: bool, remove: Removal) -> Iterator[None]:
+    def beyond_history(self, now: int, tally: RetentionCounts, dry_run: bool, remove: Removal) -> Iterator[None]:
         """All but the newest `job_history_size`."""
         if self._most is None:
             return
@@ -51,14 +51,14 @@ class Excess:
         if removed:
             log.warning("the store is full: %d finished jobs leave it ahead of their time", removed)
 
-    def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[Finished]:
+    def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[FinishedJob]:
         queues = [row.name for row in self._engine.desk.queues()]
         ways = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
         merged = heapq.merge(*ways, key=lambda job: (job.finished_at, job.seq))
         return (job for job in merged if may_go_early(job, now) and job.id not in but)
 
-    def _of(self, queue: str, state: State, now: int) -> Iterator[Finished]:
-        after: Finished | None = None
+    def _of(self, queue: str, state: State, now: int) -> Iterator[FinishedJob]:
+        after: FinishedJob | None = None
         while page := self._engine.sweeper.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
             yield from page
             after = page[-1]

@@ -12,11 +12,11 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Lease
-from headrace.core.jobs.transfer import Parcel
+from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchiveRow, Interval, key_of, row_of, was_archived_before
-from headrace.core.retention.retention import Fate, Finished
+from headrace.core.retention.retention import Fate, FinishedJob
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 
@@ -26,7 +26,7 @@ _ARCHIVED_AT_ONCE, _BYTES_AT_ONCE = 2000, 8_000_000
 _LISTED = 10_000
 
 
-class Tally(Struct):
+class RetentionCounts(Struct):
     """What a walk has found ripe, and done."""
 
     archived: int = 0
@@ -51,7 +51,7 @@ class Tally(Struct):
             self.jobs += [*archived, *deleted][: _LISTED - len(self.jobs)]
 
 
-class _Leaving(Struct, frozen=True):
+class _Removal(Struct, frozen=True):
     """A job on its way out; with its row if it is to be archived."""
 
     id: str
@@ -62,7 +62,7 @@ class _Leaving(Struct, frozen=True):
     steps: int = 0
 
 
-class Departures:
+class RemovalBatch:
     """Those that are about to leave one store."""
 
     def __init__(self, engine: Engine, archive: Archive | None, interval: Interval) -> None:
@@ -70,18 +70,18 @@ class Departures:
         self._archive = archive
         self._interval = interval
         self._size = 50
-        self._waiting: list[_Leaving] = []
+        self._waiting: list[_Removal] = []
         self.errors: list[Exception] = []  # of the archive: the first one keeps those in the store that are for it
 
     def forget(self) -> None:
         """Begin anew: nobody of those that wait has left."""
         self._waiting, self.errors = [], []
 
-    def collect(self, ripe: Sequence[tuple[Finished, Fate]], tally: Tally) -> Iterator[None]:
+    def collect(self, ripe: Sequence[tuple[FinishedJob, Fate]], tally: RetentionCounts) -> Iterator[None]:
         """Have these leave, at once or with the next ones; yields after each piece."""
         while ripe:
             part, ripe = ripe[: self._size], ripe[self._size :]
-            self._waiting += [_Leaving(job.id, job.version) for job, fate in part if fate == "delete"]
+            self._waiting += [_Removal(job.id, job.version) for job, fate in part if fate == "delete"]
             archiving = [job for job, fate in part if fate == "archive" and not self.errors]
             if archiving:
                 with _Timed(self):
@@ -91,7 +91,7 @@ class Departures:
             if len(self._waiting) >= _ARCHIVED_AT_ONCE or weight >= _BYTES_AT_ONCE:
                 yield from self.let_go(tally)
 
-    def let_go(self, tally: Tally) -> Iterator[None]:
+    def let_go(self, tally: RetentionCounts) -> Iterator[None]:
         """All that wait leave now: into the archive first, and when they are safe there, out of the store."""
         waiting, self._waiting = self._waiting, []
         if self._archive is not None and (rows := [one.row for one in waiting if one.row is not None]):
@@ -117,21 +117,21 @@ class Departures:
         elif took < _SHORT:
             self._size = min(self._size * 2, _LARGEST)
 
-    def _packed(self, jobs: list[Finished]) -> list[_Leaving]:
+    def _packed(self, jobs: list[FinishedJob]) -> list[_Removal]:
         """As they were told; those that ran again meanwhile are left out."""
         versions = {job.id: job.version for job in jobs}
         parcels = [one for one in self._engine.sweeper.pack(list(versions)) if one.job.version == versions[one.job.id]]
         bonds = self._bonds([one.job.id for one in parcels if one.job.kin or one.job.flow])
         return [_leaving(one, bonds.get(one.job.id, [])) for one in parcels]
 
-    def _bonds(self, ids: list[str]) -> dict[str, list[Bond]]:
-        found: dict[str, list[Bond]] = defaultdict(list)
+    def _bonds(self, ids: list[str]) -> dict[str, list[Dependency]]:
+        found: dict[str, list[Dependency]] = defaultdict(list)
         for bond in self._engine.desk.bonds(ids) if ids else ():
             found[bond.parent].append(bond)
             found[bond.child].append(bond)
         return found
 
-    def _take_back(self, left: list[_Leaving]) -> None:
+    def _take_back(self, left: list[_Removal]) -> None:
         """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
         assert self._archive is not None
         ids = [one.id for one in left]
@@ -153,7 +153,7 @@ class Departures:
 class _Timed:
     """The `with` of a piece of the store's time."""
 
-    def __init__(self, departures: Departures) -> None:
+    def __init__(self, departures: RemovalBatch) -> None:
         self._departures = departures
 
     def __enter__(self) -> None:
@@ -163,12 +163,12 @@ class _Timed:
         self._departures.mind(time.perf_counter() - self._began)
 
 
-def _leaving(parcel: Parcel, bonds: list[Bond]) -> _Leaving:
+def _leaving(parcel: JobExport, bonds: list[Dependency]) -> _Removal:
     row, job = row_of(parcel, bonds), parcel.job
-    return _Leaving(job.id, job.version, row, was_archived_before(parcel), len(parcel.history), len(parcel.steps))
+    return _Removal(job.id, job.version, row, was_archived_before(parcel), len(parcel.history), len(parcel.steps))
 
 
-def _count(part: list[_Leaving], gone: set[str], tally: Tally) -> None:
+def _count(part: list[_Removal], gone: set[str], tally: RetentionCounts) -> None:
     done = [one for one in part if one.id in gone]
     archived = [one for one in done if one.row is not None]
     tally.count([one.id for one in archived], [one.id for one in done if one.row is None])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from headrace.core.documents import STAYS, Paper
+from headrace.core.documents import STAYS, Document
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 
@@ -18,7 +18,7 @@ _DAY = 86_400_000
 _NOTED_FOR = 30 * _DAY
 
 
-class Removals:
+class RemoveOnFinish:
     """`seen` are the queues where this process has met such jobs, as they grow in number."""
 
     def __init__(self, engine: Engine, seen: Collection[str]) -> None:
@@ -37,7 +37,7 @@ class Removals:
 
     def _put(self, queues: list[str], now: int) -> bool:
         known = {paper.key: paper.version for paper in self._engine.shelf.get(_KIND, queues)}
-        return self._engine.shelf.put([Paper(_KIND, queue, known.get(queue, 0), str(now)) for queue in queues])
+        return self._engine.shelf.put([Document(_KIND, queue, known.get(queue, 0), str(now)) for queue in queues])
 
     def queues(self) -> set[str]:
         """Where anybody has met such jobs lately."""

@@ -17,12 +17,12 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.damaged_records import read_or, readable
-from headrace.core.documents import Paper
-from headrace.core.events.log import Group
+from headrace.core.documents import Document
+from headrace.core.events.log import EventGroup
 from headrace.core.jobs.outcomes import opens_letter
 from headrace.core.metrics.histogram import Histogram
-from headrace.core.retention.lifecycle import TermsBook, TermsRow
-from headrace.core.retention.staleness import REASON, Finding, judgment, verdict, watch
+from headrace.core.retention.lifecycle import Policies, PolicyRow
+from headrace.core.retention.staleness import REASON, StaleFinding, judgment, verdict, watch
 from headrace.core.settings.settings import Settings
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
@@ -35,7 +35,7 @@ _FIRST_AT_MOST = 60.0  # seconds
 _SURVEY = "~survey"
 
 
-class Surveyed(Struct, frozen=True):
+class StaleScanResult(Struct, frozen=True):
     """What the last survey of any worker found. `error` is why the newest one could not go on."""
 
     at: int
@@ -44,32 +44,32 @@ class Surveyed(Struct, frozen=True):
     error: str | None = None
 
 
-_surveyed = msgspec.json.Decoder(Surveyed)
+_surveyed = msgspec.json.Decoder(StaleScanResult)
 
 
-def last_survey(engine: Engine) -> Surveyed | None:
+def last_survey(engine: Engine) -> StaleScanResult | None:
     """What was last recorded of one."""
     papers = engine.shelf.get(_SURVEY, ["stale"])
     return next(readable(_surveyed.decode, (paper.value for paper in papers)), None)
 
 
-class Survey:
+class StaleScan:
     """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning.
 
     Where staleness opens no dead letters, jobs that would have one only fail.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, rows: list[TermsRow] | None = None) -> None:
+    def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
         rows = engine.upkeep.terms() if rows is None else rows
         self._engine = engine
-        self._book = TermsBook(rows, settings)
+        self._book = Policies(rows, settings)
         self._now = engine.clock.now()
         self._watch = watch(rows, settings, self._now)
         self._opens_letters = opens_letter(settings.dead_letters, REASON)
         self._cursor: str | None = None
         self.is_over = False
 
-    def look(self) -> list[Finding]:
+    def look(self) -> list[StaleFinding]:
         """What the next stretch of it has of stale and nearly stale jobs."""
         page = self._engine.upkeep.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
@@ -79,7 +79,7 @@ class Survey:
         return [structs.replace(one, action="fail") if one.action == "dead" else one for one in found]
 
 
-def apply(engine: Engine, findings: list[Finding]) -> list[bool]:
+def apply(engine: Engine, findings: list[StaleFinding]) -> list[bool]:
     """Do what is to be done about these stale jobs, in one commit; for each whether it is done."""
     # One that was noted for review in this version before is not noted again.
     new = [finding for finding in findings if not _is_noted(finding)]
@@ -87,7 +87,7 @@ def apply(engine: Engine, findings: list[Finding]) -> list[bool]:
     return [_is_noted(finding) or next(done) for finding in findings]
 
 
-def _is_noted(finding: Finding) -> bool:
+def _is_noted(finding: StaleFinding) -> bool:
     return finding.action == "review" and finding.job.reviewed
 
 
@@ -108,30 +108,30 @@ def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
 def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
     with contextlib.suppress(EngineUnavailable):
         if data and settings.events:
-            engine.events.tell([Group(kind, engine.clock.now(), data=[dict(data)])])
+            engine.events.tell([EventGroup(kind, engine.clock.now(), data=[dict(data)])])
 
 
 def record_survey(engine: Engine, stale: int, nearly: int) -> None:
     """Keep what was found for others to see. Who comes second has found the same."""
-    _record(engine, lambda _: Surveyed(engine.clock.now(), stale, nearly))
+    _record(engine, lambda _: StaleScanResult(engine.clock.now(), stale, nearly))
 
 
 def record_failure(engine: Engine, error: Exception) -> None:
     """Keep why a survey could not go on, beside what the last one found."""
     now = engine.clock.now()
-    _record(engine, lambda last: structs.replace(last or Surveyed(now), at=now, error=why(error)))
+    _record(engine, lambda last: structs.replace(last or StaleScanResult(now), at=now, error=why(error)))
 
 
-def _record(engine: Engine, told: Callable[[Surveyed | None], Surveyed]) -> None:
+def _record(engine: Engine, told: Callable[[StaleScanResult | None], StaleScanResult]) -> None:
     # A store that is away takes no word either.
     with contextlib.suppress(EngineUnavailable):
         known = next(iter(engine.shelf.get(_SURVEY, ["stale"])), None)
         last = None if known is None else read_or(_surveyed.decode, known.value, None)
         text = msgspec.json.encode(told(last)).decode()
-        engine.shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
+        engine.shelf.put([Document(_SURVEY, "stale", 0 if known is None else known.version, text)])
 
 
-class Staleness:
+class StaleCheck:
     """A chore: a survey every so often, some of it in each piece of work."""
 
     def __init__(self, engine: Engine, settings: Settings, every: float) -> None:
@@ -139,8 +139,8 @@ class Staleness:
         self._settings = settings
         self._every = every
         self._is_first = True
-        self._survey: Survey | None = None
-        self._stale: list[Finding] = []
+        self._survey: StaleScan | None = None
+        self._stale: list[StaleFinding] = []
         self._lasted: list[int] = []
         self._counts: Counter[str] = Counter()
 
@@ -167,7 +167,7 @@ class Staleness:
             self._look()
 
     def _look(self) -> None:
-        survey = self._survey = self._survey or Survey(self._engine, self._settings)
+        survey = self._survey = self._survey or StaleScan(self._engine, self._settings)
         found = survey.look()
         if not self._settings.stale_dry_run:
             self._stale = [finding for finding in found if finding.is_stale and not _is_noted(finding)]

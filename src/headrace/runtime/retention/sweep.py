@@ -15,11 +15,11 @@ from msgspec import Struct
 from headrace.core.clock import to_ms
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.retention.archive import is_past, partition_of, span_of
-from headrace.core.retention.lifecycle import Terms, TermsBook, TermsRow, usual_terms
+from headrace.core.retention.lifecycle import Policies, PolicyRow, StoredPolicy, usual_terms
 from headrace.core.retention.retention import (
     KEYS_HOLD,
     Fate,
-    Finished,
+    FinishedJob,
     asks_for_removal,
     fate,
     goes_at_once,
@@ -30,16 +30,16 @@ from headrace.core.retention.retention import (
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.retention.dead_letters import SweptLetters
-from headrace.runtime.retention.early_removal import Excess
-from headrace.runtime.retention.removal import Departures, Tally
+from headrace.runtime.retention.dead_letters import DeadLetterSweep
+from headrace.runtime.retention.early_removal import EarlyRemoval
+from headrace.runtime.retention.removal import RemovalBatch, RetentionCounts
 
 _LOOKS = 500  # finished jobs that are told at once
 _STATES = sorted(FINAL)
 _NEVER = 1 << 62
 
 
-class Reach(Struct):
+class ScanBound(Struct):
     """How far young jobs of a queue and state were looked through, so that the next walk need not go as far."""
 
     floor: int = 0  # what ended before it was looked at
@@ -47,24 +47,29 @@ class Reach(Struct):
     counted: bool = False  # whether only so many of the newest are to stay: that takes a walk through all of them
 
 
-class Sweep:
+class RetentionSweep:
     """Walks through one store, by its terms or by these. `wanted` are queues where single calls asked for removal."""
 
     def __init__(
-        self, engine: Engine, settings: Settings, archive: Archive | None, terms: list[TermsRow] | None = None
+        self, engine: Engine, settings: Settings, archive: Archive | None, terms: list[PolicyRow] | None = None
     ) -> None:
         self._engine = engine
         self._terms = terms
         self._settings = settings
         self._archive = archive
-        self._departures = Departures(engine, archive, settings.archive_partition)
-        self._letters = SweptLetters(engine, settings)
-        self._excess = Excess(engine, settings)
+        self._departures = RemovalBatch(engine, archive, settings.archive_partition)
+        self._letters = DeadLetterSweep(engine, settings)
+        self._excess = EarlyRemoval(engine, settings)
         self._since: int | None = None
-        self._reaches: dict[tuple[str, State], Reach] = {}
+        self._reaches: dict[tuple[str, State], ScanBound] = {}
 
     def walk(
-        self, tally: Tally, *, dry_run: bool = False, wanted: Collection[str] | None = None, whole: bool = True
+        self,
+        tally: RetentionCounts,
+        *,
+        dry_run: bool = False,
+        wanted: Collection[str] | None = None,
+        whole: bool = True,
     ) -> Iterator[None]:
         """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for.
 
@@ -74,10 +79,10 @@ class Sweep:
         self._departures.forget()
         self._since = self._archived_since(now)
         rows = self._engine.upkeep.terms() if self._terms is None else self._terms
-        book = TermsBook(rows, self._settings)
+        book = Policies(rows, self._settings)
         said = [usual_terms(self._settings), *(row.said for row in rows)]
 
-        def remove(jobs: list[Finished]) -> Iterator[None]:
+        def remove(jobs: list[FinishedJob]) -> Iterator[None]:
             ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
             yield from self._carry_out(ways, tally, dry_run)
             yield from self._departures.let_go(tally)
@@ -102,10 +107,10 @@ class Sweep:
 
     def _jobs(
         self,
-        book: TermsBook,
-        said: list[Terms],
+        book: Policies,
+        said: list[StoredPolicy],
         now: int,
-        tally: Tally,
+        tally: RetentionCounts,
         dry_run: bool,
         wanted: Collection[str],
         whole: bool,
@@ -121,22 +126,22 @@ class Sweep:
         yield from self._departures.let_go(tally)
 
     def _ripe(
-        self, queue: str, state: State, said: list[Terms], book: TermsBook, now: int, tally: Tally
+        self, queue: str, state: State, said: list[StoredPolicy], book: Policies, now: int, tally: RetentionCounts
     ) -> Iterator[None]:
         """Those that any terms let go by their age, the oldest first."""
         span = shortest(said, state)
         if span is None:
             return
-        after: Finished | None = None
+        after: FinishedJob | None = None
         while page := self._engine.sweeper.finished(queue, state, now - span + 1, _LOOKS, after):
             yield from self._carry_out([(job, self._fate(job, book, now, 0)) for job in page], tally, dry_run=False)
             after = page[-1]
             if len(page) < _LOOKS:
                 return
 
-    def _young(self, queue: str, state: State, book: TermsBook, now: int, tally: Tally) -> Iterator[None]:
+    def _young(self, queue: str, state: State, book: Policies, now: int, tally: RetentionCounts) -> Iterator[None]:
         """Those that go as soon as they are over: what came since the last walk, or all if they are counted."""
-        reach = self._reaches.setdefault((queue, state), Reach())
+        reach = self._reaches.setdefault((queue, state), ScanBound())
         floor, reach.held = 0 if reach.counted else reach.floor, _NEVER
         yield from self._through(queue, state, book, now, tally, floor=floor)
         if floor:  # and what had to be known by its key for a day, which is over since the last walk
@@ -148,9 +153,9 @@ class Sweep:
         self,
         queue: str,
         state: State,
-        book: TermsBook,
+        book: Policies,
         now: int,
-        tally: Tally,
+        tally: RetentionCounts,
         dry_run: bool = False,
         floor: int = 0,
         younger: int = 0,
@@ -159,11 +164,11 @@ class Sweep:
 
         Those that ended less than `younger` ago are left out.
         """
-        after: Finished | None = None
+        after: FinishedJob | None = None
         staying: Counter[str] = Counter()
         while page := self._engine.sweeper.finished(queue, state, now - younger + 1, _LOOKS, after, newest=True):
             young = [job for job in page if job.finished_at >= floor]
-            judged: list[tuple[Finished, Fate]] = []
+            judged: list[tuple[FinishedJob, Fate]] = []
             refused = []
             for job in young:
                 if (
@@ -182,16 +187,16 @@ class Sweep:
             if len(page) < _LOOKS or len(young) < len(page):
                 return
 
-    def _take_note(self, queue: str, state: State, jobs: Sequence[Finished], book: TermsBook) -> None:
+    def _take_note(self, queue: str, state: State, jobs: Sequence[FinishedJob], book: Policies) -> None:
         """Which of these jobs the next walk has to come back for."""
-        reach = self._reaches.setdefault((queue, state), Reach())
+        reach = self._reaches.setdefault((queue, state), ScanBound())
         for job in jobs:
             removal = removal_of(job, book.of(job.task, queue))
             reach.counted |= not isinstance(removal, bool)
             if removal is True and job.held:
                 reach.held = min(reach.held, job.finished_at)
 
-    def _fate(self, job: Finished, book: TermsBook, now: int, newer: int) -> Fate:
+    def _fate(self, job: FinishedJob, book: Policies, now: int, newer: int) -> Fate:
         return fate(job, book.of(job.task, job.queue), now, self._since, newer)
 
     def _archived_since(self, now: int) -> int | None:
@@ -206,7 +211,9 @@ class Sweep:
     def _cutoff(self, now: int) -> int:
         return now - to_ms(self._settings.archive_keep or 0)
 
-    def _carry_out(self, judged: list[tuple[Finished, Fate]], tally: Tally, dry_run: bool) -> Iterator[None]:
+    def _carry_out(
+        self, judged: list[tuple[FinishedJob, Fate]], tally: RetentionCounts, dry_run: bool
+    ) -> Iterator[None]:
         yield
         if dry_run:
             archived = [job.id for job, told in judged if told == "archive"]
@@ -216,7 +223,7 @@ class Sweep:
 
     # -- partitions
 
-    def _partitions(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+    def _partitions(self, now: int, tally: RetentionCounts, dry_run: bool) -> Iterator[None]:
         if self._archive is None:
             return
         if dry_run:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.core.retention.archive import partition_of
-from headrace.core.retention.retention import Swept
+from headrace.core.retention.retention import RetentionRun
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.removal import RetentionCounts
 
 _LONGEST_ERROR = 500
 
@@ -20,11 +20,11 @@ def error_in_words(error: Exception) -> str:
 
 
 def record_sweep(
-    engine: Engine, settings: Settings, tally: Tally, began: int, leave_for: int = 0, error: str | None = None
+    engine: Engine, settings: Settings, tally: RetentionCounts, began: int, leave_for: int = 0, error: str | None = None
 ) -> None:
     """Keep what a walk has done until now. Nobody else need begin one for `leave_for` milliseconds."""
     now = engine.clock.now()
-    told = Swept(
+    told = RetentionRun(
         at=now,
         duration=now - began,
         archived=tally.archived,
@@ -40,7 +40,7 @@ def record_sweep(
         engine.sweeper.record(told)
 
 
-def tell_sweep(engine: Engine, settings: Settings, tally: Tally, took: int, error: str | None = None) -> None:
+def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took: int, error: str | None = None) -> None:
     """Tell it, if there is anything to tell; `took` is in milliseconds."""
     told: dict[str, int | str] = {
         "archived": tally.archived,
@@ -58,4 +58,4 @@ def tell_sweep(engine: Engine, settings: Settings, tally: Tally, took: int, erro
         return
     kind = "archive.swept" if error is None else "archive.failed"
     with contextlib.suppress(EngineUnavailable):
-        engine.events.tell([Group(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])
+        engine.events.tell([EventGroup(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])

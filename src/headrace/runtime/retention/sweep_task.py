@@ -13,9 +13,9 @@ from headrace.core.clock import to_ms
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.retention.removal import Tally
-from headrace.runtime.retention.remove_on_finish import Removals
-from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.removal import RetentionCounts
+from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
+from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
 
 log = logging.getLogger("headrace.keeper")
@@ -25,7 +25,7 @@ _SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
 _FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
 
 
-class Sweeping:
+class RetentionTask:
     """A chore. `wanted` are queues where this worker has met jobs that are to go as soon as they are over."""
 
     def __init__(
@@ -40,8 +40,8 @@ class Sweeping:
         self._settings = settings
         self._every = every
         self._archive = archive
-        self._removals = Removals(engine, wanted)
-        self._sweep: Sweep | None = None
+        self._removals = RemoveOnFinish(engine, wanted)
+        self._sweep: RetentionSweep | None = None
         self._pieces: Iterator[None] | None = None
         self._error: str | None = None  # until a walk comes to its end
 
@@ -72,8 +72,8 @@ class Sweeping:
         if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
             return False
         if self._sweep is None:
-            self._sweep = Sweep(self._engine, self._settings, self._archive())
-        self._tally, self._began, self._worked = Tally(), now, 0.0
+            self._sweep = RetentionSweep(self._engine, self._settings, self._archive())
+        self._tally, self._began, self._worked = RetentionCounts(), now, 0.0
         self._pieces = self._sweep.walk(self._tally, wanted=self._removals.queues(), whole=False)
         self._record(_SAY_SO_FOR)
         return True
@@ -103,7 +103,7 @@ class Sweeping:
         record_sweep(self._engine, self._settings, self._tally, self._began, leave_for, self._error)
 
 
-def _in_words(tally: Tally) -> str:
+def _in_words(tally: RetentionCounts) -> str:
     counts = {
         "archived": (tally.archived, "job"),
         "deleted": (tally.deleted, "job"),

@@ -18,7 +18,7 @@ from headrace.core.codec import codec
 from headrace.core.damaged_records import DAMAGE
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
-from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRow
 from headrace.core.schedules.schedule import GRACE, Due, Timing, due, due_at, occurrence_id
 from headrace.core.tasks.trace_context import decoded
 from headrace.core.text import why
@@ -93,18 +93,18 @@ def _metadata(call: NewJob, schedule_id: str, occurrence: int) -> str:
 # -- what becomes of a schedule that is due
 
 
-def _firing(row: ScheduleRow, now: int, busy: bool) -> Firing:
+def _firing(row: ScheduleRow, now: int, busy: bool) -> ScheduleFire:
     try:
         return _planned(row, timing_of(row), now, busy)
     except Exception as error:  # whatever is wrong with one, the others must go on
         return _stumbled(row, error, now)
 
 
-def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Firing:
+def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> ScheduleFire:
     if row.occurrence is None:
-        return Firing(structs.replace(row, due_at=None))
+        return ScheduleFire(structs.replace(row, due_at=None))
     if busy and timing.overlap == "queue":
-        return Firing(structs.replace(row, due_at=now + _LOOK_AGAIN))
+        return ScheduleFire(structs.replace(row, due_at=now + _LOOK_AGAIN))
     found = due(_uncounted(_patient(timing, row, now), row), row.id, row.occurrence, now, row.fired, row.created_at)
     fire = found.fire if timing.overlap == "allow" else found.fire[-1:] if not busy else []
     crowded = [one for one in found.fire if one not in fire]
@@ -122,7 +122,7 @@ def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Firing:
     )
     enqueued = [Occurrence(row.id, at, now, "enqueued", job.id) for at, job in zip(fire, jobs, strict=True)]
     told = [*_missed(row, timing, found, now), *_crowded_out(row, crowded, busy, now), *enqueued]
-    return Firing(after, jobs, tuple(sorted(told, key=lambda one: one.at)))
+    return ScheduleFire(after, jobs, tuple(sorted(told, key=lambda one: one.at)))
 
 
 def _patient(timing: Timing, row: ScheduleRow, now: int) -> Timing:
@@ -151,12 +151,12 @@ def _crowded_out(row: ScheduleRow, crowded: Sequence[int], busy: bool, now: int)
     return [Occurrence(row.id, at, now, "skipped", row.last_job if busy else None, detail) for at in crowded]
 
 
-def _stumbled(row: ScheduleRow, error: Exception, now: int) -> Firing:
+def _stumbled(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
     """The occurrence stays to be caught up with; whoever mends the schedule need do nothing else."""
     told = why(error)
     log.error("schedule %s can't fire: %s; it is tried again in a minute", row.id, told)
     occurrence = Occurrence(row.id, row.occurrence or now, now, "error", None, told)
-    return Firing(structs.replace(row, due_at=now + _TRY_AGAIN, error=told), (), (occurrence,))
+    return ScheduleFire(structs.replace(row, due_at=now + _TRY_AGAIN, error=told), (), (occurrence,))
 
 
 # -- the store
@@ -175,7 +175,7 @@ def _minds_overlap(row: ScheduleRow) -> bool:
         return False
 
 
-def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[Firing], now: int) -> list[bool]:
+def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[ScheduleFire], now: int) -> list[bool]:
     """All in one commit or, if the store refuses one of them (its queue may be full), each by itself."""
     try:
         return engine.timetable.fire(firings, now)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.process.liveness import Sign
+from headrace.runtime.process.liveness import ThreadLiveness
 from headrace.runtime.schedules.fire import fire_due
 
 log = logging.getLogger("headrace.schedules")
@@ -24,7 +24,7 @@ _HELD_UP = 1.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
 
 
-class Timekeeper:
+class Scheduler:
     """Fires schedules, from start() to stop(). `declare` stores those that code declares."""
 
     def __init__(self, engine: Engine, declare: Callable[[], object]) -> None:
@@ -33,7 +33,7 @@ class Timekeeper:
         self._declared = False
         self._behind = 0.0
         self._outage = 0.0
-        self.sign = Sign("timekeeper")
+        self.sign = ThreadLiveness("timekeeper")
         self._stopping = threading.Event()
         self._bell = engine.listen("times")
         self._thread = threading.Thread(target=self._keep_time, name="headrace-timekeeper", daemon=True)

@@ -22,9 +22,9 @@ import msgspec
 
 from headrace.core.jobs.records import NewJob
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.errors import ConfigError, DuplicateJob, QueueFull
-from headrace.runtime.spool.markers import Marks
+from headrace.runtime.spool.markers import SpoolMarkers
 
 VERSION = 1
 _TABLES = (
@@ -75,9 +75,9 @@ class SpoolFile:
         self.path = path
         self.address = address
         self.limit = limit
-        self.store = Store(path, "full", make_room=self._make_private)
+        self.store = SqliteDatabase(path, "full", make_room=self._make_private)
         self.name = hashlib.blake2s(address.encode(), digest_size=6).hexdigest()  # of this address, for file names
-        self.marks = Marks(self.store.folder, self.name)
+        self.marks = SpoolMarkers(self.store.folder, self.name)
         self._ready = False
 
     @property

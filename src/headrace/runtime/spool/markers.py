@@ -15,7 +15,7 @@ _LOOK = 0.001
 _FLAGS = os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
-class Marks:
+class SpoolMarkers:
     """The marks for one store."""
 
     def __init__(self, folder: Path, name: str) -> None:

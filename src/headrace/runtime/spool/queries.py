@@ -12,7 +12,7 @@ from headrace.engines.sqlite.database import scalar
 from headrace.runtime.spool.file import COUNT, SpoolFile, job_in
 
 
-class Refusal(Struct, frozen=True):
+class RefusedJob(Struct, frozen=True):
     """A job that the store would not take, and why."""
 
     job: NewJob
@@ -39,14 +39,14 @@ class SpoolStats(Struct, frozen=True, kw_only=True):
     others: dict[str, int] = {}
 
 
-class SpoolDesk:
+class SpoolQueries:
     """Answers for the jobs of one store."""
 
     def __init__(self, file: SpoolFile) -> None:
         self._file = file
         self._values = {"store": file.address}
 
-    def find(self, job_id: str) -> NewJob | Refusal | None:
+    def find(self, job_id: str) -> NewJob | RefusedJob | None:
         """The job if it waits here, or if it was refused."""
         if not self._is_there():
             return None
@@ -56,7 +56,7 @@ class SpoolDesk:
                 return job_in(row[0])
             row = db.execute(_REFUSAL, values).fetchone()
         job = job_in(row[0]) if row else None
-        return None if job is None else Refusal(job, row[1], row[2])
+        return None if job is None else RefusedJob(job, row[1], row[2])
 
     def place(self, job_id: str) -> tuple[int, str | None]:
         """How many jobs are in front of this one, and why they wait; None if they are being forwarded."""

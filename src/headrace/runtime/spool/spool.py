@@ -18,7 +18,7 @@ from msgspec import structs
 
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.protocol.engine import Bell, Engine
 from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
@@ -26,7 +26,7 @@ from headrace.runtime.jobs.job import SPOOLED
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.spool.file import SpoolFile, address_of
 from headrace.runtime.spool.forwarder import Forwarder
-from headrace.runtime.spool.queries import Refusal, SpoolDesk, SpoolStats
+from headrace.runtime.spool.queries import RefusedJob, SpoolQueries, SpoolStats
 
 if TYPE_CHECKING:
     from headrace.runtime.jobs.waiter import Waiter
@@ -43,7 +43,7 @@ class Spool:
     def __init__(self, path: Path, engine: Engine, limit: int, archive: Engine | None = None) -> None:
         self._engine = engine
         self._file = SpoolFile(path, address_of(engine.url), limit)
-        self._desk = SpoolDesk(self._file)
+        self._desk = SpoolQueries(self._file)
         self._forwarder = Forwarder(self._file, engine, archive)
         self._waiter: Waiter | None = None
         self._making = threading.Lock()
@@ -68,7 +68,7 @@ class Spool:
                 away = error
         return self._spool(jobs, whole, away)
 
-    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False) -> list[Verdict]:
+    def admit(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
         """Store the jobs as their rules allow: at the server, since nobody else knows which jobs there are."""
         try:
             return self._engine.admit(candidates, whole=whole)
@@ -111,7 +111,7 @@ class Spool:
     def row(self, job_id: str) -> JobRow | None:
         """The job as it was enqueued if it waits here, as failed if the server refused it, None if it is not here."""
         found = self._desk.find(job_id)
-        if isinstance(found, Refusal):
+        if isinstance(found, RefusedJob):
             told = f"refused when it was forwarded: {found.reason}"
             row = as_row(found.job, SPOOLED)
             return structs.replace(row, state=State.FAILED, reason=told, finished_at=found.at)
@@ -130,7 +130,7 @@ class Spool:
         with self._making:  # one that nobody knows of would not be told when the app is closed
             if self._waiter is None:
                 # It asks for nothing but who is finished, and for a bell: here, who has left.
-                self._waiter = Waiter(cast("Engine", _Departures(self._file, self._engine)))
+                self._waiter = Waiter(cast("Engine", _SpoolAsStore(self._file, self._engine)))
             return self._waiter
 
     def place(self, job_id: str) -> tuple[str, int, str | None]:
@@ -178,7 +178,7 @@ class Spool:
         self._looked = False
 
 
-class _Departures:
+class _SpoolAsStore:
     """The spool as a store in which a job is finished when it is gone, and the server can be asked for it."""
 
     def __init__(self, file: SpoolFile, engine: Engine) -> None:

@@ -13,11 +13,11 @@ from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob, JobNotFound
-from headrace.runtime.jobs.services import Hub
-from headrace.runtime.submit.dependencies import Planting, rows_of
+from headrace.runtime.jobs.services import JobServices
+from headrace.runtime.submit.dependencies import GraphInsert, rows_of
 
 
-def plant(engine: Engine, hub: Hub, plants: Planting) -> Planting:
+def plant(engine: Engine, hub: JobServices, plants: GraphInsert) -> GraphInsert:
     """Store the jobs with their bonds; what was stored, which has no bonds to archived jobs that were completed."""
     try:
         engine.plant(plants.news, plants.bonds, plants.flow)
@@ -30,7 +30,7 @@ def plant(engine: Engine, hub: Hub, plants: Planting) -> Planting:
     return plants
 
 
-def _without_past(engine: Engine, hub: Hub, plants: Planting) -> Planting | None:
+def _without_past(engine: Engine, hub: JobServices, plants: GraphInsert) -> GraphInsert | None:
     """Without bonds to parents that are archived as completed; None if that is not what is wrong."""
     asked = {bond.parent for bond in plants.bonds} - {new.id for new in plants.news}
     gone = asked - rows_of(engine.desk, sorted(asked)).keys()
@@ -42,7 +42,7 @@ def _without_past(engine: Engine, hub: Hub, plants: Planting) -> Planting | None
     return structs.replace(plants, news=[_in_its_state(new, children) for new in plants.news], bonds=bonds)
 
 
-def _is_completed(hub: Hub, job_id: str) -> bool:
+def _is_completed(hub: JobServices, job_id: str) -> bool:
     try:
         return hub.row(job_id).state is State.COMPLETED
     except JobNotFound:

@@ -15,7 +15,7 @@ R = TypeVar("R")
 _MOST = 1000
 
 
-class Lane(Generic[T, R]):
+class AsyncBatch(Generic[T, R]):
     """Collects the items of one event loop; a thread flushes them while the next ones gather."""
 
     def __init__(self, flush: Flush[T, R]) -> None:

@@ -9,19 +9,19 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
-    from headrace.runtime.submit.async_batch import Lane
+    from headrace.runtime.submit.async_batch import AsyncBatch
 
-    Lanes = WeakKeyDictionary[AbstractEventLoop, Lane[Any, Any]]
+    Lanes = WeakKeyDictionary[AbstractEventLoop, AsyncBatch[Any, Any]]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def lane_here(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> Lane[T, R]:
+def lane_here(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> AsyncBatch[T, R]:
     """The lane of the running loop."""
     # Deferred, with asyncio: whoever gets here has it loaded anyway.
     from asyncio import get_running_loop
 
-    from headrace.runtime.submit.async_batch import Lane
+    from headrace.runtime.submit.async_batch import AsyncBatch
 
-    return lanes.setdefault(get_running_loop(), Lane(flush))
+    return lanes.setdefault(get_running_loop(), AsyncBatch(flush))

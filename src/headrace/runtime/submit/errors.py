@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from headrace.core.codec.result_refs import promises_in
 from headrace.core.jobs.records import NewJob
-from headrace.core.jobs.unique_rules import Verdict
+from headrace.core.jobs.unique_rules import UniqueResult
 from headrace.core.tasks.options import SAMENESS
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.jobs.task import Call
@@ -18,7 +18,7 @@ _BYTES_OF_AN_ID = 39  # as we make them, with quotes and a comma
 _TWICE = "two of these calls count as the same; nothing was stored"
 
 
-def refuse(call: Call[Any], new: NewJob, verdict: Verdict) -> None:
+def refuse(call: Call[Any], new: NewJob, verdict: UniqueResult) -> None:
     """Raise what the verdict on a single call means, if it was not stored and none stands for it."""
     if verdict.id == new.id and call.options.job_id is UNSET:
         return  # only this very job can have an id we made ourselves: it had to be stored twice
@@ -52,7 +52,7 @@ def refuse_too_many_results(call: Call[Any], limit: int) -> None:
         )
 
 
-class Wording:
+class RefusalText:
     """Says of a batch that was refused what the reason was: a store tells only the id of the job in the way."""
 
     def __init__(self, calls: list[Call[Any]], news: list[NewJob]) -> None:

@@ -14,30 +14,30 @@ from headrace.core.clock import Clock
 from headrace.core.codec import codec
 from headrace.core.codec.result_refs import MARK
 from headrace.core.jobs import ids
-from headrace.core.jobs.dependencies import Bond, FlowRow, Policy
+from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
-from headrace.core.jobs.unique_rules import Candidate, Rule, Verdict
-from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult, UniqueRule
+from headrace.core.queues.limits import Limit, gates_of, lane_of
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.trace_context import plain
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.shared.group_commit import Batch
+from headrace.engines.shared.group_commit import GroupCommit
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.context.trace import as_family, mark
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.encryption import is_same_call
 from headrace.runtime.jobs.job import SPOOLED, Job
 from headrace.runtime.jobs.rows import as_row
-from headrace.runtime.jobs.services import Hub
+from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.jobs.task import Call, Task
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import lane_here
-from headrace.runtime.submit.dependencies import Planting, bonds_of, planting, rows_of, undecided
-from headrace.runtime.submit.errors import Wording, not_itself, refuse, refuse_too_many_results
-from headrace.runtime.submit.template import Recipe, recipe_of
+from headrace.runtime.submit.dependencies import GraphInsert, bonds_of, planting, rows_of, undecided
+from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
+from headrace.runtime.submit.template import JobTemplate, recipe_of
 
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
@@ -51,7 +51,9 @@ if TYPE_CHECKING:
 class Submitter:
     """Stores calls as jobs."""
 
-    def __init__(self, engine: Engine, clock: Clock, settings: Settings, hub: Hub, spool: Spool | None = None) -> None:
+    def __init__(
+        self, engine: Engine, clock: Clock, settings: Settings, hub: JobServices, spool: Spool | None = None
+    ) -> None:
         self._max_payload = settings.max_payload
         self.retry = settings.retry
         self.closed = False
@@ -59,7 +61,7 @@ class Submitter:
         self._seal = hub.seal
         self.words = hub.words
         self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
-        self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
+        self._recipes: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
         self._home = engine
@@ -71,13 +73,13 @@ class Submitter:
         self._clock = clock
         self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
         self._door = engine if spool is None else spool
-        self._inserts: Batch[NewJob, Fate] = Batch(self._insert)
-        self._admissions: Batch[Candidate, Verdict] = Batch(self._admit)
+        self._inserts: GroupCommit[NewJob, Fate] = GroupCommit(self._insert)
+        self._admissions: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._admit)
         self._insert_lanes: Lanes = WeakKeyDictionary()
         self._admission_lanes: Lanes = WeakKeyDictionary()
 
     @property
-    def hub(self) -> Hub:
+    def hub(self) -> JobServices:
         return self._hub
 
     def new_id(self) -> str:
@@ -132,14 +134,14 @@ class Submitter:
 
     # -- one job, under a rule
 
-    def _admit(self, candidates: Sequence[Candidate], *, whole: bool = False) -> list[Verdict]:
+    def _admit(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
         return self._door.admit(candidates, whole=whole)
 
-    def _submit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
-        candidate = Candidate(new, rule)
+    def _submit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
-            with Wording([call], [new]):
+            with RefusalText([call], [new]):
                 [verdict] = self._engine.joined(call.options.connection).admit([candidate])
         else:
             verdict = self._admissions.call(candidate)
@@ -147,11 +149,11 @@ class Submitter:
         [job] = self._standing([new], [verdict], joins)
         return self._handed(job)
 
-    async def _asubmit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
-        candidate = Candidate(new, rule)
+    async def _asubmit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
-            with Wording([call], [new]):
+            with RefusalText([call], [new]):
                 [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
             verdict = await lane_here(self._admission_lanes, self._admit).call(candidate)
@@ -161,7 +163,7 @@ class Submitter:
         [job] = await in_thread(self._standing, [new], [verdict], joins)
         return job
 
-    def _standing(self, news: Sequence[NewJob], verdicts: Sequence[Verdict], joined: bool) -> list[Job[Any]]:
+    def _standing(self, news: Sequence[NewJob], verdicts: Sequence[UniqueResult], joined: bool) -> list[Job[Any]]:
         """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
         told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
         rows = {row.id: row for row in self._engine.desk.get(sorted(told), light=True)} if told else {}
@@ -197,10 +199,10 @@ class Submitter:
         return jobs
 
     def _admit_many(
-        self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, Rule], joins: bool
+        self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, UniqueRule], joins: bool
     ) -> list[Job[Any]]:
-        candidates = [Candidate(new, rules.get(place)) for place, new in enumerate(news)]
-        with Wording(calls, news):
+        candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)]
+        with RefusalText(calls, news):
             if joins:
                 verdicts = self._engine.joined(calls[0].options.connection).admit(candidates)
             else:
@@ -220,8 +222,8 @@ class Submitter:
         if not rules:
             await joined.ainsert(news)
             return [Job(self._hub, new) for new in news]
-        with Wording(listed, news):
-            verdicts = await joined.aadmit([Candidate(new, rules.get(place)) for place, new in enumerate(news)])
+        with RefusalText(listed, news):
+            verdicts = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)])
         return await in_thread(self._standing, news, verdicts, True)
 
     def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
@@ -239,7 +241,7 @@ class Submitter:
 
     # -- jobs that wait for jobs
 
-    def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> Planting:
+    def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> GraphInsert:
         """What it takes to store the calls of these nodes as one flow."""
         self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
@@ -255,7 +257,7 @@ class Submitter:
         bonds = [bond for _, _, some in drafts for bond in some]
         return planting([new for new, _, _ in drafts], bonds, row, calls[0].options.connection)
 
-    def plant(self, plants: Planting) -> list[Job[Any]]:
+    def plant(self, plants: GraphInsert) -> list[Job[Any]]:
         """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
         stored: dict[str, JobRow] = {}
         if self._leads_here(plants.connection):
@@ -266,14 +268,14 @@ class Submitter:
         jobs: list[Job[Any]] = [Job(self._hub, stored.get(new.id, new)) for new in plants.news]
         return [self._handed(job) for job in jobs]
 
-    async def aplant(self, plants: Planting) -> list[Job[Any]]:
+    async def aplant(self, plants: GraphInsert) -> list[Job[Any]]:
         """The same for coroutines."""
         if not self._leads_here(plants.connection):
             return await in_thread(self.plant, plants)
         await self._engine.joined(plants.connection).aplant(plants.news, plants.bonds, plants.flow)
         return [Job(self._hub, new) for new in plants.news]
 
-    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]:
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` has to wait for, to be stored with its success; nothing is stored here."""
         new, bonds = self._under(call, parent, now, ids.new_id(now))
         plants = planting([new], bonds)
@@ -301,7 +303,7 @@ class Submitter:
             )
         return Job(self._hub, found)
 
-    def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Bond]]:
+    def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
         options = call.options
         if options.connection is not UNSET:
             raise InvalidJob("spawn: it is stored with the job that spawns it; leave connection out")
@@ -315,7 +317,7 @@ class Submitter:
                 f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
                 f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
             )
-        return new, [*bonds, Bond(new.id, parent, self._recipe(call).policy)]
+        return new, [*bonds, Dependency(new.id, parent, self._recipe(call).policy)]
 
     # -- what is stored
 
@@ -326,7 +328,7 @@ class Submitter:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # its jobs go back to themselves
 
-    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule], list[Bond]]:
+    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, UniqueRule], list[Dependency]]:
         """The jobs, by their places the rules of those that have one, and what they wait for."""
         now = self._clock.now()
         drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
@@ -343,7 +345,7 @@ class Submitter:
         job_id: str | None = None,
         after: Sequence[str] = (),
         policy: Policy | None = None,
-    ) -> tuple[NewJob, Rule | None, Sequence[Bond]]:
+    ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
         """The job, the rule it is admitted under, and the bonds it comes with."""
         if self.closed:
             raise AppClosed
@@ -379,12 +381,12 @@ class Submitter:
             mark(recipe.metadata, kin=has_kin),
             now if recipe.job_id else 1,
             key,
-            recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
+            recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Limit("key", f"unique {key}")]),
         )
         rule = None if admission is None else admission.rule(now)
         return new, rule, bonds_of(new.id, payload, recipe, after, policy) if has_kin else ()
 
-    def _recipe(self, call: Call[Any]) -> Recipe:
+    def _recipe(self, call: Call[Any]) -> JobTemplate:
         # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
         # so that an identity is never taken for another.
         known = self._recipes.get(id(call.options))

@@ -14,11 +14,11 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, NO_WORDS, redact
 from headrace.core.jobs.dependencies import Policy
 from headrace.core.jobs.records import JobOptions
-from headrace.core.queues.limits import Gate, lane_of
+from headrace.core.queues.limits import Limit, lane_of
 from headrace.core.tasks.options import Options, ensure_agreement
 from headrace.core.tasks.unique import (
-    Admission,
     Unique,
+    UniquePolicy,
     for_cache,
     for_debounce,
     for_idempotency,
@@ -33,7 +33,7 @@ from headrace.runtime.jobs.task import Task, retry_of
 DEFAULT_QUEUE = "default"
 
 
-class Recipe(Struct, frozen=True, gc=False):
+class JobTemplate(Struct, frozen=True, gc=False):
     """Everything about a task's next job that does not depend on its arguments or the time."""
 
     task: str
@@ -48,7 +48,7 @@ class Recipe(Struct, frozen=True, gc=False):
     options: str | None
     tags: str | None
     metadata: str | None
-    admission: Admission | None
+    admission: UniquePolicy | None
     lane: str
     alone: bool  # whether jobs of one key run one after the other
     after: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Recipe(Struct, frozen=True, gc=False):
 
 def recipe_of(
     task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
-) -> Recipe:
+) -> JobTemplate:
     """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
     options = overrides.over(task.options)
     ensure_agreement(options)
@@ -69,7 +69,7 @@ def recipe_of(
             "lifecycle: it belongs to the task; say @app.task(lifecycle=...), or app.lifecycle.configure()"
         )
     queue = _or(options.queue, DEFAULT_QUEUE)
-    return Recipe(
+    return JobTemplate(
         task=task.name,
         queue=queue,
         priority=_or(options.priority, 0),
@@ -95,16 +95,16 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
 
 
-def _gates(options: Options) -> Iterator[Gate]:
+def _gates(options: Options) -> Iterator[Limit]:
     """What the start of such a job depends on, beside its queue."""
-    yield from (Gate("needs", capability) for capability in _or(options.needs, ()))
+    yield from (Limit("needs", capability) for capability in _or(options.needs, ()))
     if options.rate_key:
-        yield Gate("rate", options.rate_key)
+        yield Limit("rate", options.rate_key)
     if options.concurrency_key:
-        yield Gate("key", options.concurrency_key)
+        yield Limit("key", options.concurrency_key)
 
 
-def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admission | None:
+def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> UniquePolicy | None:
     if options.idempotency_key:
         return for_idempotency(options.idempotency_key)
     if options.cache:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal
-from headrace.core.codec.error_redaction import Veil, veil_of
+from headrace.core.codec.encryption import Cipher
+from headrace.core.codec.error_redaction import ErrorRedactor, veil_of
 from headrace.core.codec.redaction import MASK, redact_call
 from headrace.core.codec.secret_names import WORDS
 from headrace.core.jobs.records import Claim, JobOptions
@@ -19,13 +19,13 @@ from headrace.runtime.jobs.task import Task
 _options = msgspec.json.Decoder(JobOptions)
 
 
-def veil_over(claim: Claim, task: Task[..., Any, Any] | None, seal: Seal | None = None) -> Veil:
+def veil_over(claim: Claim, task: Task[..., Any, Any] | None, seal: Cipher | None = None) -> ErrorRedactor:
     """What hides the secrets of this job. Arguments that can't be read are none that anybody could quote."""
     try:
         args, kwargs = codec.decode_call(opened_claim(seal, claim).payload)
         options = _options.decode(claim.options) if claim.options else JobOptions()
     except (HeadraceError, msgspec.MsgspecError):
-        return Veil()
+        return ErrorRedactor()
     rest = min((~place for place in options.redact_args if place < 0), default=len(args))
     hidden = [MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args)]
     declared = () if task is None else task.options.redact or ()

@@ -15,7 +15,7 @@ from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import broken_backoff, settle_delay
-from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.tracing import looked_back
 
 log = logging.getLogger("headrace.worker")
@@ -23,15 +23,15 @@ log = logging.getLogger("headrace.worker")
 _GRACE = 5.0  # for a coroutine to end after it was cancelled
 
 
-class Loop:
+class EventLoop:
     """The event loop of one worker."""
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: WorkerState) -> None:
         self._crew = crew
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._tasks: dict[asyncio.Task[None], Run] = {}
+        self._tasks: dict[asyncio.Task[None], Attempt] = {}
         self._asked = 0.0
         self._answered = 0.0
         self._stopping = False
@@ -69,7 +69,7 @@ class Loop:
         self._loop.call_soon_threadsafe(self._answer)
         return 0.0
 
-    def blocker(self) -> tuple[Run | None, int | None]:
+    def blocker(self) -> tuple[Attempt | None, int | None]:
         """The run the loop is inside of just now, and the loop's thread."""
         task = asyncio.current_task(self._loop) if self._loop else None
         return self._tasks.get(task) if task else None, self._thread.ident if self._thread else None
@@ -129,7 +129,7 @@ class Loop:
         except IndexError:  # we came late, and the thread has it back
             return None
 
-    def _start(self, run: Run) -> None:
+    def _start(self, run: Attempt) -> None:
         task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")
         self._tasks[task] = run
         # Of the task alone: what led from the run back to itself would be left to the garbage collector, for each job.
@@ -163,7 +163,7 @@ class Loop:
             last.add_done_callback(self._endings.discard)
         self._return_slot(run)
 
-    async def _end_failed(self, run: Run, error: BaseException) -> None:
+    async def _end_failed(self, run: Attempt, error: BaseException) -> None:
         self._crew.end(run, await self._failure(run, error))
 
     def _abandon(self, task: asyncio.Task[None]) -> None:
@@ -174,7 +174,7 @@ class Loop:
             log.error(told, run.claim.id, run.claim.task, extra=run.about)
             self._return_slot(run)
 
-    def _return_slot(self, run: Run) -> None:
+    def _return_slot(self, run: Attempt) -> None:
         if run.number in self._crew.cut_off:
             self._crew.cut_off.discard(run.number)
             self._crew.ring()  # there is room again
@@ -185,18 +185,18 @@ class Loop:
         for task in list(self._tasks):
             task.cancel("the worker stops")
 
-    async def _perform(self, run: Run) -> None:
+    async def _perform(self, run: Attempt) -> None:
         current.set(run.context)
         outcome = await (self._outcome(run) if run.trace is None else self._outcome_traced(run, run.trace))
         self._crew.end(run, outcome)
 
-    async def _outcome_traced(self, run: Run, trace: Traced) -> Outcome:
+    async def _outcome_traced(self, run: Attempt, trace: Traced) -> Outcome:
         if trace.has_past:
             await in_thread(looked_back, trace)
         with trace:
             return await self._outcome(run)
 
-    async def _outcome(self, run: Run) -> Outcome:
+    async def _outcome(self, run: Attempt) -> Outcome:
         claim, plan, now = run.claim, run.plan, self._crew.now
         try:
             args, kwargs = plan.arguments(claim)
@@ -208,7 +208,7 @@ class Loop:
         except BaseException as error:  # SystemExit of a task must not end the worker
             return await self._failure(run, error)
 
-    async def _failure(self, run: Run, error: BaseException) -> Outcome:
+    async def _failure(self, run: Attempt, error: BaseException) -> Outcome:
         plan, now = run.plan, self._crew.now
         try:
             return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())

@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.events.log import COMPLETED, RAN, STARTED, Group
-from headrace.core.jobs.records import Claim, Note, Outcome, WorkerRow
-from headrace.core.jobs.states import Event
+from headrace.core.events.log import COMPLETED, RAN, STARTED, EventGroup
+from headrace.core.jobs.records import Claim, JobNote, Outcome, WorkerRow
+from headrace.core.jobs.states import Trigger
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.state import Attempt, WorkerState
 
 WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
 _LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
@@ -29,7 +29,7 @@ _Kind = tuple[str, str, str]  # what is told, of which queue and task
 _Row = tuple[str, int, int, int]  # a job, its attempt, and how long it waited and ran, in milliseconds
 
 
-class Greeter:
+class WorkerEvents:
     """A worker's companion: tells when it begins and when it has ended in order."""
 
     def __init__(self, engine: Engine, worker: WorkerRow) -> None:
@@ -46,17 +46,17 @@ class Greeter:
             self._tell("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        self._engine.events.tell([Group(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
+        self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
 
 
-class Teller:
+class AttemptEvents:
     """One worker's news. Only the thread that makes the turns uses it."""
 
-    def __init__(self, worker_id: str, crew: Crew, *, tells: bool) -> None:
+    def __init__(self, worker_id: str, crew: WorkerState, *, tells: bool) -> None:
         self._worker_id = worker_id
         self._crew = crew
         self._tells = tells
-        self._untold: list[Run] = []
+        self._untold: list[Attempt] = []
         self._offered = 0  # how many of these the last news were about
         self._going_on: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
         self._began: dict[Key, int] = {}
@@ -70,13 +70,13 @@ class Teller:
     def has_news(self) -> bool:
         return self._tells and bool(self._untold or self._crew.begun)
 
-    def news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
+    def news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """What a turn with these outcomes and notes has to tell; nothing if it can wait for a better one."""
         self._take_begun()  # after the outcomes were taken: whatever has ended has begun
         self._offered, self._going_on = 0, {}
         if not self._tells or not (done or notes or self.is_due()):
             return []
-        success, now = Event.SUCCEED, self._crew.now()
+        success, now = Trigger.SUCCEED, self._crew.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
         rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
         begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
@@ -134,13 +134,13 @@ class Teller:
         return rows
 
 
-def noted(notes: Sequence[Note], claims: Mapping[Key, Claim], worker: str) -> list[Group]:
+def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) -> list[EventGroup]:
     """What is told of the notes of runs: the newest progress of each, and every line of a log."""
     newest = {(note.id, note.version): note for note in notes if note.progress is not None}
     told = [("job.progress", note, _progress(note)) for note in newest.values()]
     told += [("job.log", note, _line(note)) for note in notes if note.message is not None]
     return [
-        Group(
+        EventGroup(
             *(kind, note.at, claim.queue, claim.task, worker, [claim.id], [claim.attempt]),
             data=[data] if data else [],
         )
@@ -149,14 +149,14 @@ def noted(notes: Sequence[Note], claims: Mapping[Key, Claim], worker: str) -> li
     ]
 
 
-def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> Group:
+def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> EventGroup:
     """Jobs of one queue and task of which the same is told, by columns."""
     jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
     told = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
     waits, runs = _not_negative(waits), _not_negative(runs)
     if kind[0] == STARTED:
-        return Group(*told, waits, [], runs)
-    return Group(*told, waits if kind[0] == RAN else [], runs)
+        return EventGroup(*told, waits, [], runs)
+    return EventGroup(*told, waits if kind[0] == RAN else [], runs)
 
 
 def _not_negative(durations: list[int]) -> list[int]:
@@ -164,14 +164,14 @@ def _not_negative(durations: list[int]) -> list[int]:
     return durations if min(durations) >= 0 else [max(each, 0) for each in durations]
 
 
-def _progress(note: Note) -> dict[str, Any]:
+def _progress(note: JobNote) -> dict[str, Any]:
     """The progress itself, unless it is sealed: events are for everybody who may look."""
     if note.progress is None or note.progress.startswith(_SEALED):
         return {}
     return {"progress": msgspec.json.decode(note.progress)}
 
 
-def _line(note: Note) -> dict[str, Any]:
+def _line(note: JobNote) -> dict[str, Any]:
     if note.message is None or note.message.startswith(_SEALED):
         return {"level": note.level}
     return {"level": note.level, "message": note.message[:_LONGEST]}

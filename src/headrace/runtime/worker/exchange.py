@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headrace.core.jobs import outcomes
-from headrace.core.jobs.records import Claim, Exchanged, JobRow, Lease, Outcome, Share, Want
+from headrace.core.jobs.records import Claim, ClaimRequest, ExchangeResult, JobRow, Lease, Outcome, QueueShare
 from headrace.core.jobs.states import State
-from headrace.core.queues.fair_share import Rota
-from headrace.core.queues.slow_start import Recovery
+from headrace.core.queues.fair_share import FairShare
+from headrace.core.queues.slow_start import SlowStart
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.context.logs import about
 from headrace.runtime.submit.dependencies import in_their_flows
-from headrace.runtime.worker.events import Teller
-from headrace.runtime.worker.execution import Plan, Planner, describe
-from headrace.runtime.worker.prefetch import Pace
-from headrace.runtime.worker.results import MISSING, Fulfiller, is_promised
-from headrace.runtime.worker.state import Crew
-from headrace.runtime.worker.task_lookup import TaskKnowledge
+from headrace.runtime.worker.events import AttemptEvents
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
+from headrace.runtime.worker.prefetch import Prefetch
+from headrace.runtime.worker.results import MISSING, ResultResolver, is_promised
+from headrace.runtime.worker.state import WorkerState
+from headrace.runtime.worker.task_lookup import TaskLookup
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -33,15 +33,15 @@ STALLED = 0.2
 _PATIENCE = 0.025
 
 
-class Trade:
+class WorkerExchange:
     """What a worker holds of the store, and how much more it can take."""
 
     def __init__(
         self,
         worker_id: str,
         engine: Engine,
-        crew: Crew,
-        planner: Planner,
+        crew: WorkerState,
+        planner: RunSpecs,
         settings: Settings,
         at_most: int | None,
         task_names: Callable[[], Iterable[str]],
@@ -50,24 +50,24 @@ class Trade:
         self._engine = engine
         self._crew = crew
         self._planner = planner
-        self.knowledge = TaskKnowledge(task_names, planner.knows)
-        self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
+        self.knowledge = TaskLookup(task_names, planner.knows)
+        self._fulfiller = ResultResolver(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
         self._at_most = _least(at_most, settings.max_jobs)
-        self._rota = Rota(settings.queues or {}, settings.queue_order)
+        self._rota = FairShare(settings.queues or {}, settings.queue_order)
         self._capabilities = settings.capabilities
         self._strategy = settings.strategy
         self._serves_all = settings.queues is None
-        self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
-        self.recovery = Recovery()
+        self._pace = Prefetch(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self.recovery = SlowStart()
         self._progress = (0, 0.0)
         self._last_turn = 0.0
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
-        self._teller = Teller(worker_id, crew, tells=settings.events)
+        self._teller = AttemptEvents(worker_id, crew, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
@@ -111,8 +111,8 @@ class Trade:
         all_idle = not crew.waiting and not crew.running
         shares = self._rota.shares(room)
         if self.first is not None and room > 0:
-            shares, self.first = (Share(self.first, 1), *shares), None
-        want = Want(
+            shares, self.first = (QueueShare(self.first, 1), *shares), None
+        want = ClaimRequest(
             *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
             known=self.knowledge.tasks,
         )
@@ -142,7 +142,7 @@ class Trade:
         self._took(answer, room)
         return answer.claims, answer.next_at
 
-    def _tell_turn(self, done: list[Outcome], answer: Exchanged, room: int) -> None:
+    def _tell_turn(self, done: list[Outcome], answer: ExchangeResult, room: int) -> None:
         """What a turn did, and for each job that it completed or was claimed; failures have lines of their own."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
@@ -156,7 +156,7 @@ class Trade:
             extra = about(claim, self._worker_id, "job.claimed")
             log.debug("job %s (%s) is claimed", claim.id, claim.task, extra=extra)
 
-    def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
+    def planned(self, claims: list[Claim]) -> list[tuple[Claim, RunSpec]]:
         """The claims with their plans."""
         planned = []
         for claim in self._fulfilled(claims):
@@ -238,7 +238,7 @@ class Trade:
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
-    def _took(self, answer: Exchanged, room: int) -> None:
+    def _took(self, answer: ExchangeResult, room: int) -> None:
         self.recovery.answered(room)
         self.knowledge.settle()
         claims = answer.claims
@@ -305,7 +305,7 @@ class Trade:
             self._crew.done.extendleft(reversed(left))  # the store went away meanwhile
 
     def _hand_in(self, outcome: Outcome) -> None:
-        want = Want(self._worker_id, 0, self._lease_ms)
+        want = ClaimRequest(self._worker_id, 0, self._lease_ms)
         try:
             groups = self._teller.news([outcome], ())
             refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want, groups=groups).refused

@@ -15,8 +15,8 @@ from msgspec import UNSET, Struct
 
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal
-from headrace.core.codec.result_refs import Ending, giver_in
+from headrace.core.codec.encryption import Cipher
+from headrace.core.codec.result_refs import ParentResult, giver_in
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
@@ -36,7 +36,7 @@ _NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
 _options = msgspec.json.Decoder(JobOptions)
 
 
-class Plan(Struct, frozen=True):
+class RunSpec(Struct, frozen=True):
     """A task as one job wants it run. `timeout` is in seconds."""
 
     task: Task[..., Any, Any]
@@ -47,7 +47,7 @@ class Plan(Struct, frozen=True):
     max_result: int
     preemptible: bool = False
     removes: bool = False  # whether the call asks to be removed when it is over
-    seal: Seal | None = None
+    seal: Cipher | None = None
     tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -166,7 +166,7 @@ async def settle_delay(delay: Any) -> Any:
     return await delay if isinstance(delay, Awaitable) else delay
 
 
-class Planner:
+class RunSpecs:
     """Finds the plan for a claim; None if this worker does not know its task."""
 
     def __init__(
@@ -174,16 +174,16 @@ class Planner:
         find: Callable[[str], Task[..., Any, Any] | None],
         timeout: float | None,
         max_result: int,
-        seal: Seal | None = None,
+        seal: Cipher | None = None,
     ) -> None:
         self._find = find
         self._timeout = timeout
         self._max_result = max_result
         self.seal = seal
-        self._plans: dict[tuple[str, str | None], Plan] = {}
+        self._plans: dict[tuple[str, str | None], RunSpec] = {}
         self.removing: set[str] = set()  # queues where calls asked for that
 
-    def plan(self, claim: Claim) -> Plan | None:
+    def plan(self, claim: Claim) -> RunSpec | None:
         key = (claim.task, claim.options)
         plan = self._plans.get(key)
         if plan is None:
@@ -201,16 +201,16 @@ class Planner:
         """Whether a task of this name is known by now."""
         return self._find(task) is not None
 
-    def keeps_result(self, job: Ending) -> bool:
+    def keeps_result(self, job: ParentResult) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
         asked = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
         task = self._find(job.task)
         return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
 
-    def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
+    def _make(self, task: Task[..., Any, Any], stored: str | None) -> RunSpec:
         options = _options.decode(stored) if stored else JobOptions()
         own = task.options
-        return Plan(
+        return RunSpec(
             task,
             _first(options.isolation, task.isolation),
             self._seconds(_first(options.timeout, own.timeout)),
@@ -233,7 +233,7 @@ def _first(*values: Any) -> Any:
     return next((value for value in values if value is not UNSET), UNSET)
 
 
-def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable[[], int]) -> Outcome:
+def run_inline(plan: RunSpec, claim: Claim, call: Callable[..., Any], now: Callable[[], int]) -> Outcome:
     """Run the call here and now and tell the outcome."""
     try:
         args, kwargs = plan.arguments(claim)
@@ -242,7 +242,7 @@ def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable
         return conclude(plan, claim, error, now)
 
 
-def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
+def conclude(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
     """The outcome of an error in a thread: a backoff coroutine gets an event loop of its own."""
     try:
         delay = plan.delay(claim, error)
@@ -253,7 +253,7 @@ def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], i
         return broken_backoff(plan, claim, error, broken, now())
 
 
-def broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
+def broken_backoff(plan: RunSpec, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
     """The outcome of an error whose backoff function raised one of its own."""
     told, why = plan.told(claim, error), plan.told(claim, broken)
     extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"

@@ -19,11 +19,11 @@ from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, Lease, Outcome, WorkerRow
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
-from headrace.runtime.process.liveness import Sign, Watch
+from headrace.runtime.process.liveness import StallWatch, ThreadLiveness
 from headrace.runtime.process.memory import resident_megabytes
-from headrace.runtime.worker.event_loop import Loop
+from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.execution import conclude, is_worker_frame
-from headrace.runtime.worker.state import NEVER, Crew, Run
+from headrace.runtime.worker.state import NEVER, Attempt, WorkerState
 from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
@@ -33,7 +33,7 @@ _BLOCKED = 1.0
 _AGAIN = 1.0  # seconds until a renewal that failed is tried once more
 
 
-class Reports(Protocol):
+class HeartbeatHost(Protocol):
     """What the pulse needs of its worker."""
 
     def describe(self) -> WorkerRow: ...
@@ -44,11 +44,18 @@ class Reports(Protocol):
     def store_lost(self) -> None: ...
 
 
-class Pulse:
+class Heartbeat:
     """The heartbeat of one worker."""
 
     def __init__(
-        self, engine: Engine, crew: Crew, threads: Threads, loop: Loop, reports: Reports, lease: float, heartbeat: float
+        self,
+        engine: Engine,
+        crew: WorkerState,
+        threads: Threads,
+        loop: EventLoop,
+        reports: HeartbeatHost,
+        lease: float,
+        heartbeat: float,
     ) -> None:
         self._engine = engine
         self._crew = crew
@@ -61,16 +68,16 @@ class Pulse:
         self._renewed_at = time.monotonic()
         self._named: int | None = None
         self._stopping = threading.Event()
-        self._watch: Watch | None = None
+        self._watch: StallWatch | None = None
         self._bell = engine.listen("orders")
         self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
         crew.check_soon = self._bell.ring
 
-    def watch(self, *signs: Sign) -> None:
+    def watch(self, *signs: ThreadLiveness) -> None:
         """Look after these loops as well."""
-        self._watch = Watch(self._engine, self._reports.describe().id, signs, self._lease)
+        self._watch = StallWatch(self._engine, self._reports.describe().id, signs, self._lease)
 
-    def is_stalled(self, sign: Sign) -> bool:
+    def is_stalled(self, sign: ThreadLiveness) -> bool:
         """Whether this loop was told to have stalled, and one more lease has passed since."""
         told = self._watch is not None and self._watch.has_told(sign)
         return told and sign.overdue > 2 * self._lease
@@ -198,7 +205,7 @@ class Pulse:
 
     # -- runs that must end
 
-    def _time_out(self, run: Run) -> None:
+    def _time_out(self, run: Attempt) -> None:
         limit = run.plan.timeout or 0.0
         error = JobTimeout(f"the attempt ran longer than its timeout of {limit:g} s")
         where = self._where(run)
@@ -210,15 +217,15 @@ class Pulse:
         else:
             self._record_timeout(run, error)
 
-    def _record_timeout(self, run: Run, error: JobTimeout) -> None:
+    def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
         told = {**run.about, "event": "job.timed_out"}
         log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=told)
         self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
 
-    def _end(self, run: Run, outcome: Outcome | None, reason: str) -> None:
+    def _end(self, run: Attempt, outcome: Outcome | None, reason: str) -> None:
         end_run(self._crew, self._threads, run, outcome, reason)
 
-    def _where(self, run: Run) -> str:
+    def _where(self, run: Attempt) -> str:
         return stack_of(run.thread) if run.thread else ""
 
     # -- the watchdog
@@ -254,7 +261,7 @@ def stack_of(thread: int | None) -> str:
     return "".join(traceback.StackSummary.extract(reversed(frames[:outer])).format())
 
 
-def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, reason: str) -> None:
+def end_run(crew: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
     """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
     if not crew.end(run, outcome):
         return
@@ -265,7 +272,7 @@ def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, rea
         threads.ensure()
 
 
-def release_runs(crew: Crew, threads: Threads) -> None:
+def release_runs(crew: WorkerState, threads: Threads) -> None:
     """Give back whatever still runs: its worker stops."""
     for run in list(crew.running.values()):
         told = {**run.about, "event": "job.released"}

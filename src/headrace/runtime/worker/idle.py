@@ -10,7 +10,7 @@ _LONGEST = 60.0  # seconds, in case a ring was lost
 _EXPIRY_HOLDS = 12.0  # seconds that a heartbeat's word holds: another worker's leases may be much shorter than ours
 
 
-class Rest:
+class IdleState:
     """What a worker knows of the store since its last turn. Only `leases_end` is called by another thread."""
 
     def __init__(self, clock: Clock) -> None:

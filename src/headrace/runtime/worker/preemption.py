@@ -12,15 +12,15 @@ from collections.abc import Collection
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.queue_rules import queue_rules
 from headrace.core.jobs.records import JobRow, QueueRow
-from headrace.engines.protocol.queries import Desk
+from headrace.engines.protocol.queries import Queries
 from headrace.runtime.worker.heartbeat import end_run
-from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
 
 
-def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tuple[Run, JobRow] | None:
+def run_in_the_way(crew: WorkerState, desk: Queries, queues: Collection[str] | None) -> tuple[Attempt, JobRow] | None:
     """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
     willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
     if not willing or crew.waiting or len(crew.running) < crew.concurrency:
@@ -39,7 +39,7 @@ def _is_free(queue: QueueRow) -> bool:
     return not queue.paused and not queue_rules(queue.rules).shape_claims
 
 
-def make_way(crew: Crew, threads: Threads, run: Run, urgent: JobRow) -> str:
+def make_way(crew: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
     """End the run for the job that waits for its slot; the queue that is to be asked next."""
     log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
     outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())

@@ -14,7 +14,7 @@ _TURNS = 4  # turns that the work at hand should last for
 _TOO_SOON = 0.002  # seconds that tell nothing
 
 
-class Pace:
+class Prefetch:
     """Measures how fast jobs finish, and how long the store takes."""
 
     def __init__(self, concurrency: int, most: int) -> None:

@@ -11,12 +11,12 @@ import msgspec
 from msgspec import structs
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Seal, opened
-from headrace.core.codec.result_refs import MARK, Ending, ParentFailure, failure_text, filled, ids_in
+from headrace.core.codec.encryption import Cipher, opened
+from headrace.core.codec.result_refs import MARK, ParentFailure, ParentResult, failure_text, filled, ids_in
 from headrace.core.events.history import errors_of
 from headrace.core.jobs.records import Claim
 from headrace.core.jobs.states import FINAL, State
-from headrace.engines.protocol.queries import Desk
+from headrace.engines.protocol.queries import Queries
 from headrace.errors import CorruptPayload, PermanentError
 from headrace.runtime.jobs.job import LOST_RESULT
 
@@ -38,10 +38,10 @@ def is_promised(claim: Claim) -> bool:
     return MARK in claim.payload
 
 
-class Fulfiller:
+class ResultResolver:
     """Reads the results of one store. `keeps` tells whether a job's result was to be kept at all."""
 
-    def __init__(self, desk: Desk, keeps: Callable[[Ending], bool], seal: Seal | None = None) -> None:
+    def __init__(self, desk: Queries, keeps: Callable[[ParentResult], bool], seal: Cipher | None = None) -> None:
         self._desk = desk
         self._seal = seal
         self._keeps = keeps
@@ -60,7 +60,7 @@ class Fulfiller:
 
         return [_attempted(claim, text_of, self._seal) for claim in claims]
 
-    def _text(self, job_id: str, row: Ending | None) -> str:
+    def _text(self, job_id: str, row: ParentResult | None) -> str:
         if row is None:
             raise MissingResult(f"the result of its parent {job_id} is gone: that job was deleted")
         parent = f"its parent {job_id} ({row.task})"
@@ -87,14 +87,14 @@ class Fulfiller:
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} is not to be had: {error}") from None
 
-    def _failure(self, row: Ending) -> ParentFailure:
+    def _failure(self, row: ParentResult) -> ParentFailure:
         errors = errors_of(self._desk.history(row.id)) if row.state is State.FAILED else []
         if not errors:
             return ParentFailure(row.id, row.task, row.state, None, row.reason)
         return ParentFailure(row.id, row.task, row.state, errors[-1].type, errors[-1].message)
 
 
-def _attempted(claim: Claim, text_of: Callable[[str], str], seal: Seal | None) -> Claim | MissingResult:
+def _attempted(claim: Claim, text_of: Callable[[str], str], seal: Cipher | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
         payload = filled(opened(seal, claim.payload, "call", claim.task), text_of)

@@ -17,20 +17,20 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.jobs.records import JobOptions, Lease, Note, Outcome
+from headrace.core.jobs.records import JobNote, JobOptions, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.context.logs import handed_on
 from headrace.runtime.jobs.encryption import opened_claim, sealed_outcome
 from headrace.runtime.worker.execution import conclude
-from headrace.runtime.worker.sandbox_child import Errand, end_group, serve
-from headrace.runtime.worker.state import Run
+from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
+from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.sandbox")
 _LOOK = 1.0
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
-_note = msgspec.json.Decoder(Note)
+_note = msgspec.json.Decoder(JobNote)
 _step = msgspec.json.Decoder(tuple[Lease, Step])
 
 
@@ -51,10 +51,10 @@ class Sandbox:
         self._process.start()
         theirs.close()
         self._lock = threading.Lock()
-        self._run: Run | None = None
+        self._run: Attempt | None = None
         self.reason: str | None = None
 
-    def perform(self, run: Run) -> Outcome:
+    def perform(self, run: Attempt) -> Outcome:
         """Have the job run there. It can be killed until this returns, and not a moment longer."""
         with self._lock:
             self._run = run
@@ -67,7 +67,7 @@ class Sandbox:
             with self._lock:
                 self._run = None
 
-    def _converse(self, run: Run) -> Outcome:
+    def _converse(self, run: Attempt) -> Outcome:
         """Send the job and pass on its notes and renewals until its outcome comes."""
         self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run)))
         while True:
@@ -92,7 +92,7 @@ class Sandbox:
             elif kind == b"E":
                 raise ConfigError(body.decode())
 
-    def _kill_during(self, run: Run, reason: str) -> None:
+    def _kill_during(self, run: Attempt, reason: str) -> None:
         # A kill that came late would hit the next job of this process, which did nothing wrong.
         with self._lock:
             if self._run is run:
@@ -118,7 +118,7 @@ class Sandbox:
             return self._process.exitcode
 
 
-def _answer(run: Run, kind: bytes, body: bytes) -> bytes:
+def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
     """What the job's memory says. What a thread of an earlier job still sends is not for this one."""
     try:
         if kind == b"S":
@@ -130,7 +130,7 @@ def _answer(run: Run, kind: bytes, body: bytes) -> bytes:
         return b"x" + str(error).encode()
 
 
-def _errand(run: Run) -> Errand:
+def _errand(run: Attempt) -> SandboxTask:
     plan, claim = run.plan, run.claim
     function: Any = plan.task.function
     retry = None if callable(plan.retry.backoff) else plan.retry.policy()
@@ -141,7 +141,7 @@ def _errand(run: Run) -> Errand:
     )
     # In clear: a child gets no keys, for its job could read them.
     stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
-    return Errand(
+    return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
         function.__module__,
         function.__qualname__,
@@ -162,7 +162,7 @@ class Sandboxes:
         self._stopped = False
         atexit.register(self.stop)
 
-    def perform(self, run: Run, now: Callable[[], int]) -> Outcome:
+    def perform(self, run: Attempt, now: Callable[[], int]) -> Outcome:
         try:
             sandbox = self._take()
         except Exception as error:  # no memory or handles for another process, or none allowed here
@@ -212,7 +212,7 @@ class Sandboxes:
         self._all.discard(sandbox)
         return sandbox.bury()
 
-    def _crashed(self, sandbox: Sandbox, run: Run, now: Callable[[], int]) -> Outcome:
+    def _crashed(self, sandbox: Sandbox, run: Attempt, now: Callable[[], int]) -> Outcome:
         code = self._discard(sandbox)
         why = sandbox.reason or f"its process ended with {_exit_words(code)}"
         return conclude(run.plan, run.claim, SandboxCrashed(why), now)

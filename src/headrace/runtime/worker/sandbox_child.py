@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.core.clock import SystemClock
 from headrace.core.codec.secret_names import WORDS
-from headrace.core.jobs.records import Claim, Lease, Note, Outcome
+from headrace.core.jobs.records import Claim, JobNote, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
@@ -25,12 +25,12 @@ from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.logs import take_over
 from headrace.runtime.jobs.task import Task
-from headrace.runtime.worker.execution import Planner, run_inline
+from headrace.runtime.worker.execution import RunSpecs, run_inline
 
 _clock = SystemClock()
 
 
-class Errand(msgspec.Struct, frozen=True):
+class SandboxTask(msgspec.Struct, frozen=True):
     """One job, where its function is found, the time by the worker's clock, and who that is."""
 
     claim: Claim
@@ -48,7 +48,7 @@ class _Parent:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self.errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
+        self.errands: queue.SimpleQueue[SandboxTask] = queue.SimpleQueue()
         self._asking = threading.Lock()
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._ahead = 0
@@ -62,7 +62,7 @@ class _Parent:
                 message = self._pipe.recv_bytes()
                 kind, body = message[:1], message[1:]
                 if kind == b"J":
-                    self.errands.put(msgspec.json.decode(body, type=Errand))
+                    self.errands.put(msgspec.json.decode(body, type=SandboxTask))
                 else:
                     self._answers.put((kind, body))
         end_group(os.getpid())
@@ -81,7 +81,7 @@ class _Parent:
             raise EngineUnavailable(answer.decode())
         return answer
 
-    def prepare(self, errand: Errand) -> None:
+    def prepare(self, errand: SandboxTask) -> None:
         """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
         self._ahead = errand.now - _clock.now()
         self.largest = errand.max_result
@@ -90,7 +90,7 @@ class _Parent:
     def now(self) -> int:
         return _clock.now() + self._ahead
 
-    def note(self, note: Note) -> None:
+    def note(self, note: JobNote) -> None:
         self.send(b"N", msgspec.json.encode(note))
 
     def renew(self, claim: Claim) -> bool:
@@ -139,9 +139,9 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
             tracer.flush()
 
 
-def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
+def _run(errand: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
     parent.prepare(errand)
-    plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
+    plan = RunSpecs(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
     assert plan is not None
     deadline = None if errand.timeout is None else parent.now() + int(errand.timeout * 1000)
     context = JobContext(errand.claim, deadline, parent)

@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.core.jobs.records import Claim, Note, Outcome
-from headrace.engines.protocol.engine import Presence
-from headrace.runtime.context.current_job import JobContext, Line
+from headrace.core.jobs.records import Claim, JobNote, Outcome
+from headrace.engines.protocol.engine import WorkerLiveness
+from headrace.runtime.context.current_job import JobContext, WorkerLink
 from headrace.runtime.context.logs import about
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.process.liveness import Sign
-from headrace.runtime.worker.execution import Plan
+from headrace.runtime.process.liveness import ThreadLiveness
+from headrace.runtime.worker.execution import RunSpec
 from headrace.runtime.worker.tracing import begun, ended
 
 NEVER = float("inf")
 _numbers = itertools.count(1)
 
 
-class Run:
+class Attempt:
     """One attempt under way."""
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Run:
         "trace",
     )
 
-    def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
+    def __init__(self, claim: Claim, plan: RunSpec, slot: int, line: WorkerLink) -> None:
         self.number = next(_numbers)
         self.claim = claim
         self.plan = plan
@@ -74,29 +74,29 @@ class Run:
             abort(reason)
 
 
-class Crew:
+class WorkerState:
     """The shared state of one worker."""
 
-    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: Line) -> None:
+    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: WorkerLink) -> None:
         self.concurrency = concurrency
         self._pid = os.getpid()
         self.now = clock.now
         self.ring = ring
         self.line = line
-        self.ready: deque[tuple[Claim, Plan]] = deque()
-        self.ready_async: deque[tuple[Claim, Plan]] = deque()
-        self.running: dict[int, Run] = {}
+        self.ready: deque[tuple[Claim, RunSpec]] = deque()
+        self.ready_async: deque[tuple[Claim, RunSpec]] = deque()
+        self.running: dict[int, Attempt] = {}
         self.done: deque[Outcome] = deque()
-        self.notes: deque[Note] = deque()
-        self.begun: deque[Run] = deque()
+        self.notes: deque[JobNote] = deque()
+        self.begun: deque[Attempt] = deque()
         self.slots: list[int] = list(range(concurrency))
         self.handed_over: deque[int] = deque()  # slots that threads left to the loop, which no thread takes
         self.loop_came = threading.Event()  # since a thread last handed a slot over
         self.loop_came.set()
-        self.presence: Presence | None = None
+        self.presence: WorkerLiveness | None = None
         # By id and version, what is begun and not settled. Not all of it is held: what a run with a lost lease still
         # brings is handed in.
-        self.unsettled: dict[tuple[str, int], Run] = {}
+        self.unsettled: dict[tuple[str, int], Attempt] = {}
         self.low_water = 0
         self.began = 0
         self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
@@ -104,12 +104,12 @@ class Crew:
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
         self.work = threading.Condition()
-        self.sign = Sign("worker loop")
+        self.sign = ThreadLiveness("worker loop")
 
     # -- runs
 
-    def begin(self, claim: Claim, plan: Plan, slot: int) -> Run:
-        run = Run(claim, plan, slot, self.line)
+    def begin(self, claim: Claim, plan: RunSpec, slot: int) -> Attempt:
+        run = Attempt(claim, plan, slot, self.line)
         self.running[run.number] = run
         self.begun.append(run)
         self.began += 1
@@ -122,7 +122,7 @@ class Crew:
             self.ring()  # who ended while this one was still in line did not, and it may take its time
         return run
 
-    def end(self, run: Run, outcome: Outcome | None) -> bool:
+    def end(self, run: Attempt, outcome: Outcome | None) -> bool:
         """Hand in the outcome of a run; False if the run was ended by somebody else before.
 
         What a run with a lost lease still brings is handed in all the same: the version decides whether it counts,
@@ -149,7 +149,7 @@ class Crew:
             self.ring()
         return True
 
-    def settled(self, lease: Claim | Outcome) -> Run | None:
+    def settled(self, lease: Claim | Outcome) -> Attempt | None:
         """Nothing is to be told of this run any more: the store knows it, or has refused it. None if it never began."""
         run = self.unsettled.pop((lease.id, lease.version), None)
         if run is not None and run.place is not None and self.presence is not None:
@@ -178,7 +178,7 @@ class Crew:
 
     # -- claims
 
-    def place(self, planned: Iterable[tuple[Claim, Plan]]) -> None:
+    def place(self, planned: Iterable[tuple[Claim, RunSpec]]) -> None:
         """Hand claims to the runners."""
         threads, coroutines = 0, 0
         for claim, plan in planned:

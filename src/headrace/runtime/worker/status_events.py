@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from headrace.core.events.log import Group
+from headrace.core.events.log import EventGroup
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.worker.exchange import Trade
+from headrace.runtime.worker.exchange import WorkerExchange
 
 _LONGEST = 500  # characters of a message: the log has the whole of it
 
 
-class WorkerNews:
+class StatusEvents:
     """Only the thread that makes the turns uses it."""
 
     def __init__(self, engine: Engine, worker_id: str, *, tells: bool) -> None:
@@ -38,7 +38,7 @@ class WorkerNews:
             self._tell("worker.error", {"error": kind, "message": message, "seconds": seconds})
             self._error = None
 
-    def drained(self, trade: Trade) -> None:
+    def drained(self, trade: WorkerExchange) -> None:
         """Tell it if nothing is left to run; once for each time that there was work."""
         jobs = trade.claimed - self._drained_after
         if self._tells and jobs and trade.store_is_empty and not trade.held:
@@ -46,4 +46,4 @@ class WorkerNews:
             self._drained_after += jobs
 
     def _tell(self, kind: str, data: dict[str, Any]) -> None:
-        self._engine.events.tell([Group(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])
+        self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])

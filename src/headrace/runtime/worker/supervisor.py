@@ -86,7 +86,7 @@ def _tell_where_threads_are(number: int, frame: FrameType | None) -> None:
         faulthandler.dump_traceback(all_threads=True)
 
 
-class _Seat:
+class _ProcessSlot:
     """One place for a worker process, and how its last ones fared."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Supervisor:
         if not hasattr(os, "fork"):
             raise ConfigError("several processes need fork(); on this system start several workers instead")
         self._make_worker = make_worker
-        self._seats = [_Seat() for _ in range(processes)]
+        self._seats = [_ProcessSlot() for _ in range(processes)]
         self._shutdown_timeout = shutdown_timeout
         self._stopping = 0
         self._sent = 0
@@ -125,13 +125,13 @@ class Supervisor:
         self._stopping += 1
         self._wake.set()
 
-    def _look_after(self, seat: _Seat) -> None:
+    def _look_after(self, seat: _ProcessSlot) -> None:
         if seat.pid is not None:
             self._look_for_end(seat, seat.pid)
         if seat.pid is None and not self._stopping and time.monotonic() >= seat.start_at:
             self._start(seat)
 
-    def _look_for_end(self, seat: _Seat, pid: int) -> None:
+    def _look_for_end(self, seat: _ProcessSlot, pid: int) -> None:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
         except ChildProcessError:  # somebody else took note of its end
@@ -140,7 +140,7 @@ class Supervisor:
         if ended:
             self._ended(seat, os.waitstatus_to_exitcode(status))
 
-    def _start(self, seat: _Seat) -> None:
+    def _start(self, seat: _ProcessSlot) -> None:
         seat.started = time.monotonic()
         # A signal that is passed on to the child before it has its own handlers would be lost in copies of ours.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
@@ -154,7 +154,7 @@ class Supervisor:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
-    def _ended(self, seat: _Seat, code: int | None) -> None:
+    def _ended(self, seat: _ProcessSlot, code: int | None) -> None:
         pid, seat.pid = seat.pid, None
         if self._stopping or code == RECYCLED:
             seat.start_at = time.monotonic()
@@ -162,7 +162,7 @@ class Supervisor:
         self._put_off(seat)
         log.error("worker process %s %s; a new one starts in %.1f s", pid, _told(code), seat.backoff)
 
-    def _put_off(self, seat: _Seat) -> None:
+    def _put_off(self, seat: _ProcessSlot) -> None:
         healthy = time.monotonic() - seat.started > _HEALTHY_AFTER
         seat.backoff = _BACKOFF_FIRST if healthy else min(max(seat.backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         seat.start_at = time.monotonic() + seat.backoff

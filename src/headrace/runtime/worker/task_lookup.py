@@ -12,7 +12,7 @@ log = logging.getLogger("headrace.worker")
 _LOOK_AGAIN = 5.0  # seconds until a task that was not known is looked for once more
 
 
-class TaskKnowledge:
+class TaskLookup:
     """`names` are those of the app, with "jobs.*" for what may be imported; `can_run` imports it."""
 
     def __init__(self, names: Callable[[], Iterable[str]], can_run: Callable[[str], bool]) -> None:

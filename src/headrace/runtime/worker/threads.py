@@ -16,7 +16,7 @@ from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.tracing import Traced
 from headrace.runtime.worker.execution import conclude
 from headrace.runtime.worker.sandbox import Sandboxes
-from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.tracing import looked_back
 
 log = logging.getLogger("headrace.worker")
@@ -27,7 +27,7 @@ _LATE = 0.05  # seconds in which a loop that is not blocked comes for a slot
 class Threads:
     """The threads of one worker."""
 
-    def __init__(self, crew: Crew, sandboxes: Sandboxes) -> None:
+    def __init__(self, crew: WorkerState, sandboxes: Sandboxes) -> None:
         self._crew = crew
         self._sandboxes = sandboxes
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class Threads:
                 self._idle -= 1
         return None
 
-    def _outcome(self, run: Run) -> Outcome:
+    def _outcome(self, run: Attempt) -> Outcome:
         try:
             return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
         except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
@@ -143,12 +143,12 @@ class Threads:
             told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
             return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
 
-    def _perform_traced(self, run: Run, trace: Traced) -> Outcome:
+    def _perform_traced(self, run: Attempt, trace: Traced) -> Outcome:
         looked_back(trace)
         with trace:
             return self._perform(run)
 
-    def _perform(self, run: Run) -> Outcome:
+    def _perform(self, run: Attempt) -> Outcome:
         crew, claim, plan = self._crew, run.claim, run.plan
         if plan.isolation == "process":
             return self._sandboxes.perform(run, crew.now)

@@ -14,34 +14,34 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.core.clock import Clock
-from headrace.core.codec.encryption import Seal
-from headrace.core.jobs.records import Claim, Lease, Note, WorkerRow
+from headrace.core.codec.encryption import Cipher
+from headrace.core.jobs.records import Claim, JobNote, Lease, WorkerRow
 from headrace.core.settings.settings import Settings
 from headrace.core.worker_commands import act_of, log_level_of
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.context.logs import WishedLevels
-from headrace.runtime.context.step_store import Remembering
+from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.jobs.encryption import sealed_note
 from headrace.runtime.jobs.task import Task
-from headrace.runtime.maintenance.loop import Companion, Keeper
-from headrace.runtime.maintenance.pace import ChorePace
+from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
+from headrace.runtime.maintenance.pace import MaintenancePace
 from headrace.runtime.maintenance.tasks import chores_of
 from headrace.runtime.process.recycling import is_worn_out
 from headrace.runtime.process.worker_id import entry_of, new_worker_id, what_it_serves
-from headrace.runtime.schedules.scheduler import Timekeeper
-from headrace.runtime.worker.event_loop import Loop
-from headrace.runtime.worker.events import WITHIN, Greeter
-from headrace.runtime.worker.exchange import STALLED, Trade
-from headrace.runtime.worker.execution import Planner
+from headrace.runtime.schedules.scheduler import Scheduler
+from headrace.runtime.worker.event_loop import EventLoop
+from headrace.runtime.worker.events import WITHIN, WorkerEvents
+from headrace.runtime.worker.exchange import STALLED, WorkerExchange
+from headrace.runtime.worker.execution import RunSpecs
 from headrace.runtime.worker.exit_hook import stop_at_exit
-from headrace.runtime.worker.heartbeat import Pulse, release_runs
-from headrace.runtime.worker.idle import Rest
+from headrace.runtime.worker.heartbeat import Heartbeat, release_runs
+from headrace.runtime.worker.idle import IdleState
 from headrace.runtime.worker.preemption import make_way, run_in_the_way
 from headrace.runtime.worker.sandbox import Sandboxes
-from headrace.runtime.worker.state import Crew
-from headrace.runtime.worker.status_events import WorkerNews
+from headrace.runtime.worker.state import WorkerState
+from headrace.runtime.worker.status_events import StatusEvents
 from headrace.runtime.worker.threads import Threads
 from headrace.runtime.worker.wait_for_store import OUTAGE_FIRST, OUTAGE_LONGEST, await_store
 
@@ -63,10 +63,10 @@ class Worker:
         *,
         declare: Callable[[], object] = lambda: None,
         archive: Callable[[], Archive | None] | None = None,
-        listener: Callable[[str], Companion] | None = None,
+        listener: Callable[[str], Service] | None = None,
         drain: bool = False,
         at_most: int | None = None,
-        seal: Seal | None = None,
+        seal: Cipher | None = None,
     ) -> None:
         self.worker = self.id = new_worker_id()
         self._engine = engine
@@ -80,7 +80,7 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._seal = seal
-        remembering = Remembering(engine, settings.lease, seal)
+        remembering = RetryingStepStore(engine, settings.lease, seal)
         self.steps, self.remember = remembering.steps, remembering.remember
         self.largest = settings.max_payload
         self._started_at = clock.now()
@@ -89,10 +89,10 @@ class Worker:
         self._stop_at: float | None = None
         self._log_levels = WishedLevels()
         self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
-        self._rest = Rest(clock)
+        self._rest = IdleState(clock)
         self.leases_end = self._rest.leases_end
         self.now = clock.now
-        self._news = WorkerNews(engine, self.id, tells=settings.events)
+        self._news = StatusEvents(engine, self.id, tells=settings.events)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -111,35 +111,35 @@ class Worker:
             self.stopped.set()
             return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
-        self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
-        planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
+        self._crew = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
+        planner = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
         mine = (self._settings, self._at_most, self._task_names)
-        self._trade = Trade(self.id, self._engine, self._crew, planner, *mine)
+        self._trade = WorkerExchange(self.id, self._engine, self._crew, planner, *mine)
         self.store_lost = self._trade.recovery.lost  # an idle worker, too, comes back slowly
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._crew, self._sandboxes)
-        self._loop = Loop(self._crew)
+        self._loop = EventLoop(self._crew)
         self._crew.wake_loop = self._loop.wake
         self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
         described = self.describe()
         self._crew.presence = self._presence = self._engine.attend(described)
-        self._pulse = Pulse(
+        self._pulse = Heartbeat(
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
-        keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, self._crew))
-        timekeepers = [] if is_drain else [Timekeeper(self._engine, self._declare)]
+        keeper = MaintenanceLoop(chores, self._crew.has_jobs, MaintenancePace(self._engine, self.id, self._crew))
+        timekeepers = [] if is_drain else [Scheduler(self._engine, self._declare)]
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [] if self._listener is None else [self._listener(self.id)]
         # Who listens comes first, and so hears that its own worker has started.
-        self._start([*listeners, Greeter(self._engine, described), *timekeepers, keeper])
+        self._start([*listeners, WorkerEvents(self._engine, described), *timekeepers, keeper])
         self._say("worker.started", f"started: {what_it_serves(self._settings)}")
         return self
 
-    def _start(self, companions: Sequence[Companion]) -> None:
+    def _start(self, companions: Sequence[Service]) -> None:
         """Start all, or none: if one can't, those that are at work already would go on without a worker."""
-        self._companions: list[Companion] = []
+        self._companions: list[Service] = []
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         try:
             for companion in companions:
@@ -236,7 +236,7 @@ class Worker:
     def _say(self, event: str, told: str) -> None:
         log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
 
-    def note(self, note: Note) -> None:
+    def note(self, note: JobNote) -> None:
         self._crew.notes.append(sealed_note(self._seal, note))
 
     def renew(self, claim: Claim) -> bool:

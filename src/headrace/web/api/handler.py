@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headrace.errors import HeadraceError
 from headrace.web.api.routes import Endpoint
 from headrace.web.problems import Refused, answer, refusal_of
-from headrace.web.security.middleware import SAFE, Visit, refuse_forgery, visit_of
+from headrace.web.security.middleware import SAFE, RequestContext, refuse_forgery, visit_of
 from headrace.web.sse import until_left
 
 log = logging.getLogger("headrace.web")
@@ -73,7 +73,7 @@ def route_of(endpoint: Endpoint) -> EndpointRoute:
 
 
 def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
-    call = _Call(endpoint)
+    call = _ApiCall(endpoint)
 
     async def handle(request: Request) -> ASGIApp:
         try:
@@ -84,7 +84,7 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
     return handle
 
 
-class _Call:
+class _ApiCall:
     """What the signature of an endpoint says is looked at once."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -113,7 +113,7 @@ class _Call:
             found = await run_in_threadpool(act, visit, **given)
         return self._told(request, found)
 
-    def _done(self, visit: Visit, **given: Any) -> Any:
+    def _done(self, visit: RequestContext, **given: Any) -> Any:
         """Call a function that changes something, and record who wanted it and what became of it."""
         outcome = "failed"
         try:
@@ -126,7 +126,7 @@ class _Call:
         finally:
             self._record(visit, given, outcome)
 
-    def _record(self, visit: Visit, given: dict[str, Any], outcome: str) -> None:
+    def _record(self, visit: RequestContext, given: dict[str, Any], outcome: str) -> None:
         endpoint = self._endpoint
         target = " ".join(str(given[name]) for name in endpoint.places)
         detail = {} if "body" not in given else _audited(given["body"])
@@ -182,7 +182,7 @@ class _Call:
         return Response(raw, endpoint.status, headers, "application/json")
 
 
-async def _await(request: Request, act: Callable[[Visit], Any], visit: Visit) -> Any:
+async def _await(request: Request, act: Callable[[RequestContext], Any], visit: RequestContext) -> Any:
     """Call what may take its time, and let it know if its client does not wait for it."""
     left = threading.Event()
     watching = asyncio.create_task(_notice(request.receive, left))

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from msgspec import Struct, json
 
 from headrace.web.pages import charts, formatting
-from headrace.web.pages.charts import Line, Point
-from headrace.web.pages.request import Visit
+from headrace.web.pages.charts import ChartLine, Point
+from headrace.web.pages.request import PageRequest
 
 WINDOWS = {"15m": "15 min", "1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days"}
 
@@ -21,7 +21,7 @@ class Chart(Struct, frozen=True):
 
     key: str
     title: str
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     drawn: Markup
     top: str
     middle: str
@@ -30,7 +30,7 @@ class Chart(Struct, frozen=True):
 
 
 def chart(
-    key: str, title: str, lines: Sequence[Line], words: Callable[[float | None], str] = formatting.brief
+    key: str, title: str, lines: Sequence[ChartLine], words: Callable[[float | None], str] = formatting.brief
 ) -> Chart:
     """Lines of the same moments as one chart; `words` tells a value."""
     top = charts.ceiling(point.value for line in lines for point in line.points)
@@ -44,7 +44,7 @@ def chart(
     return Chart(key, title, lines, drawn, words(top), words(top / 2), ends, json.encode(known).decode())
 
 
-def curve(visit: Visit, metric: str, window: str, **where: str | None) -> list[Point]:
+def curve(visit: PageRequest, metric: str, window: str, **where: str | None) -> list[Point]:
     """One metric over time; empty if nothing is gathered."""
     series = visit.glance.series(metric, window, **where) if visit.app.settings.events else None
     return [] if series is None else [Point(point.at, point.value) for point in series.points]
@@ -58,7 +58,7 @@ def has_data(*curves: Sequence[Point]) -> bool:
     return any(point.value is not None for points in curves for point in points)
 
 
-def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
+def standard(visit: PageRequest, window: str, **where: str | None) -> list[Chart]:
     """What a queue, or all of them, did over time: rates, failures, waiting and running."""
     read: Mapping[str, list[Point]] = {
         name: curve(visit, name, window, **where)
@@ -67,12 +67,12 @@ def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
     if not all(read.values()) or not has_data(*read.values()):
         return []
     rates = [
-        Line("enqueued", read["enqueue_rate"], "pending"),
-        Line("completed", read["throughput"], "completed"),
-        Line("failed", read["failure_rate"], "failed"),
+        ChartLine("enqueued", read["enqueue_rate"], "pending"),
+        ChartLine("completed", read["throughput"], "completed"),
+        ChartLine("failed", read["failure_rate"], "failed"),
     ]
-    waits = [Line("p50", read["wait_p50"], "accent"), Line("p95", read["wait_p95"], "retrying")]
-    runs = [Line("p50", read["run_p50"], "accent"), Line("p95", read["run_p95"], "running")]
+    waits = [ChartLine("p50", read["wait_p50"], "accent"), ChartLine("p95", read["wait_p95"], "retrying")]
+    runs = [ChartLine("p50", read["run_p50"], "accent"), ChartLine("p95", read["run_p95"], "running")]
     return [
         chart("rates", "Jobs a second", rates),
         chart("waits", "Time waited", waits, formatting.span),
@@ -80,15 +80,15 @@ def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
     ]
 
 
-def of_worker(visit: Visit, window: str, worker: str) -> list[Chart]:
+def of_worker(visit: PageRequest, window: str, worker: str) -> list[Chart]:
     """What one worker did over time."""
     rates = [
-        Line("completed", curve(visit, "throughput", window, worker=worker), "completed"),
-        Line("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),
+        ChartLine("completed", curve(visit, "throughput", window, worker=worker), "completed"),
+        ChartLine("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),
     ]
     runs = [
-        Line("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
-        Line("p95", curve(visit, "run_p95", window, worker=worker), "running"),
+        ChartLine("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
+        ChartLine("p95", curve(visit, "run_p95", window, worker=worker), "running"),
     ]
     lines = [line.points for line in (*rates, *runs)]
     if not all(lines) or not has_data(*lines):
@@ -96,6 +96,6 @@ def of_worker(visit: Visit, window: str, worker: str) -> list[Chart]:
     return [chart("rates", "Jobs a second", rates), chart("runs", "Time run", runs, formatting.span)]
 
 
-def window_of(visit: Visit) -> str:
+def window_of(visit: PageRequest) -> str:
     asked = visit.asked("window")
     return asked if asked in WINDOWS else "1h"

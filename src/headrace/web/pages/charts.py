@@ -25,7 +25,7 @@ class Point(NamedTuple):
     value: float | None
 
 
-class Line(NamedTuple):
+class ChartLine(NamedTuple):
     """One curve of a chart. `look` is a class of the stylesheet: a state, or `accent`."""
 
     name: str
@@ -63,7 +63,7 @@ def sparkline(values: Sequence[float | None], title: str, look: str = "accent", 
     return _svg(f"spark look-{look}", height, title, body)
 
 
-def series(lines: Sequence[Line], title: str, height: float = 160.0) -> Markup:
+def series(lines: Sequence[ChartLine], title: str, height: float = 160.0) -> Markup:
     """Curves over a common time with a grid. The page writes the axes beside it: `ceiling` is the top one."""
     top = ceiling(point.value for line in lines for point in line.points)
     grid = Markup().join(

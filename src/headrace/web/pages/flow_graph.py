@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from markupsafe import Markup
 from msgspec import Struct
 
-from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, Box, Picture, layers_of, places_of
+from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, GraphNode, JobGraph, layers_of, places_of
 from headrace.core.jobs.states import State
 
 MOST = 120  # boxes; beyond, all jobs are bundled
@@ -21,7 +21,7 @@ _LONGEST = 19
 _GRAVEST = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
 
-class Node(Struct, frozen=True):
+class DrawnNode(Struct, frozen=True):
     """A box: one job, or a bundle of those of one task at one step."""
 
     id: str
@@ -39,14 +39,16 @@ class Node(Struct, frozen=True):
         return next((state for state in _GRAVEST if self.counts.get(state)), State.WAITING)
 
 
-class Graph(Struct, frozen=True):
+class DrawnGraph(Struct, frozen=True):
     """Nodes, and edges from one to those that wait for it."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[DrawnNode]
     edges: Sequence[tuple[str, str]]
 
 
-def graph(picture: Picture, link: Callable[[str], str], link_many: Callable[[str], str], most: int = MOST) -> Graph:
+def graph(
+    picture: JobGraph, link: Callable[[str], str], link_many: Callable[[str], str], most: int = MOST
+) -> DrawnGraph:
     """The graph of a picture; `link` leads to a job, `link_many` to the jobs of a task."""
     boxes = {box.id: box for box in picture.boxes}
     bundle_of: dict[str, str] = {}
@@ -56,24 +58,26 @@ def graph(picture: Picture, link: Callable[[str], str], link_many: Callable[[str
             label = boxes[job_id].label
             is_one_of_many = len(boxes) > most or alike[label] > _WIDEST
             bundle_of[job_id] = f"{step} {label}" if is_one_of_many else job_id
-    bundles: dict[str, list[Box]] = {}
+    bundles: dict[str, list[GraphNode]] = {}
     for job_id, bundle in bundle_of.items():
         bundles.setdefault(bundle, []).append(boxes[job_id])
     nodes = [_bundled(bundle, own, link, link_many) for bundle, own in bundles.items()]
     edges = dict.fromkeys((bundle_of[parent], bundle_of[child]) for parent, child in picture.edges)
-    return Graph(nodes, list(edges))
+    return DrawnGraph(nodes, list(edges))
 
 
-def _bundled(bundle: str, boxes: Sequence[Box], link: Callable[[str], str], link_many: Callable[[str], str]) -> Node:
+def _bundled(
+    bundle: str, boxes: Sequence[GraphNode], link: Callable[[str], str], link_many: Callable[[str], str]
+) -> DrawnNode:
     first = boxes[0]
     leads = link(first.id) if len(boxes) == 1 else link_many(first.label)
-    return Node(bundle, first.label, Counter(box.state for box in boxes), leads)
+    return DrawnNode(bundle, first.label, Counter(box.state for box in boxes), leads)
 
 
-def svg(drawn: Graph, title: str) -> Markup:
+def svg(drawn: DrawnGraph, title: str) -> Markup:
     """The graph as SVG in its natural size, parents above their children."""
     nodes = {node.id: node for node in drawn.nodes}
-    places = places_of(Picture([Box(node.id, node.label, node.state) for node in drawn.nodes], drawn.edges))
+    places = places_of(JobGraph([GraphNode(node.id, node.label, node.state) for node in drawn.nodes], drawn.edges))
     width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
     height = max((y for _, y in places.values()), default=0) + HEIGHT + MARGIN
     body = Markup().join(
@@ -109,7 +113,7 @@ def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup
     )
 
 
-def _box(node: Node, x: int, y: int) -> Markup:
+def _box(node: DrawnNode, x: int, y: int) -> Markup:
     label = node.label if len(node.label) <= _LONGEST else f"{node.label[: _LONGEST - 1]}…"
     told = ", ".join(f"{many:,} {state}" for state, many in node.counts.items()) if node.jobs > 1 else node.state
     return Markup(
@@ -145,6 +149,6 @@ def _behind(x: int, y: int) -> Markup:
     )
 
 
-def _brief(node: Node) -> str:
+def _brief(node: DrawnNode) -> str:
     many = node.counts[node.state]
     return node.state if node.jobs == 1 else f"{many:,} of {node.jobs:,} {node.state}"

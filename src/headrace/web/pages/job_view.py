@@ -11,7 +11,7 @@ from msgspec import Struct, json
 from headrace.app.app import Headrace
 from headrace.core.codec import codec
 from headrace.core.dead_letters.records import snapshot_of
-from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import State
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.jobs.job import LOST_RESULT, Job
@@ -20,7 +20,7 @@ from headrace.web.pages.formatting import plain_json
 _LONGEST = 20_000  # characters of a call, a result or a log line that a page shows
 
 
-class Card(Struct, frozen=True, kw_only=True):
+class JobSummary(Struct, frozen=True, kw_only=True):
     """What a list shows of a job."""
 
     id: str
@@ -46,10 +46,10 @@ class Card(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def card(job: Job[Any], error: str = "") -> Card:
+def card(job: Job[Any], error: str = "") -> JobSummary:
     fraction, told = _progress(job)
     ran = (job.finished_at - job.started_at).total_seconds() if job.finished_at and job.started_at else None
-    return Card(
+    return JobSummary(
         id=job.id,
         task=job.task,
         queue=job.queue,
@@ -74,7 +74,7 @@ def card(job: Job[Any], error: str = "") -> Card:
     )
 
 
-def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[Card]:
+def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
     """The jobs of a list; those that failed with what their dead letters tell of the error, all in one question."""
     listed = list(jobs)
     errors = errors_of(app, listed)
@@ -88,7 +88,7 @@ def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     return {letter.job_id: error_in(letter) for letter in letters}
 
 
-def error_in(letter: DeadRow) -> str:
+def error_in(letter: DeadLetterRow) -> str:
     """The error that a dead letter tells of, in a line; empty if it tells of none."""
     kept = snapshot_of(letter)
     return cut(f"{kept.error_type}: {kept.error_message}", 300) if kept.error_type else ""

@@ -9,23 +9,23 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from headrace.app.app import Headrace
-from headrace.web.pages.request import Visit, Visitor, ours
-from headrace.web.pages.router import Frame
-from headrace.web.pages.view import Action, Done
+from headrace.web.pages.request import PageRequest, Viewer, ours
+from headrace.web.pages.router import PageRouter
+from headrace.web.pages.view import Action, ActionResult
 from headrace.web.pages.views import ACTIONS, VIEWS
 from headrace.web.problems import Refused, answer
 from headrace.web.security import sessions
 from headrace.web.security.middleware import FORM_FIELD, refuse_forgery, visit_of
 
 
-def dashboard(app: Headrace) -> Frame:
+def dashboard(app: Headrace) -> PageRouter:
     """The dashboard of an app."""
-    return Frame(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
+    return PageRouter(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
 
 
-def routes(frame: Frame) -> list[BaseRoute]:
+def routes(frame: PageRouter) -> list[BaseRoute]:
     """Everything the dashboard answers to; the last route takes whatever nobody else has."""
-    doors = Doors(frame)
+    doors = LoginPages(frame)
     return [
         Route("/login", doors.ask, methods=["GET"]),
         Route("/login", doors.enter, methods=["POST"]),
@@ -36,11 +36,11 @@ def routes(frame: Frame) -> list[BaseRoute]:
     ]
 
 
-def visitor_of(request: Request) -> Visitor:
+def visitor_of(request: Request) -> Viewer:
     """Who asks for a page, if they may look: a worker may not, whose token lies on many machines."""
     seen = visit_of(request.scope)
     seen.require("viewer")
-    return Visitor(
+    return Viewer(
         name=seen.caller.name,
         may_write=seen.may("admin"),
         token=seen.form_token,
@@ -52,7 +52,7 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
     refuse_forgery(request.scope, form.get(FORM_FIELD))
 
 
-def record(visit: Visit, action: Action, done: Done) -> None:
+def record(visit: PageRequest, action: Action, done: ActionResult) -> None:
     """Write down who did what, and what it came to."""
     outcome = "done" if done.ok else "refused"
     visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
@@ -63,10 +63,10 @@ async def _home(request: Request) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
 
 
-class Doors:
+class LoginPages:
     """Signing in and out."""
 
-    def __init__(self, frame: Frame) -> None:
+    def __init__(self, frame: PageRouter) -> None:
         self._frame = frame
 
     def ask(self, request: Request) -> Response:

@@ -40,7 +40,7 @@ _FOREVER = 3600.0
 _OLDEST = 15.0  # seconds after which a page has to say that a look is old, while the next is taken
 
 
-class Seen(Struct, frozen=True):
+class CachedReading(Struct, frozen=True):
     """What was seen, and when; `away` if the store could not be asked since, `late` if it is old and the next is on
     its way."""
 
@@ -50,7 +50,7 @@ class Seen(Struct, frozen=True):
     late: bool = False
 
 
-class Look(Generic[T]):
+class CachedValue(Generic[T]):
     """One shared value. It is read in a thread of the pool, once for all who ask meanwhile."""
 
     def __init__(self, read: Callable[[], T], clock: Clock, pool: Executor, fresh: float = _FRESH) -> None:
@@ -59,18 +59,18 @@ class Look(Generic[T]):
         self._pool = pool
         self._fresh = fresh
         self._lock = threading.Lock()
-        self._seen: Seen | None = None
+        self._seen: CachedReading | None = None
         self._taken = 0.0
         self._cost = 0.0
-        self._taking: Future[Seen] | None = None
+        self._taking: Future[CachedReading] | None = None
 
-    def get(self) -> Seen:
+    def get(self) -> CachedReading:
         """The value, not older than a moment, or than its cost demands."""
         seen = self.glimpse(None)
         assert seen is not None
         return seen
 
-    def glimpse(self, patience: float | None) -> Seen | None:
+    def glimpse(self, patience: float | None) -> CachedReading | None:
         """The same; None if nothing is known yet and it takes longer than these seconds to find out."""
         with self._lock:
             seen, age = self._seen, time.monotonic() - self._taken
@@ -89,7 +89,7 @@ class Look(Generic[T]):
         except TimeoutError:
             return seen
 
-    def last(self) -> Seen | None:
+    def last(self) -> CachedReading | None:
         """What was seen last, however long ago. The store is not asked."""
         with self._lock:
             return self._seen
@@ -105,15 +105,15 @@ class Look(Generic[T]):
         with self._lock:
             self._taken = float("-inf")
 
-    def _take(self) -> Seen:
+    def _take(self) -> CachedReading:
         began = time.monotonic()
         seen = None
         try:
-            seen = Seen(self._read(), _moment(self._clock))
+            seen = CachedReading(self._read(), _moment(self._clock))
         except EngineUnavailable:
             if self._seen is None:
                 raise
-            seen = Seen(self._seen.value, self._seen.at, away=True)
+            seen = CachedReading(self._seen.value, self._seen.at, away=True)
         finally:
             with self._lock:
                 self._taking = None
@@ -122,7 +122,7 @@ class Look(Generic[T]):
         return seen
 
 
-class Glance:
+class PageCache:
     """What all pages share of one app. A visit has its own, which knows what that visit has looked at."""
 
     def __init__(self, app: Headrace) -> None:
@@ -130,32 +130,32 @@ class Glance:
         self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
         # One thread: whoever reads figures counts the newest events first, and two would count the same ones.
         self._figures = ThreadPoolExecutor(1, "headrace-figures")
-        self._curves: dict[tuple[object, ...], Look[Any]] = {}
-        self._others: dict[tuple[object, ...], Look[Any]] = {}
-        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._figures)
-        self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
-        self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
-        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
-        self._used: set[Look[Any]] = set()
+        self._curves: dict[tuple[object, ...], CachedValue[Any]] = {}
+        self._others: dict[tuple[object, ...], CachedValue[Any]] = {}
+        self._metrics: CachedValue[MetricsSnapshot] = CachedValue(app.metrics.snapshot, app.clock, self._figures)
+        self._queues: CachedValue[list[QueueStats]] = CachedValue(app.queues, app.clock, self._pool)
+        self._workers: CachedValue[list[WorkerInfo]] = CachedValue(app.workers, app.clock, self._pool)
+        self._alerts: CachedValue[list[Alert]] = CachedValue(app.alerts.active, app.clock, self._pool)
+        self._used: set[CachedValue[Any]] = set()
         self._until: float | None = None  # how long this visit waits for figures, from the first one on
         self.counted_at: datetime | None = None  # if this visit was shown an old count
 
-    def of_visit(self) -> Glance:
+    def of_visit(self) -> PageCache:
         """The same looks, for one more visit."""
         glance = copy.copy(self)
         glance._used, glance._until, glance.counted_at = set(), None, None
         return glance
 
-    def _see(self, look: Look[T]) -> T:
+    def _see(self, look: CachedValue[T]) -> T:
         return self._shown(look, look.get())
 
-    def _shown(self, look: Look[T], seen: Seen) -> T:
+    def _shown(self, look: CachedValue[T], seen: CachedReading) -> T:
         self._used.add(look)
         if seen.late:
             self.counted_at = seen.at
         return cast(T, seen.value)
 
-    def _glimpse(self, look: Look[T]) -> T | None:
+    def _glimpse(self, look: CachedValue[T]) -> T | None:
         self._used.add(look)
         if self._until is None:
             self._until = time.monotonic() + _PATIENCE
@@ -221,22 +221,22 @@ class Glance:
         """The same of what may take longer than a page: None while it is being looked for the first time."""
         return self._glimpse(self._other(read, given, fresh))
 
-    def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> Look[T]:
+    def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> CachedValue[T]:
         key = (getattr(read, "__qualname__", ""), *given)
         return self._look(self._others, key, functools.partial(read, *given), self._pool, fresh)
 
     def _look(
         self,
-        known: dict[tuple[object, ...], Look[Any]],
+        known: dict[tuple[object, ...], CachedValue[Any]],
         key: tuple[object, ...],
         read: Callable[[], T],
         pool: Executor,
         fresh: float,
-    ) -> Look[T]:
+    ) -> CachedValue[T]:
         if (look := known.get(key)) is None:
             if len(known) >= _MOST_CURVES:
                 known.clear()
-            look = known[key] = Look(read, self._app.clock, pool, fresh)
+            look = known[key] = CachedValue(read, self._app.clock, pool, fresh)
         return look
 
     def away_since(self) -> datetime | None:
@@ -254,7 +254,13 @@ class Glance:
         return max((look.age() for look in self._used), default=0.0)
 
     def forget(self) -> None:
-        looks: list[Look[Any]] = [self._metrics, self._alerts, self._queues, self._workers, *self._others.values()]
+        looks: list[CachedValue[Any]] = [
+            self._metrics,
+            self._alerts,
+            self._queues,
+            self._workers,
+            *self._others.values(),
+        ]
         for look in looks:
             look.forget()
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from starlette.datastructures import QueryParams
 
 from headrace.core.clock import to_datetime
-from headrace.web.pages.page_cache import Glance
+from headrace.web.pages.page_cache import PageCache
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.app.app import Headrace
 
 
-class Visitor(Struct, frozen=True):
+class Viewer(Struct, frozen=True):
     """Who asks, and what proves that a form came from one of our pages."""
 
     name: str
@@ -27,11 +27,11 @@ class Visitor(Struct, frozen=True):
     may_leave: bool = False  # whether there is a session to sign out of
 
 
-class Visit:
+class PageRequest:
     """A request with what a view needs of it."""
 
     def __init__(
-        self, request: Request, app: Headrace, glance: Glance, visitor: Visitor, form: QueryParams | None = None
+        self, request: Request, app: Headrace, glance: PageCache, visitor: Viewer, form: QueryParams | None = None
     ) -> None:
         self.request = request
         self.app = app

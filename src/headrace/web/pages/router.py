@@ -23,10 +23,10 @@ from headrace.errors import (
     NotFound,
 )
 from headrace.web.pages import command_palette
-from headrace.web.pages.page_cache import Glance
-from headrace.web.pages.request import Visit, Visitor, ours
+from headrace.web.pages.page_cache import PageCache
+from headrace.web.pages.request import PageRequest, Viewer, ours
 from headrace.web.pages.templating import STATIC, Templates, compile_all
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.problems import Refused, answer, refusal_of
 
 log = logging.getLogger("headrace.web")
@@ -35,10 +35,10 @@ PART = "X-Headrace-Part"  # a script asks for what changes of a page, without th
 AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_ANYBODY = Visitor(name="", may_write=False, token="")
+_ANYBODY = Viewer(name="", may_write=False, token="")
 
 
-class Frame:
+class PageRouter:
     """The pages of one app."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Frame:
         app: Headrace,
         views: Sequence[View],
         actions: Sequence[Action],
-        visitor_of: Callable[[Request], Visitor],
+        visitor_of: Callable[[Request], Viewer],
         refuse_forged: Callable[[Request, QueryParams], None],
-        record: Callable[[Visit, Action, Done], None],
+        record: Callable[[PageRequest, Action, ActionResult], None],
     ) -> None:
         self._app = app
         self._views = views
@@ -57,7 +57,7 @@ class Frame:
         self._refuse_forged = refuse_forged
         self._record = record
         self._templates = Templates(views)
-        self._glance = Glance(app)
+        self._glance = PageCache(app)
         self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
 
     def routes(self) -> list[BaseRoute]:
@@ -73,8 +73,8 @@ class Frame:
         self._glance.begin()
         compile_all()
 
-    def _visit(self, request: Request, form: QueryParams | None = None) -> Visit:
-        return Visit(request, self._app, self._glance.of_visit(), self._visitor_of(request), form)
+    def _visit(self, request: Request, form: QueryParams | None = None) -> PageRequest:
+        return PageRequest(request, self._app, self._glance.of_visit(), self._visitor_of(request), form)
 
     # -- pages
 
@@ -98,7 +98,7 @@ class Frame:
 
         return show
 
-    def _rendered(self, visit: Visit, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
+    def _rendered(self, visit: PageRequest, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         flash = _flash_of(visit.request)
         part = PART in visit.request.headers
         told = {"flash": flash, "counted_at": visit.glance.counted_at}
@@ -108,7 +108,7 @@ class Frame:
             response.delete_cookie(_FLASH, path=visit.root or "/")
         return response
 
-    def trouble(self, visit: Visit, error: Exception) -> Response:
+    def trouble(self, visit: PageRequest, error: Exception) -> Response:
         """A page that says what is wrong and what to do."""
         status, title = _status_of(error)
         text = _told(error)
@@ -127,7 +127,7 @@ class Frame:
 
     def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         """A page without the frame around it, for anybody."""
-        visit = Visit(request, self._app, self._glance.of_visit(), _ANYBODY)
+        visit = PageRequest(request, self._app, self._glance.of_visit(), _ANYBODY)
         return self._rendered(visit, template, shown, status)
 
     # -- actions
@@ -144,9 +144,9 @@ class Frame:
 
         return post
 
-    def _act(self, action: Action, visit: Visit) -> Response:
+    def _act(self, action: Action, visit: PageRequest) -> Response:
         if not visit.visitor.may_write:
-            return self._answer(visit, Done("You may look, but not change anything.", ok=False), 403)
+            return self._answer(visit, ActionResult("You may look, but not change anything.", ok=False), 403)
         try:
             if action.ask is not None and not visit.said("confirmed") and (question := action.ask(visit)) is not None:
                 return self._asking(visit, question)
@@ -154,25 +154,25 @@ class Frame:
         except Exception as error:
             if not isinstance(error, HeadraceError):
                 log.exception("the action %s failed", action.what)
-            failed = Done(_told(error), ok=False, target=visit.path)
+            failed = ActionResult(_told(error), ok=False, target=visit.path)
             self._write_down(visit, action, failed)
             return self._answer(visit, failed, _status_of(error)[0])
         self._write_down(visit, action, done)
         self._glance.forget()
         return self._answer(visit, done, 200 if done.ok else 409)
 
-    def _write_down(self, visit: Visit, action: Action, done: Done) -> None:
+    def _write_down(self, visit: PageRequest, action: Action, done: ActionResult) -> None:
         try:
             self._record(visit, action, done)
         except HeadraceError as error:  # what was done is done, and has to be answered
             log.warning("%s by %s could not be recorded: %s", action.what, visit.visitor.name, error)
 
-    def _refusing(self, visit: Visit, refused: Refused) -> Response:
+    def _refusing(self, visit: PageRequest, refused: Refused) -> Response:
         if _wants_json(visit.request):
             return JSONResponse({"ok": False, "text": str(refused), "goto": None}, refused.status)
         return self.trouble(visit, refused)
 
-    def _asking(self, visit: Visit, question: Question) -> Response:
+    def _asking(self, visit: PageRequest, question: Confirmation) -> Response:
         if _wants_json(visit.request):
             told = {"ask": question.text, "detail": question.detail, "label": question.label}
             return JSONResponse({**told, "confirmed": question.confirmed})
@@ -181,7 +181,7 @@ class Frame:
         shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
         return self._rendered(visit, "ask.html", shown)
 
-    def _answer(self, visit: Visit, done: Done, status: int) -> Response:
+    def _answer(self, visit: PageRequest, done: ActionResult, status: int) -> Response:
         if _wants_json(visit.request):
             return JSONResponse({"ok": done.ok, "text": done.text, "goto": done.goto}, status)
         back = done.goto or ours(visit.said("back")) or visit.at("/")

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from headrace.core.jobs.states import State
 from headrace.web.pages import charts, formatting
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 _HERE = Path(__file__).parent
@@ -68,7 +68,7 @@ class Templates:
     def __init__(self, views: Sequence[View]) -> None:
         self._navigation = [view for view in views if view.label]
 
-    def render(self, template: str, visit: Visit, shown: Mapping[str, Any], *, part: bool = False) -> str:
+    def render(self, template: str, visit: PageRequest, shown: Mapping[str, Any], *, part: bool = False) -> str:
         """A page; with `part`, without the frame around it."""
         known = {
             "base": "part.html" if part else "frame.html",
@@ -85,7 +85,7 @@ class Templates:
         return environment().get_template(template).render(known)
 
 
-def _theme(visit: Visit) -> str:
+def _theme(visit: PageRequest) -> str:
     """What the switch says, which is kept in a cookie so that no page flashes up in the wrong one."""
     asked = visit.request.cookies.get("headrace_theme", "")
     return asked if asked in ("light", "dark") else "auto"

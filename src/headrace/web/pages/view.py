@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 
 
 class View(Struct, frozen=True, kw_only=True):
@@ -19,14 +19,14 @@ class View(Struct, frozen=True, kw_only=True):
 
     path: str
     template: str
-    show: Callable[[Visit], Mapping[str, Any]]
+    show: Callable[[PageRequest], Mapping[str, Any]]
     label: str = ""
     icon: str = ""
     key: str = ""
-    badge: Callable[[Visit], int] | None = None
+    badge: Callable[[PageRequest], int] | None = None
 
 
-class Question(Struct, frozen=True):
+class Confirmation(Struct, frozen=True):
     """What to ask before something is done that can't be undone."""
 
     text: str
@@ -35,7 +35,7 @@ class Question(Struct, frozen=True):
     confirmed: str = "yes"  # what is sent back with the answer
 
 
-class Done(Struct, frozen=True):
+class ActionResult(Struct, frozen=True):
     """What an action came to: said to whoever did it, and written to the audit trail."""
 
     text: str
@@ -49,5 +49,5 @@ class Action(Struct, frozen=True, kw_only=True):
 
     path: str
     what: str
-    do: Callable[[Visit], Done]
-    ask: Callable[[Visit], Question | None] | None = None
+    do: Callable[[PageRequest], ActionResult]
+    ask: Callable[[PageRequest], Confirmation | None] | None = None

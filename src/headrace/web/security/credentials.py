@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.access import Credential, Role
-from headrace.web.security.rate_limit import Tries
+from headrace.web.security.rate_limit import LoginAttempts
 
 SESSION_SECONDS = 12 * 3600
 How = Literal["local", "basic", "bearer", "session"]
@@ -42,13 +42,13 @@ LOCAL = Caller("local", "admin", "local")
 _sessions = msgspec.json.Decoder(_Session)
 
 
-class Door:
+class Credentials:
     """Knows users with passwords and holders of tokens."""
 
     def __init__(self, users: Iterable[Credential], tokens: Iterable[Credential]) -> None:
         self._users = tuple(users)
         self._tokens = tuple(tokens)
-        self.tries = Tries()
+        self.tries = LoginAttempts()
         told = "\0".join(f"{known.role}\0{known.name}\0{known.secret}" for known in (*self._users, *self._tokens))
         # Slow by intent: who has a cookie must not be able to try passwords against its signature.
         key = hashlib.scrypt(told.encode(), salt=b"headrace.web.session", n=2**14, r=8, p=1) if told else b""

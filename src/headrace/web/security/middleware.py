@@ -2,7 +2,7 @@
 
 It says who the caller is or refuses, refuses what another site's page has sent, keeps each client to its pace and its
 bodies to their size, and puts the headers on every answer that keep a browser from being used against its user. What
-a caller may do is asked later, by role (`Visit.require`).
+a caller may do is asked later, by role (`RequestContext.require`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.app.app import Headrace
 from headrace.core.access import Role, grants
 from headrace.web.problems import Refused, answer
-from headrace.web.remote_workers import Remote, stays
-from headrace.web.security.credentials import LOCAL, Caller, Door, How, credentials_in
-from headrace.web.security.rate_limit import Pace
-from headrace.web.sse import Lives
+from headrace.web.remote_workers import RemoteWorkers, stays
+from headrace.web.security.credentials import LOCAL, Caller, Credentials, How, credentials_in
+from headrace.web.security.rate_limit import RateLimiter
+from headrace.web.sse import LiveFeeds
 
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
@@ -64,7 +64,7 @@ _HEADERS = {
 }
 
 
-class Visit(Struct, frozen=True):
+class RequestContext(Struct, frozen=True):
     """One request as the guard has seen it: by whom, and at which app.
 
     `has_left` tells whether nobody waits for the answer any more; it is known only where an answer may take its time.
@@ -72,10 +72,10 @@ class Visit(Struct, frozen=True):
 
     app: Headrace
     caller: Caller
-    door: Door
+    door: Credentials
     read_only: bool
-    lives: Lives
-    remote: Remote
+    lives: LiveFeeds
+    remote: RemoteWorkers
     has_left: Callable[[], bool] = stays
 
     def may(self, role: Role) -> bool:
@@ -93,8 +93,8 @@ class Visit(Struct, frozen=True):
         return self.door.form_token(self.caller)
 
 
-def visit_of(scope: Scope) -> Visit:
-    visit: Visit = scope["headrace.visit"]
+def visit_of(scope: Scope) -> RequestContext:
+    visit: RequestContext = scope["headrace.visit"]
     return visit
 
 
@@ -117,20 +117,20 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
     raise Refused(403, "forgery", "add the header `X-Requested-With: headrace`, or send JSON as application/json")
 
 
-class Guard:
+class SecurityMiddleware:
     """Lets requests in to `inner`."""
 
-    def __init__(self, inner: ASGIApp, app: Headrace, door: Door, settings: Any, *, login: bool) -> None:
+    def __init__(self, inner: ASGIApp, app: Headrace, door: Credentials, settings: Any, *, login: bool) -> None:
         self._inner = inner
         self._app = app
         self._door = door
         self._read_only: bool = settings.web_read_only
         self._max_body: int = settings.web_max_body
         rate: float | None = settings.web_rate
-        self._pace = None if rate is None else Pace(rate, 2 * rate)
+        self._pace = None if rate is None else RateLimiter(rate, 2 * rate)
         self._login = login
-        self._lives = Lives(app)
-        self._remote = Remote(app)
+        self._lives = LiveFeeds(app)
+        self._remote = RemoteWorkers(app)
 
     def end(self) -> None:
         """Let go of those who listen, or wait for jobs."""
@@ -174,7 +174,9 @@ class Guard:
             caller = Caller("nobody", "viewer", "session")
         if self._pace is not None and caller.role != "worker" and _path(scope) not in _HEALTH:
             refuse_haste(self._pace.wait(client if caller.name == "nobody" else f"{caller.name}@{client}"))
-        scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only, self._lives, self._remote)
+        scope["headrace.visit"] = RequestContext(
+            self._app, caller, self._door, self._read_only, self._lives, self._remote
+        )
 
     def _caller(self, request: HTTPConnection, client: str) -> Caller | None:
         if not self._door.has_credentials:
@@ -254,7 +256,7 @@ def _is_of(origin: str, host: str) -> bool:
         return False
 
 
-def known_by(door: Door, client: str, name: str | None, secret: str, how: How) -> Caller | None:
+def known_by(door: Credentials, client: str, name: str | None, secret: str, how: How) -> Caller | None:
     """Who has these credentials; wrong ones are slowed down."""
     refuse_haste(door.tries.late(client, name, secret))
     caller = door.by_secret(name, secret, how)

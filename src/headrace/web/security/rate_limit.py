@@ -12,7 +12,7 @@ _TRIES, _TRIES_AT_ONCE = 0.5, 10.0  # wrong passwords in a second, and after a r
 _TOKENS, _TOKENS_AT_ONCE = 2.0, 20.0  # wrong tokens: they have no names, so all that anybody tries are counted together
 
 
-class Pace:
+class RateLimiter:
     """A token bucket for each client; the longest-unseen are forgotten when there are too many."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,7 @@ class Pace:
         return max(full_at + self._every - (now + self._burst * self._every), 0.0)
 
 
-class Tries:
+class LoginAttempts:
     """Wrong passwords and tokens, slowed down for each client, and for each name whatever the client's address is.
 
     A client may be able to make its address up. Credentials that were right before from the same address are not held
@@ -46,9 +46,9 @@ class Tries:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clients = Pace(_TRIES, _TRIES_AT_ONCE, clock)
-        self._names = Pace(_TRIES, _TRIES_AT_ONCE, clock)
-        self._tokens = Pace(_TOKENS, _TOKENS_AT_ONCE, clock)
+        self._clients = RateLimiter(_TRIES, _TRIES_AT_ONCE, clock)
+        self._names = RateLimiter(_TRIES, _TRIES_AT_ONCE, clock)
+        self._tokens = RateLimiter(_TOKENS, _TOKENS_AT_ONCE, clock)
         self._proven: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def late(self, client: str, name: str | None, secret: str) -> float:
@@ -73,7 +73,7 @@ class Tries:
         if len(self._proven) > _CLIENTS:
             self._proven.popitem(last=False)
 
-    def _of_name(self, name: str | None) -> Pace:
+    def _of_name(self, name: str | None) -> RateLimiter:
         return self._tokens if name is None else self._names
 
 

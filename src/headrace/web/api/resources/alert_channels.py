@@ -12,7 +12,7 @@ from headrace.errors import AlertChannelNotFound
 from headrace.runtime.alerts.channels import Kind, Security
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Trial, said
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("channels", "Channels of alerts: whom to tell, and how.")
 _NEW = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/secret", "severity": "warning"}
@@ -54,38 +54,38 @@ class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/alert-channels")
-def find(visit: Visit) -> list[AlertChannel]:
+def find(visit: RequestContext) -> list[AlertChannel]:
     """Who is told, without anything secret, and whether that works."""
     return visit.app.alerts.channels.list()
 
 
 @table.post("/alert-channels", status=201, example=_NEW)
-def create(visit: Visit, body: NewChannel) -> AlertChannel:
+def create(visit: RequestContext, body: NewChannel) -> AlertChannel:
     """Store a channel."""
     return visit.app.alerts.channels.create(body.name, kind=body.kind, **said(body, but=("name", "kind")))
 
 
 @table.post("/alert-channels/{name}/test", waits=True)
-def test(visit: Visit, name: str) -> Trial:
+def test(visit: RequestContext, name: str) -> Trial:
     """Send a message that says it is a test, now, and tell whether it was taken."""
     trouble = visit.app.alerts.channels.test(name)
     return Trial(trouble is None, trouble)
 
 
 @table.get("/alert-channels/{name}")
-def get(visit: Visit, name: str) -> AlertChannel:
+def get(visit: RequestContext, name: str) -> AlertChannel:
     """One channel."""
     return visit.app.alerts.channels.get(name)
 
 
 @table.patch("/alert-channels/{name}", example={"enabled": False})
-def update(visit: Visit, name: str, body: ChannelFields) -> AlertChannel:
+def update(visit: RequestContext, name: str, body: ChannelFields) -> AlertChannel:
     """Change a channel that is stored; what is not named stays, also what is secret."""
     return visit.app.alerts.channels.update(name, **said(body))
 
 
 @table.delete("/alert-channels/{name}")
-def delete(visit: Visit, name: str) -> None:
+def delete(visit: RequestContext, name: str) -> None:
     """Remove a channel that is stored and that no rule names."""
     if not visit.app.alerts.channels.delete(name):
         raise AlertChannelNotFound(name)

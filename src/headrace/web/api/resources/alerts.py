@@ -12,7 +12,7 @@ from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertSilenceNotFound
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor, Limit, Note, said
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("alerts", "Alerts: what is wrong, what was, and the rules that say so.")
 _RULE = {"name": "mail-fails", "when": 'error_rate{queue="emails"}[5m] > 5%', "for_": 60, "severity": "critical"}
@@ -94,31 +94,31 @@ class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/alerts")
-def active(visit: Visit, query: AlertQuery) -> list[Alert]:
+def active(visit: RequestContext, query: AlertQuery) -> list[Alert]:
     """The alerts that fire, the gravest first."""
     return visit.app.alerts.active(severity=query.severity, acknowledged=query.acknowledged, pending=query.pending)
 
 
 @table.get("/alert-history")
-def history(visit: Visit, query: HistoryQuery) -> list[AlertChange]:
+def history(visit: RequestContext, query: HistoryQuery) -> list[AlertChange]:
     """What happened to alerts, the newest first; behind the `cursor` of the last one, the list goes on."""
     return visit.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
 
 
 @table.post("/alerts/{alert_id}/acknowledge", example={"note": "looking into it"})
-def acknowledge(visit: Visit, alert_id: str, body: Word) -> Alert:
+def acknowledge(visit: RequestContext, alert_id: str, body: Word) -> Alert:
     """Say that somebody sees to an alert: it is not told again."""
     return visit.app.alerts.acknowledge(alert_id, by=visit.caller.name, note=body.note)
 
 
 @table.post("/alerts/{alert_id}/resolve", example={"note": "the mail server is back"})
-def resolve(visit: Visit, alert_id: str, body: Word) -> Alert:
+def resolve(visit: RequestContext, alert_id: str, body: Word) -> Alert:
     """End an alert by hand; if its rule still holds it comes back."""
     return visit.app.alerts.resolve(alert_id, by=visit.caller.name, note=body.note)
 
 
 @table.get("/alerts/{alert_id}")
-def get(visit: Visit, alert_id: str) -> Alert:
+def get(visit: RequestContext, alert_id: str) -> Alert:
     """One alert by its id, or the only open one of the rule of this name."""
     return visit.app.alerts.get(alert_id)
 
@@ -127,43 +127,43 @@ def get(visit: Visit, alert_id: str) -> Alert:
 
 
 @table.get("/alert-rules")
-def rules(visit: Visit) -> list[AlertRule]:
+def rules(visit: RequestContext) -> list[AlertRule]:
     """Every rule with its state, by name."""
     return visit.app.alerts.rules.list()
 
 
 @table.post("/alert-rules", status=201, example=_RULE)
-def create_rule(visit: Visit, body: NewRule) -> AlertRule:
+def create_rule(visit: RequestContext, body: NewRule) -> AlertRule:
     """Store a new rule."""
     return visit.app.alerts.rules.create(body.name, **said(body, but=("name",)))
 
 
 @table.post("/alert-rule-test", writes=False, example={"when": "depth > 1000"})
-def test_rule(visit: Visit, body: RuleFields) -> list[AlertReading]:
+def test_rule(visit: RequestContext, body: RuleFields) -> list[AlertReading]:
     """Whether a rule that is not stored would hold now. Nobody is told."""
     return visit.app.alerts.rules.test(**said(body))
 
 
 @table.get("/alert-rules/{name}/test")
-def test_stored_rule(visit: Visit, name: str) -> list[AlertReading]:
+def test_stored_rule(visit: RequestContext, name: str) -> list[AlertReading]:
     """Whether a rule holds now. Nobody is told."""
     return visit.app.alerts.rules.test(name)
 
 
 @table.get("/alert-rules/{name}")
-def rule(visit: Visit, name: str) -> AlertRule:
+def rule(visit: RequestContext, name: str) -> AlertRule:
     """One rule with its state."""
     return visit.app.alerts.rules.get(name)
 
 
 @table.patch("/alert-rules/{name}", example={"enabled": False})
-def update_rule(visit: Visit, name: str, body: RuleFields) -> AlertRule:
+def update_rule(visit: RequestContext, name: str, body: RuleFields) -> AlertRule:
     """Change a rule, also one that is shipped."""
     return visit.app.alerts.rules.update(name, **said(body))
 
 
 @table.delete("/alert-rules/{name}")
-def delete_rule(visit: Visit, name: str) -> None:
+def delete_rule(visit: RequestContext, name: str) -> None:
     """Remove a rule; a shipped one becomes what it was shipped as."""
     visit.app.alerts.rules.delete(name)
 
@@ -172,19 +172,19 @@ def delete_rule(visit: Visit, name: str) -> None:
 
 
 @table.get("/alert-silences")
-def silences(visit: Visit) -> list[AlertSilence]:
+def silences(visit: RequestContext) -> list[AlertSilence]:
     """What nobody is told of at the moment."""
     return visit.app.alerts.silences()
 
 
 @table.post("/alert-silences", status=201, example={"rule": "mail-fails", "for_": 3600, "note": "migration"})
-def silence(visit: Visit, body: NewSilence) -> AlertSilence:
+def silence(visit: RequestContext, body: NewSilence) -> AlertSilence:
     """Tell nobody of these alerts for a time."""
     return visit.app.alerts.silence(body.rule, labels=body.labels, for_=body.for_, by=visit.caller.name, note=body.note)
 
 
 @table.delete("/alert-silences/{silence_id}")
-def unsilence(visit: Visit, silence_id: str) -> None:
+def unsilence(visit: RequestContext, silence_id: str) -> None:
     """End a silence."""
     if not visit.app.alerts.unsilence(silence_id):
         raise AlertSilenceNotFound(silence_id)

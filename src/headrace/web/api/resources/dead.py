@@ -10,11 +10,11 @@ from msgspec import Meta, Struct, structs
 from headrace.app.dead_letters.records import BulkRequeue, DeadGroup, DeadLetter, DeadStats, RequeueResult
 from headrace.app.jobs.records import lowered
 from headrace.core.dead_letters.records import BY_HAND, Status
-from headrace.core.events.history import Entry
+from headrace.core.events.history import HistoryEntry
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit, Note, filters_of, lifted
 from headrace.web.api.values import Boost, RateText
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("dead", "Dead letters: look into failures, bring their jobs back, or close the matter.")
 AnyStatus = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired", "any"]
@@ -106,7 +106,7 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/dead")
-def find(visit: Visit, query: DeadQuery) -> DeadList:
+def find(visit: RequestContext, query: DeadQuery) -> DeadList:
     """Dead letters, newest first; those that nobody has dealt with, unless another status is asked for."""
     filters = filters_of(query, but=("status", "limit", "cursor"))
     page = visit.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
@@ -114,25 +114,25 @@ def find(visit: Visit, query: DeadQuery) -> DeadList:
 
 
 @table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
-def add(visit: Visit, body: NewLetter) -> DeadLetter:
+def add(visit: RequestContext, body: NewLetter) -> DeadLetter:
     """Put a job on the desk by hand; one that has not started is failed by it."""
     return _shown(visit.app.dead.add(body.job_id, reason=body.reason, by=visit.caller.name, note=body.note))
 
 
 @table.get("/dead/groups")
-def groups(visit: Visit, query: GroupQuery) -> list[DeadGroup]:
+def groups(visit: RequestContext, query: GroupQuery) -> list[DeadGroup]:
     """Dead letters that one would look into together, the biggest group first."""
     return visit.app.dead.groups(status=_status(query.status), limit=query.limit)
 
 
 @table.get("/dead/stats")
-def stats(visit: Visit) -> list[DeadStats]:
+def stats(visit: RequestContext) -> list[DeadStats]:
     """What there is for each reason."""
     return visit.app.dead.stats()
 
 
 @table.post("/dead/requeue", example={"fingerprint": "9f2c", "rate": "10/s", "dry_run": True})
-def requeue_many(visit: Visit, body: RequeueMany) -> BulkRequeue:
+def requeue_many(visit: RequestContext, body: RequeueMany) -> BulkRequeue:
     """Requeue the pending dead letters that match, newest first."""
     filters = filters_of(body, but=("everything", "limit", "rate", "priority_boost", "max_requeues", "note", "dry_run"))
     return visit.app.dead.requeue_where(
@@ -149,20 +149,20 @@ def requeue_many(visit: Visit, body: RequeueMany) -> BulkRequeue:
 
 
 @table.post("/dead/purge", example={"older_than": 2_592_000, "dry_run": True})
-def purge(visit: Visit, body: Purge) -> Changed:
+def purge(visit: RequestContext, body: Purge) -> Changed:
     """Remove dead letters that were resolved long ago."""
     gone = visit.app.dead.purge(older_than=body.older_than, status=body.status, dry_run=body.dry_run)
     return Changed(gone, body.dry_run)
 
 
 @table.get("/dead/{letter_id}/history")
-def history(visit: Visit, letter_id: str) -> list[Entry]:
+def history(visit: RequestContext, letter_id: str) -> list[HistoryEntry]:
     """What happened to the job of a dead letter, oldest first."""
     return visit.app.dead.history(letter_id)
 
 
 @table.post("/dead/{letter_id}/requeue", example={"note": "fixed SMTP"})
-def requeue(visit: Visit, letter_id: str, body: Requeue) -> RequeueResult:
+def requeue(visit: RequestContext, letter_id: str, body: Requeue) -> RequeueResult:
     """Run the job of a pending dead letter again, with fresh attempts and a higher priority."""
     return visit.app.dead.requeue(
         letter_id,
@@ -176,25 +176,25 @@ def requeue(visit: Visit, letter_id: str, body: Requeue) -> RequeueResult:
 
 
 @table.post("/dead/{letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
-def resolve(visit: Visit, letter_id: str, body: Resolve) -> DeadLetter:
+def resolve(visit: RequestContext, letter_id: str, body: Resolve) -> DeadLetter:
     """End a pending dead letter; its job stays as it is."""
     return _shown(visit.app.dead.resolve(letter_id, body.status, by=visit.caller.name, note=body.note))
 
 
 @table.post("/dead/{letter_id}/notes", example={"text": "the mail server was down"})
-def note(visit: Visit, letter_id: str, body: NewNote) -> DeadLetter:
+def note(visit: RequestContext, letter_id: str, body: NewNote) -> DeadLetter:
     """Add a note to a dead letter of any status."""
     return _shown(visit.app.dead.note(letter_id, body.text, by=visit.caller.name))
 
 
 @table.get("/dead/{letter_id}")
-def get(visit: Visit, letter_id: str) -> DeadLetter:
+def get(visit: RequestContext, letter_id: str) -> DeadLetter:
     """One dead letter by its id, or the newest of the job with this id."""
     return _shown(visit.app.dead.get(letter_id))
 
 
 @table.delete("/dead/{letter_id}")
-def delete(visit: Visit, letter_id: str) -> None:
+def delete(visit: RequestContext, letter_id: str) -> None:
     """Forget a dead letter of any status; its job stays as it is."""
     visit.app.dead.delete(letter_id)
 

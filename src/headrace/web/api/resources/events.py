@@ -6,10 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from headrace.core.events.event import Happening, interest, page_of
+from headrace.core.events.event import Event, interest, page_of
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 from headrace.web.sse import EachEvent, Stream
 
 table = Table("events", "Events as they happen, and what happened lately.")
@@ -24,8 +24,8 @@ class EventQuery(Struct, frozen=True, kw_only=True):
     since: Cursor | None = None
 
 
-@table.get("/events", streams=Happening)
-def stream(visit: Visit, query: EventQuery) -> Stream:
+@table.get("/events", streams=Event)
+def stream(visit: RequestContext, query: EventQuery) -> Stream:
     """Listen to events as server-sent events.
 
     Each has its cursor as `id`, its type as `event` and itself as `data`. Who was cut off goes on with `Last-Event-ID`,

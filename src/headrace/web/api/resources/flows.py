@@ -11,7 +11,7 @@ from headrace.app.jobs.records import JobRecord, record_of
 from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("flows", "Flows: jobs that were made together, and what waits for what.")
 
@@ -51,7 +51,7 @@ class FlowQuery(Struct, frozen=True):
 
 
 @table.get("/flows")
-def find(visit: Visit, query: FlowQuery) -> FlowList:
+def find(visit: RequestContext, query: FlowQuery) -> FlowList:
     """Flows, newest first."""
     found = visit.app.flows.list(query.limit + 1, query.cursor)
     shown = [_record(run) for run in found[: query.limit]]
@@ -59,20 +59,20 @@ def find(visit: Visit, query: FlowQuery) -> FlowList:
 
 
 @table.get("/flows/{flow_id}")
-def get(visit: Visit, flow_id: str) -> FlowDetail:
+def get(visit: RequestContext, flow_id: str) -> FlowDetail:
     """One flow with its jobs and its graph."""
     run = visit.app.flows.get(flow_id)
     return FlowDetail(_record(run), [record_of(job) for job in run.jobs], run.graph())
 
 
 @table.post("/flows/{flow_id}/cancel")
-def cancel(visit: Visit, flow_id: str) -> Changed:
+def cancel(visit: RequestContext, flow_id: str) -> Changed:
     """Cancel whatever of a flow is not over."""
     return Changed(visit.app.flows.get(flow_id).cancel())
 
 
 @table.post("/flows/{flow_id}/retry")
-def retry(visit: Visit, flow_id: str) -> Changed:
+def retry(visit: RequestContext, flow_id: str) -> Changed:
     """Run again what failed or was cancelled, and what was cancelled for that reason."""
     return Changed(visit.app.flows.get(flow_id).retry())
 

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.jobs.records import JobRecord, full_record_of, log_of, record_of
-from headrace.core.events.history import Entry
+from headrace.core.events.history import HistoryEntry
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 from headrace.web import text_search
-from headrace.web.api.resources.new_job import NewJob, call_of
+from headrace.web.api.resources.new_job import JobRequest, call_of
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, said
 from headrace.web.api.values import Priority, QueueName
 from headrace.web.bulk import Act, act_on_many, would_concern
 from headrace.web.problems import Refused
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("jobs", "Jobs: find them, submit them, look into one, act on one or on many.")
 _FILTER = {"queue": "emails", "state": ["failed"], "dry_run": True}
@@ -44,7 +44,7 @@ class JobList(Struct, frozen=True):
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
     """Jobs that are stored together, or not at all."""
 
-    jobs: Annotated[list[NewJob], Meta(max_length=10_000)]
+    jobs: Annotated[list[JobRequest], Meta(max_length=10_000)]
 
 
 class StoredJobs(Struct, frozen=True):
@@ -70,7 +70,7 @@ class Why(Struct, frozen=True):
 
 
 @table.get("/jobs")
-def find(visit: Visit, query: JobQuery) -> JobList:
+def find(visit: RequestContext, query: JobQuery) -> JobList:
     """List and search jobs, newest first.
 
     Filters that are given must all match. `state` may be repeated. A search that no index helps, as for a text, looks
@@ -93,7 +93,7 @@ def find(visit: Visit, query: JobQuery) -> JobList:
 
 
 @table.post("/jobs", role="worker", status=201, example=_NEW)
-def create(visit: Visit, body: NewJob) -> JobRecord:
+def create(visit: RequestContext, body: JobRequest) -> JobRecord:
     """Submit a job.
 
     The task need not be known to the web process; where it is, its arguments are checked.
@@ -104,32 +104,32 @@ def create(visit: Visit, body: NewJob) -> JobRecord:
 
 
 @table.post("/jobs/bulk", role="worker", status=201, example={"jobs": [_NEW]})
-def create_many(visit: Visit, body: NewJobs) -> StoredJobs:
+def create_many(visit: RequestContext, body: NewJobs) -> StoredJobs:
     """Submit many jobs in one commit: all of them or, if one is not valid, none."""
     stored = visit.app.enqueue_many([call_of(visit.app, job) for job in body.jobs])
     return StoredJobs([job.id for job in stored])
 
 
 @table.post("/jobs/cancel", example=_FILTER)
-def cancel_many(visit: Visit, body: JobFilter) -> Changed:
+def cancel_many(visit: RequestContext, body: JobFilter) -> Changed:
     """Cancel the matching jobs that are not over."""
     return _bulk(visit, body, "cancel")
 
 
 @table.post("/jobs/retry", example=_FILTER)
-def retry_many(visit: Visit, body: JobFilter) -> Changed:
+def retry_many(visit: RequestContext, body: JobFilter) -> Changed:
     """Run the matching jobs again that are over; without a state, those that failed."""
     return _bulk(visit, body, "retry")
 
 
 @table.post("/jobs/promote", example={"queue": "emails"})
-def promote_many(visit: Visit, body: JobFilter) -> Changed:
+def promote_many(visit: RequestContext, body: JobFilter) -> Changed:
     """Run the matching scheduled, retrying or waiting jobs now."""
     return _bulk(visit, body, "promote")
 
 
 @table.post("/jobs/delete", example=_FILTER)
-def delete_many(visit: Visit, body: DeleteFilter) -> Changed:
+def delete_many(visit: RequestContext, body: DeleteFilter) -> Changed:
     """Remove the matching jobs that are not running.
 
     With `finished_before` those that ended before that time, the oldest end first, which no dry run can count.
@@ -140,7 +140,7 @@ def delete_many(visit: Visit, body: DeleteFilter) -> Changed:
     return _bulk(visit, body, "delete", **told)
 
 
-def _bulk(visit: Visit, body: JobFilter, act: Act, **bounds: Any) -> Changed:
+def _bulk(visit: RequestContext, body: JobFilter, act: Act, **bounds: Any) -> Changed:
     filters = filters_of(body, but=("dry_run", *_BOUNDS))
     if not filters and "finished_before" not in bounds:
         raise InvalidJob("say which jobs are meant with at least one filter")
@@ -152,45 +152,45 @@ def _bulk(visit: Visit, body: JobFilter, act: Act, **bounds: Any) -> Changed:
 
 
 @table.get("/jobs/{job_id}/logs")
-def logs(visit: Visit, job_id: str) -> list[LogEntry]:
+def logs(visit: RequestContext, job_id: str) -> list[LogEntry]:
     """What a job logged about itself, oldest first."""
     job = visit.app.jobs.get(job_id)
     return [log_of(line, job) for line in job.logs()]
 
 
 @table.get("/jobs/{job_id}/history")
-def history(visit: Visit, job_id: str) -> list[Entry]:
+def history(visit: RequestContext, job_id: str) -> list[HistoryEntry]:
     """Every step of a job's life, oldest first."""
     return visit.app.jobs.get(job_id).history()
 
 
 @table.get("/jobs/{job_id}/why")
-def why(visit: Visit, job_id: str) -> Why:
+def why(visit: RequestContext, job_id: str) -> Why:
     """Why a job is not running now, or what it is doing."""
     job = visit.app.jobs.get(job_id)
     return Why(job.id, job.state, job.why())
 
 
 @table.post("/jobs/{job_id}/cancel")
-def cancel(visit: Visit, job_id: str) -> JobRecord:
+def cancel(visit: RequestContext, job_id: str) -> JobRecord:
     """Cancel a job that is not over; a running attempt is told to stop, and can't change it any more."""
     return _act(visit.app.jobs.get(job_id), "cancel", "is over")
 
 
 @table.post("/jobs/{job_id}/retry")
-def retry(visit: Visit, job_id: str) -> JobRecord:
+def retry(visit: RequestContext, job_id: str) -> JobRecord:
     """Run a finished job again, with fresh attempts."""
     return _act(visit.app.jobs.get(job_id), "retry", "is not over")
 
 
 @table.post("/jobs/{job_id}/promote")
-def promote(visit: Visit, job_id: str) -> JobRecord:
+def promote(visit: RequestContext, job_id: str) -> JobRecord:
     """Run a scheduled, retrying or waiting job now."""
     return _act(visit.app.jobs.get(job_id), "promote", "does not wait for a time or for other jobs")
 
 
 @table.get("/jobs/{job_id}")
-def get(visit: Visit, job_id: str) -> JobRecord:
+def get(visit: RequestContext, job_id: str) -> JobRecord:
     """Everything about one job, its secrets starred out."""
     job = visit.app.jobs.get(job_id)
     steps = [] if job.spooled or job.archived else visit.app.engine.desk.steps(job.id)
@@ -198,7 +198,7 @@ def get(visit: Visit, job_id: str) -> JobRecord:
 
 
 @table.patch("/jobs/{job_id}", example={"priority": 50})
-def update(visit: Visit, job_id: str, body: JobChange) -> JobRecord:
+def update(visit: RequestContext, job_id: str, body: JobChange) -> JobRecord:
     """Change the priority, time or queue of a job that has not started."""
     job = visit.app.jobs.get(job_id)
     if not job.update(**said(body)):
@@ -207,7 +207,7 @@ def update(visit: Visit, job_id: str, body: JobChange) -> JobRecord:
 
 
 @table.delete("/jobs/{job_id}")
-def delete(visit: Visit, job_id: str) -> None:
+def delete(visit: RequestContext, job_id: str) -> None:
     """Remove a job that is not running, with its history, also from the archive."""
     job = visit.app.jobs.get(job_id)
     if not job.delete():

@@ -8,10 +8,10 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
-from headrace.app.retention.lifecycle_records import LifecycleTerms, StaleJob, StateAges
+from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Limit, said
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("lifecycle", "How long jobs may stay: those that stay too long, the archive, the terms.")
 
@@ -68,7 +68,7 @@ class TermsChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @table.get("/lifecycle/stale")
-def stale(visit: Visit, query: StaleQuery) -> list[StaleJob]:
+def stale(visit: RequestContext, query: StaleQuery) -> list[StaleJob]:
     """The jobs that stay too long, those that are over their threshold by most first. It changes nothing."""
     return visit.app.lifecycle.detect_stale(
         task=query.task, queue=query.queue, warnings=query.warnings, limit=query.limit
@@ -76,55 +76,55 @@ def stale(visit: Visit, query: StaleQuery) -> list[StaleJob]:
 
 
 @table.post("/lifecycle/stale", example={"queue": "emails", "dry_run": True})
-def deal_with_stale(visit: Visit, body: StaleOrder) -> list[StaleJob]:
+def deal_with_stale(visit: RequestContext, body: StaleOrder) -> list[StaleJob]:
     """Do with the jobs that stay too long what their terms say; a dry run unless told otherwise."""
     return visit.app.lifecycle.detect_stale(dry_run=body.dry_run, task=body.task, queue=body.queue, limit=body.limit)
 
 
 @table.get("/lifecycle/ages")
-def ages(visit: Visit) -> list[StateAges]:
+def ages(visit: RequestContext) -> list[StateAges]:
     """How long jobs have been where they are, for each open state and queue."""
     return visit.app.lifecycle.ages()
 
 
 @table.post("/lifecycle/archive", example={"dry_run": True})
-def archive(visit: Visit, body: ArchiveOrder) -> ArchiveRun:
+def archive(visit: RequestContext, body: ArchiveOrder) -> ArchiveRun:
     """Have every finished job whose time has come leave the store now; a dry run unless told otherwise."""
     return visit.app.lifecycle.archive(dry_run=body.dry_run)
 
 
 @table.get("/lifecycle/archive")
-def archive_stats(visit: Visit) -> ArchiveStats:
+def archive_stats(visit: RequestContext) -> ArchiveStats:
     """What the archive holds, and what the last sweep of a worker did."""
     return visit.app.lifecycle.stats()
 
 
 @table.get("/lifecycle/archive/months")
-def archive_months(visit: Visit) -> list[ArchiveMonth]:
+def archive_months(visit: RequestContext) -> list[ArchiveMonth]:
     """How many archived jobs ended in each month, and the space they take."""
     return visit.app.lifecycle.months()
 
 
 @table.post("/lifecycle/archive/{job_id}/restore")
-def restore(visit: Visit, job_id: str) -> JobRecord:
+def restore(visit: RequestContext, job_id: str) -> JobRecord:
     """Bring an archived job back, to run again."""
     return record_of(visit.app.lifecycle.restore(job_id))
 
 
 @table.get("/lifecycle/partitions")
-def partitions(visit: Visit) -> list[ArchivePartition]:
+def partitions(visit: RequestContext) -> list[ArchivePartition]:
     """The partitions of the archive, the oldest first."""
     return visit.app.lifecycle.partitions()
 
 
 @table.get("/lifecycle/terms")
-def terms(visit: Visit, query: TermsQuery) -> LifecycleTerms:
+def terms(visit: RequestContext, query: TermsQuery) -> LifecyclePolicy:
     """How long jobs of a task, of a queue or of any may stay, and who says so."""
     return visit.app.lifecycle.terms(task=query.task, queue=query.queue)
 
 
 @table.patch("/lifecycle/terms", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
-def configure(visit: Visit, body: TermsChange) -> LifecycleTerms:
+def configure(visit: RequestContext, body: TermsChange) -> LifecyclePolicy:
     """Order terms for a task or for a queue, over what code and settings say."""
     fields: dict[str, Any] = said(body, but=("task", "queue"))
     return visit.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)

@@ -11,7 +11,7 @@ from headrace.app.metrics.records import DayMetrics, MetricSeries, MetricsSnapsh
 from headrace.errors import QueueNotFound
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Limit
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 table = Table("metrics", "Metrics: how the store does now, and how it did.")
@@ -56,19 +56,19 @@ class DaysQuery(Struct, frozen=True, kw_only=True):
 
 
 @table.get("/metrics")
-def system(visit: Visit, query: Window) -> MetricsSnapshot:
+def system(visit: RequestContext, query: Window) -> MetricsSnapshot:
     """How the store does: what became of jobs in the window, by queue, task and worker, and what waits."""
     return visit.app.metrics.snapshot(_span(query.window))
 
 
 @table.get("/metrics/queues")
-def queues(visit: Visit, query: Window) -> list[QueueMetrics]:
+def queues(visit: RequestContext, query: Window) -> list[QueueMetrics]:
     """How each queue does."""
     return visit.app.metrics.snapshot(_span(query.window)).queues
 
 
 @table.get("/metrics/queues/{queue}")
-def queue(visit: Visit, queue: str, query: Window) -> QueueMetrics:
+def queue(visit: RequestContext, queue: str, query: Window) -> QueueMetrics:
     """How one queue does."""
     for found in visit.app.metrics.snapshot(_span(query.window)).queues:
         if found.queue == queue:
@@ -77,19 +77,19 @@ def queue(visit: Visit, queue: str, query: Window) -> QueueMetrics:
 
 
 @table.get("/metrics/tasks")
-def tasks(visit: Visit, query: TasksQuery) -> list[TaskMetrics]:
+def tasks(visit: RequestContext, query: TasksQuery) -> list[TaskMetrics]:
     """Tasks with the most failed attempts first, and then the busiest."""
     return visit.app.metrics.tasks(query.queue, window=_span(query.window), limit=query.limit)
 
 
 @table.get("/metrics/days")
-def days(visit: Visit, query: DaysQuery) -> list[DayMetrics]:
+def days(visit: RequestContext, query: DaysQuery) -> list[DayMetrics]:
     """What became of jobs on the last days, in UTC, today last."""
     return visit.app.metrics.days(query.count, queue=query.queue, task=query.task)
 
 
 @table.get("/metrics/series/{name}")
-def series(visit: Visit, name: str, query: SeriesQuery) -> MetricSeries:
+def series(visit: RequestContext, name: str, query: SeriesQuery) -> MetricSeries:
     """A metric over time, such as `throughput`, `error_rate`, `wait_p95` or `depth`."""
     return visit.app.metrics.series(
         name,

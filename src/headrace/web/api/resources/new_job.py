@@ -60,7 +60,7 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a task, and options as of `using()`: times in seconds, what is not said follows the task."""
 
     task: TaskName
@@ -103,6 +103,6 @@ def options_of(job: Struct) -> dict[str, Any]:
     return given
 
 
-def call_of(app: Headrace, job: NewJob) -> Call[Any]:
+def call_of(app: Headrace, job: JobRequest) -> Call[Any]:
     """The call, checked against the task's signature where that is known here."""
     return app.task_by_name(job.task).using(**options_of(job)).bind(*lifted(job.args), **lifted(job.kwargs))

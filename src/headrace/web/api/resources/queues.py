@@ -14,7 +14,7 @@ from headrace.core.queues.rules_text import rate_in_words
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, Limit, said
 from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("queues", "Queues, what is in them, and their rules.")
 tasks = Table("tasks", "Tasks: which are known, and their rules.")
@@ -99,52 +99,52 @@ class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/queues")
-def find(visit: Visit) -> list[QueueRecord]:
+def find(visit: RequestContext) -> list[QueueRecord]:
     """Every queue with its counts, by name."""
     return [_record(stats) for stats in visit.app.queues()]
 
 
 @table.get("/queues/{queue}/peek")
-def peek(visit: Visit, queue: QueueName, query: Peek) -> list[JobRecord]:
+def peek(visit: RequestContext, queue: QueueName, query: Peek) -> list[JobRecord]:
     """The next jobs in the order they will run."""
     return [record_of(job) for job in visit.app.queue(queue).peek(query.limit)]
 
 
 @table.get("/queues/{queue}")
-def get(visit: Visit, queue: QueueName) -> QueueRecord:
+def get(visit: RequestContext, queue: QueueName) -> QueueRecord:
     """One queue with its counts and rules; one that was never used is empty."""
     return _record(visit.app.queue(queue).stats())
 
 
 @table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
-def configure(visit: Visit, queue: QueueName, body: QueueChange) -> QueueRecord:
+def configure(visit: RequestContext, queue: QueueName, body: QueueChange) -> QueueRecord:
     """Change rules of a queue, for every worker and every caller within a second."""
     visit.app.queue(queue).configure(**said(body))
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/pause")
-def pause(visit: Visit, queue: QueueName) -> QueueRecord:
+def pause(visit: RequestContext, queue: QueueName) -> QueueRecord:
     """Let no worker take jobs from a queue; those that run go on."""
     visit.app.queue(queue).pause()
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/resume")
-def resume(visit: Visit, queue: QueueName) -> QueueRecord:
+def resume(visit: RequestContext, queue: QueueName) -> QueueRecord:
     """Let workers take jobs from a queue again."""
     visit.app.queue(queue).resume()
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/clear")
-def clear(visit: Visit, queue: QueueName) -> Changed:
+def clear(visit: RequestContext, queue: QueueName) -> Changed:
     """Delete every job of a queue that has not started."""
     return Changed(visit.app.queue(queue).clear())
 
 
 @table.delete("/queues/{queue}")
-def delete(visit: Visit, queue: QueueName) -> None:
+def delete(visit: RequestContext, queue: QueueName) -> None:
     """Take a queue off every list, with its rules and finished jobs; 409 while it has unfinished ones."""
     visit.app.queue(queue).delete()
 
@@ -173,33 +173,33 @@ def _rules(rules: QueueRules) -> QueueRulesRecord:
 
 
 @tasks.get("/tasks")
-def find_tasks(visit: Visit) -> list[TaskRecord]:
+def find_tasks(visit: RequestContext) -> list[TaskRecord]:
     """The tasks that the web process knows, and those that have rules, by name."""
     rules = visit.app.task_rules()
     return [_task(visit, name, rules.get(name, TaskRules())) for name in sorted({*visit.app.tasks, *rules})]
 
 
 @tasks.patch("/tasks/{task}", example={"rate": "100/min"})
-def configure_task(visit: Visit, task: TaskName, body: TaskChange) -> TaskRecord:
+def configure_task(visit: RequestContext, task: TaskName, body: TaskChange) -> TaskRecord:
     """Change rules of a task, for every worker from its next claim on."""
     return _task(visit, task, visit.app.configure_task(task, **said(body)))
 
 
 @tasks.post("/tasks/{task}/pause")
-def pause_task(visit: Visit, task: TaskName) -> TaskRecord:
+def pause_task(visit: RequestContext, task: TaskName) -> TaskRecord:
     """Let no worker start jobs of a task; jobs of other tasks pass them."""
     visit.app.pause_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
 
 
 @tasks.post("/tasks/{task}/resume")
-def resume_task(visit: Visit, task: TaskName) -> TaskRecord:
+def resume_task(visit: RequestContext, task: TaskName) -> TaskRecord:
     """Let workers start jobs of a task again."""
     visit.app.resume_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
 
 
-def _task(visit: Visit, name: str, rules: TaskRules) -> TaskRecord:
+def _task(visit: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
     return TaskRecord(
         task=name,
         known=name in visit.app.tasks,

@@ -29,7 +29,7 @@ from headrace.web.api.values import (
     Words,
 )
 from headrace.web.problems import Refused
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("schedules", "Schedules: jobs that are made at their times.")
 _NEW = {"id": "nightly", "task": "reports.build", "cron": "0 2 * * *", "tz": "Europe/Vienna"}
@@ -154,13 +154,13 @@ class Runs(Struct, frozen=True):
 
 
 @table.get("/schedules")
-def find(visit: Visit, query: ScheduleQuery) -> list[ScheduleRecord]:
+def find(visit: RequestContext, query: ScheduleQuery) -> list[ScheduleRecord]:
     """Every schedule by its id, or those of a task, or those that are (not) paused."""
     return [_record(one) for one in visit.app.schedules.list(task=query.task, paused=query.paused)]
 
 
 @table.post("/schedules", status=201, example=_NEW)
-def create(visit: Visit, body: NewSchedule) -> ScheduleRecord:
+def create(visit: RequestContext, body: NewSchedule) -> ScheduleRecord:
     """Store a schedule."""
     _refuse_taken(visit, body.id)
     how = options_of(body)
@@ -170,55 +170,55 @@ def create(visit: Visit, body: NewSchedule) -> ScheduleRecord:
 
 
 @table.get("/schedule-preview")
-def preview_of(visit: Visit, query: PreviewOf) -> list[datetime]:
+def preview_of(visit: RequestContext, query: PreviewOf) -> list[datetime]:
     """The next times of a timing that is not stored, to try an expression."""
     fields = {name: value for name, value in said(query, but=("n", "after")).items() if value is not None}
     return visit.app.schedules.preview(n=query.n, after=query.after, **fields)
 
 
 @table.get("/schedules/{schedule_id}/preview")
-def preview(visit: Visit, schedule_id: str, query: Preview) -> list[datetime]:
+def preview(visit: RequestContext, schedule_id: str, query: Preview) -> list[datetime]:
     """The next times of a schedule."""
     _find(visit, schedule_id)
     return visit.app.schedules.preview(schedule_id, n=query.n, after=query.after)
 
 
 @table.get("/schedules/{schedule_id}/history")
-def history(visit: Visit, schedule_id: str, query: Runs) -> list[ScheduleRun]:
+def history(visit: RequestContext, schedule_id: str, query: Runs) -> list[ScheduleRun]:
     """What became of its last times, the newest first."""
     _find(visit, schedule_id)
     return visit.app.schedules.history(schedule_id, limit=query.limit)
 
 
 @table.post("/schedules/{schedule_id}/pause")
-def pause(visit: Visit, schedule_id: str) -> ScheduleRecord:
+def pause(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
     """Let a schedule fire no more until it is resumed."""
     _find(visit, schedule_id)
     return _record(visit.app.schedules.pause(schedule_id))
 
 
 @table.post("/schedules/{schedule_id}/resume")
-def resume(visit: Visit, schedule_id: str) -> ScheduleRecord:
+def resume(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
     """Let a schedule fire again; what fell into the pause is not made up for."""
     _find(visit, schedule_id)
     return _record(visit.app.schedules.resume(schedule_id))
 
 
 @table.post("/schedules/{schedule_id}/run-now", status=201)
-def run_now(visit: Visit, schedule_id: str) -> JobRecord:
+def run_now(visit: RequestContext, schedule_id: str) -> JobRecord:
     """Enqueue the job of a schedule now, paused or not."""
     _find(visit, schedule_id)
     return record_of(visit.app.schedules.run_now(schedule_id))
 
 
 @table.get("/schedules/{schedule_id}")
-def get(visit: Visit, schedule_id: str) -> ScheduleRecord:
+def get(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
     """One schedule."""
     return _record(_find(visit, schedule_id))
 
 
 @table.patch("/schedules/{schedule_id}", example={"cron": "30 2 * * *"})
-def update(visit: Visit, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
+def update(visit: RequestContext, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
     """Change the timing, the call, the queue or the priority of a schedule."""
     _find(visit, schedule_id)
     changes = {**said(body, but=("task", "args", "kwargs")), **_arguments(body)}
@@ -226,7 +226,7 @@ def update(visit: Visit, schedule_id: str, body: ScheduleChange) -> ScheduleReco
 
 
 @table.delete("/schedules/{schedule_id}")
-def delete(visit: Visit, schedule_id: str) -> None:
+def delete(visit: RequestContext, schedule_id: str) -> None:
     """Forget a schedule and its history; one that code declares is back with the next worker."""
     _find(visit, schedule_id)
     visit.app.schedules.delete(schedule_id)
@@ -239,18 +239,18 @@ def _arguments(body: ScheduleChange) -> dict[str, Any]:
     return {name: lifted(value) for name, value in said(body).items() if name in ("args", "kwargs")}
 
 
-def _call(visit: Visit, body: ScheduleChange) -> Call[Any] | None:
+def _call(visit: RequestContext, body: ScheduleChange) -> Call[Any] | None:
     if body.task is UNSET:
         return None
     args, kwargs = (lifted(body.args) if body.args else []), (lifted(body.kwargs) if body.kwargs else {})
     return visit.app.task_by_name(body.task).bind(*args, **kwargs)
 
 
-def _find(visit: Visit, schedule_id: str) -> Schedule:
+def _find(visit: RequestContext, schedule_id: str) -> Schedule:
     return visit.app.schedules.get(schedule_id)
 
 
-def _refuse_taken(visit: Visit, schedule_id: str) -> None:
+def _refuse_taken(visit: RequestContext, schedule_id: str) -> None:
     if any(one.id == schedule_id for one in visit.app.schedules.list()):
         raise Refused(409, "duplicate-schedule", f"there is a schedule {schedule_id!r} already")
 

@@ -13,7 +13,7 @@ from headrace.core.health.findings import StoragePart
 from headrace.core.urls import redacted_url
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor, Limit
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("system", "The system itself: version, store, settings, and who did what.")
 
@@ -58,7 +58,7 @@ class AuditList(Struct, frozen=True):
 
 
 @table.get("/system", role="admin")
-def get(visit: Visit) -> System:
+def get(visit: RequestContext) -> System:
     """Version, store and settings."""
     app = visit.app
     shown = app.settings.shown()
@@ -66,19 +66,19 @@ def get(visit: Visit) -> System:
 
 
 @table.get("/system/storage", role="admin")
-def storage(visit: Visit, query: StorageQuery) -> list[StoragePart]:
+def storage(visit: RequestContext, query: StorageQuery) -> list[StoragePart]:
     """The tables or keys of the store: kind, entries and bytes, never a value."""
     return visit.app.admin.storage(query.pattern, limit=query.limit)
 
 
 @table.get("/me")
-def me(visit: Visit) -> Me:
+def me(visit: RequestContext) -> Me:
     """Who is asking, and what they may do."""
     return Me(visit.caller.name, visit.caller.role, visit.read_only)
 
 
 @table.get("/audit", role="admin")
-def audit(visit: Visit, query: AuditQuery) -> AuditList:
+def audit(visit: RequestContext, query: AuditQuery) -> AuditList:
     """Who did what over HTTP, newest first."""
     found = visit.app.audit.list(query.limit + 1, query.cursor)
     shown = found[: query.limit]

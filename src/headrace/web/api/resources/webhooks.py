@@ -12,7 +12,7 @@ from headrace.app.jobs.records import JobRecord, record_of
 from headrace.errors import PermanentError, RetryableError
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Limit, Trial, said
-from headrace.web.security.middleware import Visit
+from headrace.web.security.middleware import RequestContext
 
 table = Table("webhooks", "Webhooks: who is told of which events over the web.")
 _NEW = {"url": "https://example.com/hooks", "types": ["job.failed", "dead.*"], "queue": "emails"}
@@ -47,38 +47,38 @@ class Deliveries(Struct, frozen=True):
 
 
 @table.get("/webhooks")
-def find(visit: Visit) -> list[Webhook]:
+def find(visit: RequestContext) -> list[Webhook]:
     """Every webhook, the oldest first. A query in its address, which may be a token, is not shown."""
     return [_shown(hook) for hook in visit.app.webhooks.list()]
 
 
 @table.post("/webhooks", status=201, example=_NEW)
-def create(visit: Visit, body: NewWebhook) -> Webhook:
+def create(visit: RequestContext, body: NewWebhook) -> Webhook:
     """Send events to an address from now on; a secret that was made for it is told here, and never again."""
     made = visit.app.webhooks.create(body.url, **said(body, but=("url",)))
     return _shown(made, made.secret if body.secret is None else None)
 
 
 @table.get("/webhooks/{webhook_id}/deliveries")
-def deliveries(visit: Visit, webhook_id: str, query: Deliveries) -> list[JobRecord]:
+def deliveries(visit: RequestContext, webhook_id: str, query: Deliveries) -> list[JobRecord]:
     """The newest messages to it, each a job whose state and errors tell how it fared."""
     return [record_of(job) for job in visit.app.webhooks.deliveries(webhook_id, query.limit)]
 
 
 @table.post("/webhooks/{webhook_id}/pause")
-def pause(visit: Visit, webhook_id: str) -> Webhook:
+def pause(visit: RequestContext, webhook_id: str) -> Webhook:
     """Send it nothing of what happens from now on."""
     return _shown(visit.app.webhooks.pause(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/resume")
-def resume(visit: Visit, webhook_id: str) -> Webhook:
+def resume(visit: RequestContext, webhook_id: str) -> Webhook:
     """Send it events again, of what happens from now on."""
     return _shown(visit.app.webhooks.resume(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/test", waits=True)
-def test(visit: Visit, webhook_id: str) -> Trial:
+def test(visit: RequestContext, webhook_id: str) -> Trial:
     """Send it one message of the type `webhook.test` now, and tell whether it was taken."""
     try:
         visit.app.webhooks.test(webhook_id)
@@ -88,19 +88,19 @@ def test(visit: Visit, webhook_id: str) -> Trial:
 
 
 @table.get("/webhooks/{webhook_id}")
-def get(visit: Visit, webhook_id: str) -> Webhook:
+def get(visit: RequestContext, webhook_id: str) -> Webhook:
     """One webhook."""
     return _shown(visit.app.webhooks.get(webhook_id))
 
 
 @table.patch("/webhooks/{webhook_id}", example={"types": ["job.*"]})
-def update(visit: Visit, webhook_id: str, body: WebhookChange) -> Webhook:
+def update(visit: RequestContext, webhook_id: str, body: WebhookChange) -> Webhook:
     """Change where it is sent and of what; what is under way goes to the new address, too."""
     return _shown(visit.app.webhooks.update(webhook_id, **said(body)))
 
 
 @table.delete("/webhooks/{webhook_id}")
-def delete(visit: Visit, webhook_id: str) -> None:
+def delete(visit: RequestContext, webhook_id: str) -> None:
     """Forget it; messages that are under way are given up."""
     visit.app.webhooks.delete(webhook_id)
 

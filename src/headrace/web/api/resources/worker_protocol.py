@@ -11,13 +11,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.jobs.records import lowered
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.known_tasks import is_reserved
-from headrace.core.jobs.records import Lease, Note, WorkerRow
+from headrace.core.jobs.records import JobNote, Lease, WorkerRow
 from headrace.core.tasks.options import check_capabilities, check_queue
 from headrace.errors import InvalidJob
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import lifted
-from headrace.web.remote_workers import Ending, Handed, Settled, clean, clean_error, note_of, text_of, want_of
-from headrace.web.security.middleware import Visit
+from headrace.web.remote_workers import (
+    AttemptResult,
+    RemoteClaim,
+    RemoteSettleResult,
+    clean,
+    clean_error,
+    note_of,
+    text_of,
+    want_of,
+)
+from headrace.web.security.middleware import RequestContext
 
 table = Table("worker", "For workers of any language: claim jobs, renew their leases, settle them.")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
@@ -35,7 +44,7 @@ class HeldLease(Struct, frozen=True, forbid_unknown_fields=True):
     version: Version
 
 
-class Asking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClaimParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a worker could run now: these tasks, from these queues by weight (none: from all), for `lease` seconds.
 
     With `holding`, all that it runs, it gives back what it was handed in an answer that never came. A worker that does
@@ -76,7 +85,7 @@ class ClaimedJobs(Struct, frozen=True):
     jobs: list[ClaimedJob]
 
 
-class LogLine(Struct, frozen=True, forbid_unknown_fields=True):
+class ReportedLogLine(Struct, frozen=True, forbid_unknown_fields=True):
     """A line of a job's log."""
 
     message: Annotated[str, Meta(max_length=10_000)]
@@ -90,10 +99,10 @@ class Held(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     version: Version
     progress: Any | UnsetType = UNSET
-    logs: Annotated[list[LogLine], Meta(max_length=1000)] = []
+    logs: Annotated[list[ReportedLogLine], Meta(max_length=1000)] = []
 
 
-class Renewing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sign of life, every third of the lease: what the worker is, and the jobs it runs."""
 
     worker: WorkerId
@@ -109,7 +118,7 @@ class Renewing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pid: Annotated[int, Meta(ge=0, le=2**31)] = 0
 
 
-class Renewed(Struct, frozen=True):
+class HeartbeatResult(Struct, frozen=True):
     """Jobs that are the worker's no more, and are to be stopped; and what an operator wishes of it."""
 
     lost: list[str]
@@ -142,7 +151,7 @@ class End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1000)] | None = None
 
 
-class Settling(Struct, frozen=True, forbid_unknown_fields=True):
+class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Attempts that ended."""
 
     worker: WorkerId
@@ -152,10 +161,10 @@ class Settling(Struct, frozen=True, forbid_unknown_fields=True):
 class SettledJobs(Struct, frozen=True):
     """For each outcome, in their order: whether it counted. One that did not was not the worker's any more."""
 
-    results: list[Settled]
+    results: list[RemoteSettleResult]
 
 
-class Leaving(Struct, frozen=True, forbid_unknown_fields=True):
+class Unregister(Struct, frozen=True, forbid_unknown_fields=True):
     """Who leaves."""
 
     worker: WorkerId
@@ -173,7 +182,7 @@ _SETTLE = {
 
 
 @table.post("/worker/claim", role="worker", example=_CLAIM, writes=False, waits=True)
-def claim(visit: Visit, body: Asking) -> ClaimedJobs:
+def claim(visit: RequestContext, body: ClaimParameters) -> ClaimedJobs:
     """Claim jobs, and wait for some if there are none.
 
     A job of another task than those named is left to a worker that knows it. A claim that waits is over when its
@@ -190,18 +199,18 @@ def claim(visit: Visit, body: Asking) -> ClaimedJobs:
 
 
 @table.post("/worker/renew", role="worker", example=_RENEW, writes=False)
-def renew(visit: Visit, body: Renewing) -> Renewed:
+def renew(visit: RequestContext, body: HeartbeatRequest) -> HeartbeatResult:
     """Renew the leases of running jobs, store their progress and logs, and learn which are lost."""
     known = ("tasks", "queues", "capabilities", "concurrency", "completed", "failed", "host", "pid")
     told = {name: getattr(body, name) for name in known}
     row = _row(visit, body.worker, running=len(body.jobs), heartbeat=round(body.lease * 1000 / 3), **told)
     leases = [Lease(job.id, job.version) for job in body.jobs]
     lost, wish = visit.remote.renew(row, leases, _notes(visit, body.jobs), round(body.lease * 1000))
-    return Renewed(sorted(lost), wish)  # type: ignore[arg-type]  # stores know no other wishes
+    return HeartbeatResult(sorted(lost), wish)  # type: ignore[arg-type]  # stores know no other wishes
 
 
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
-def settle(visit: Visit, body: Settling) -> SettledJobs:
+def settle(visit: RequestContext, body: SettleRequest) -> SettledJobs:
     """Tell how attempts ended.
 
     Telling it again after a lost answer does no harm: the second time it does not count.
@@ -213,7 +222,7 @@ def settle(visit: Visit, body: Settling) -> SettledJobs:
 
 
 @table.post("/worker/leave", role="worker", example={"worker": "node-1"}, writes=False)
-def leave(visit: Visit, body: Leaving) -> None:
+def leave(visit: RequestContext, body: Unregister) -> None:
     """Forget a worker that ends in order, after it has settled or released its jobs."""
     visit.remote.leave(_checked(body.worker))
 
@@ -224,7 +233,7 @@ def _checked(worker: str) -> str:
     return worker
 
 
-def _row(visit: Visit, worker: str, *, tasks: list[str], queues: dict[str, int], **told: Any) -> WorkerRow:
+def _row(visit: RequestContext, worker: str, *, tasks: list[str], queues: dict[str, int], **told: Any) -> WorkerRow:
     for queue in queues:
         check_queue("queues", queue)
     capabilities = check_capabilities("capabilities", told.pop("capabilities"))
@@ -244,7 +253,7 @@ def _row(visit: Visit, worker: str, *, tasks: list[str], queues: dict[str, int],
     )
 
 
-def _claimed(handed: Handed, lease_until: int) -> ClaimedJob:
+def _claimed(handed: RemoteClaim, lease_until: int) -> ClaimedJob:
     claim = handed.claim
     return ClaimedJob(
         id=claim.id,
@@ -263,7 +272,7 @@ def _claimed(handed: Handed, lease_until: int) -> ClaimedJob:
     )
 
 
-def _notes(visit: Visit, jobs: list[Held]) -> list[Note]:
+def _notes(visit: RequestContext, jobs: list[Held]) -> list[JobNote]:
     now, notes = visit.app.clock.now(), []
     for job in jobs:
         lease = Lease(job.id, job.version)
@@ -275,9 +284,9 @@ def _notes(visit: Visit, jobs: list[Held]) -> list[Note]:
     return notes
 
 
-def _ending(end: End) -> Ending:
+def _ending(end: End) -> AttemptResult:
     error = None if end.error is None else clean_error(end.error.type, end.error.message, end.error.traceback)
-    return Ending(
+    return AttemptResult(
         id=end.id,
         version=end.version,
         outcome=end.outcome,

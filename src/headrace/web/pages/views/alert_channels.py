@@ -8,19 +8,19 @@ from typing import Any, get_args
 from headrace.core.alerts.alert import SEVERITIES
 from headrace.errors import AlertChannelNotFound, InvalidAlert
 from headrace.runtime.alerts.channels import Kind, Security
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _FIELDS = ("url", "secret", "host", "security", "user", "password", "sender", "to", "severity")
 
 
-def show_one(visit: Visit) -> Mapping[str, Any]:
+def show_one(visit: PageRequest) -> Mapping[str, Any]:
     one = visit.app.alerts.channels.get(visit.name("channel"))
     users = [rule.name for rule in visit.app.alerts.rules.list() if one.name in (rule.notify or ())]
     return {"one": one, "users": users, **_editor(one.kind, one.severity), "topics": ("alert",)}
 
 
-def show_new(visit: Visit) -> Mapping[str, Any]:
+def show_new(visit: PageRequest) -> Mapping[str, Any]:
     return {**_editor(None, "info"), "kinds": get_args(Kind), "topics": ("none",)}
 
 
@@ -28,7 +28,7 @@ def _editor(kind: str | None, severity: str) -> dict[str, Any]:
     return {"kind": kind, "severity": severity, "severities": SEVERITIES, "securities": get_args(Security)}
 
 
-def _fields(visit: Visit) -> dict[str, Any]:
+def _fields(visit: PageRequest) -> dict[str, Any]:
     """What the form says; what it leaves empty stays as it is, or is as usual."""
     fields: dict[str, Any] = {name: text for name in _FIELDS if (text := visit.said(name)) is not None}
     if (port := visit.said("port")) is not None:
@@ -41,50 +41,50 @@ def _fields(visit: Visit) -> dict[str, Any]:
 # -- actions
 
 
-def _create(visit: Visit) -> Done:
+def _create(visit: PageRequest) -> ActionResult:
     name, kind = visit.said("name"), visit.said("kind")
     if name is None or kind is None:
         raise InvalidAlert("name, kind: give the channel a name, and say how it is told")
     made = visit.app.alerts.channels.create(name, kind=kind, **_fields(visit))
     where = visit.at(f"/alerts/channels/{made.name}")
-    return Done(f"Channel {made.name} is there; send it a test.", goto=where, target=made.name)
+    return ActionResult(f"Channel {made.name} is there; send it a test.", goto=where, target=made.name)
 
 
-def _update(visit: Visit) -> Done:
+def _update(visit: PageRequest) -> ActionResult:
     name, fields = visit.name("channel"), _fields(visit)
     if fields.get("severity") == visit.app.alerts.channels.get(name).severity:
         del fields["severity"]
     if not fields:
         raise InvalidAlert("Nothing was changed.")
     visit.app.alerts.channels.update(name, **fields)
-    return Done(f"Channel {name} is changed; send it a test.", target=name)
+    return ActionResult(f"Channel {name} is changed; send it a test.", target=name)
 
 
-def _switch(visit: Visit) -> Done:
+def _switch(visit: PageRequest) -> ActionResult:
     name, on = visit.name("channel"), visit.said("enabled") == "yes"
     visit.app.alerts.channels.update(name, enabled=on)
-    return Done(f"Channel {name} is {'told again' if on else 'told nothing'}.", target=name)
+    return ActionResult(f"Channel {name} is {'told again' if on else 'told nothing'}.", target=name)
 
 
-def _test(visit: Visit) -> Done:
+def _test(visit: PageRequest) -> ActionResult:
     name = visit.name("channel")
     error = visit.app.alerts.channels.test(name)
     if error is not None:
-        return Done(f"Channel {name} was not told: {error}", ok=False, target=name)
-    return Done(f"Channel {name} was told that this is a test.", target=name)
+        return ActionResult(f"Channel {name} was not told: {error}", ok=False, target=name)
+    return ActionResult(f"Channel {name} was told that this is a test.", target=name)
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     name = visit.name("channel")
     if not visit.app.alerts.channels.delete(name):
         raise AlertChannelNotFound(name)
-    return Done(f"Channel {name} was deleted.", goto=visit.at("/alerts"), target=name)
+    return ActionResult(f"Channel {name} was deleted.", goto=visit.at("/alerts"), target=name)
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     one = visit.app.alerts.channels.get(visit.name("channel"))
     waiting = f"The {one.waiting} alerts that wait for it are told to nobody there." if one.waiting else ""
-    return Question(f"Delete channel {one.name}?", "Delete the channel", waiting)
+    return Confirmation(f"Delete channel {one.name}?", "Delete the channel", waiting)
 
 
 VIEWS = [

@@ -11,8 +11,8 @@ from headrace.app.alerts.records import AlertReading, AlertRule
 from headrace.core.alerts.alert import SEVERITIES
 from headrace.errors import HeadraceError, InvalidAlert
 from headrace.web.pages import formatting
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 PER = ("queue", "task", "worker")
 _SPANS = ("for_", "cooldown")
@@ -21,18 +21,18 @@ _WORDS = ("summary", "runbook")
 _SHOWN = 20
 
 
-class Trial(Struct, frozen=True):
+class RuleTrial(Struct, frozen=True):
     """What a rule would say now, or why it is none."""
 
     readings: list[AlertReading]
     wrong: str = ""
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     return {"rules": visit.app.alerts.rules.list(), "span": formatting.span, "topics": ("alert",)}
 
 
-def show_one(visit: Visit) -> Mapping[str, Any]:
+def show_one(visit: PageRequest) -> Mapping[str, Any]:
     rule = visit.app.alerts.rules.get(visit.name("rule"))
     fields: dict[str, Any] | None = {} if visit.asked("try") is None else None
     return {
@@ -43,22 +43,22 @@ def show_one(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def show_new(visit: Visit) -> Mapping[str, Any]:
+def show_new(visit: PageRequest) -> Mapping[str, Any]:
     trial = None if visit.asked("when") is None else _tried(visit, None, None)
     return {**_editor(visit, None, trial), "topics": ("none",)}
 
 
-def _tried(visit: Visit, name: str | None, fields: dict[str, Any] | None) -> Trial:
+def _tried(visit: PageRequest, name: str | None, fields: dict[str, Any] | None) -> RuleTrial:
     """What it says now: as it is stored, or as the query describes it."""
     try:
         given = _fields(visit.asked, visit.request.query_params.getlist("per")) if fields is None else fields
         known = () if name is None else (name,)
-        return Trial(visit.app.alerts.rules.test(*known, **given)[:_SHOWN])
+        return RuleTrial(visit.app.alerts.rules.test(*known, **given)[:_SHOWN])
     except HeadraceError as error:
-        return Trial([], str(error))
+        return RuleTrial([], str(error))
 
 
-def _editor(visit: Visit, rule: AlertRule | None, trial: Trial | None) -> dict[str, Any]:
+def _editor(visit: PageRequest, rule: AlertRule | None, trial: RuleTrial | None) -> dict[str, Any]:
     return {
         "trial": trial,
         "form": {
@@ -96,40 +96,44 @@ def _fields(said: Callable[[str], str | None], per: list[str]) -> dict[str, Any]
 # -- actions
 
 
-def _create(visit: Visit) -> Done:
+def _create(visit: PageRequest) -> ActionResult:
     name = visit.said("name")
     if name is None:
         raise InvalidAlert("name: give the rule a name")
     made = visit.app.alerts.rules.create(name, **_fields(visit.said, visit.form.getlist("per")))
-    return Done(f"Rule {made.name} is looked at from now on.", goto=visit.at(f"/alerts/rules/{name}"), target=name)
+    return ActionResult(
+        f"Rule {made.name} is looked at from now on.", goto=visit.at(f"/alerts/rules/{name}"), target=name
+    )
 
 
-def _update(visit: Visit) -> Done:
+def _update(visit: PageRequest) -> ActionResult:
     name = visit.name("rule")
     visit.app.alerts.rules.update(name, **_fields(visit.said, visit.form.getlist("per")))
-    return Done(f"Rule {name} is changed.", target=name)
+    return ActionResult(f"Rule {name} is changed.", target=name)
 
 
-def _switch(visit: Visit) -> Done:
+def _switch(visit: PageRequest) -> ActionResult:
     name, on = visit.name("rule"), visit.said("enabled") == "yes"
     visit.app.alerts.rules.update(name, enabled=on)
-    return Done(f"Rule {name} is {'on' if on else 'off'}.", target=name)
+    return ActionResult(f"Rule {name} is {'on' if on else 'off'}.", target=name)
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     name = visit.name("rule")
     rule = visit.app.alerts.rules.get(name)
     visit.app.alerts.rules.delete(name)
     if rule.shipped:
-        return Done(f"Rule {name} is again as it was shipped.", target=name)
-    return Done(f"Rule {name} was deleted.", goto=visit.at("/alerts/rules"), target=name)
+        return ActionResult(f"Rule {name} is again as it was shipped.", target=name)
+    return ActionResult(f"Rule {name} was deleted.", goto=visit.at("/alerts/rules"), target=name)
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     rule = visit.app.alerts.rules.get(visit.name("rule"))
     if rule.shipped:
-        return Question(f"Have rule {rule.name} as it was shipped?", "Take the changes back", "Your changes are lost.")
-    return Question(f"Delete rule {rule.name}?", "Delete the rule", "Nobody is told of it any more.")
+        return Confirmation(
+            f"Have rule {rule.name} as it was shipped?", "Take the changes back", "Your changes are lost."
+        )
+    return Confirmation(f"Delete rule {rule.name}?", "Delete the rule", "Nobody is told of it any more.")
 
 
 VIEWS = [

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import AlertSilenceNotFound, HeadraceError, InvalidAlert
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, View
 
 _PAGE = 50
 QUIET = {"15 min": 900, "1 hour": 3600, "8 hours": 8 * 3600, "1 day": 86_400, "1 week": 7 * 86_400}
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     rule, cursor = visit.asked("rule"), visit.asked("cursor")
     found = visit.app.alerts.history(limit=_PAGE + 1, cursor=cursor, rule=rule)
     history = found[:_PAGE]
@@ -31,7 +31,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def firing(visit: Visit) -> int:
+def firing(visit: PageRequest) -> int:
     """How many fire and nobody has seen to. The navigation stands also on a page that tells of an absent store."""
     try:
         return sum(alert.state == "firing" and not alert.silenced for alert in visit.glance.alerts())
@@ -39,17 +39,17 @@ def firing(visit: Visit) -> int:
         return 0
 
 
-def _acknowledge(visit: Visit) -> Done:
+def _acknowledge(visit: PageRequest) -> ActionResult:
     alert = visit.app.alerts.acknowledge(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
-    return Done(f"You see to {alert.rule}; it is not told again.", target=alert.id)
+    return ActionResult(f"You see to {alert.rule}; it is not told again.", target=alert.id)
 
 
-def _resolve(visit: Visit) -> Done:
+def _resolve(visit: PageRequest) -> ActionResult:
     alert = visit.app.alerts.resolve(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
-    return Done(f"{alert.rule} is resolved; if its rule still holds it comes back.", target=alert.id)
+    return ActionResult(f"{alert.rule} is resolved; if its rule still holds it comes back.", target=alert.id)
 
 
-def _silence(visit: Visit) -> Done:
+def _silence(visit: PageRequest) -> ActionResult:
     length = visit.said("for") or "1 hour"
     if length not in QUIET:
         raise InvalidAlert(f"for: expected one of {', '.join(QUIET)}, got {length!r}")
@@ -60,14 +60,14 @@ def _silence(visit: Visit) -> Done:
     made = visit.app.alerts.silence(
         rule, labels=labels, for_=QUIET[length], by=visit.visitor.name, note=visit.said("note")
     )
-    return Done(f"Nobody is told of {made.rule or 'any alert'} for {length}.", target=made.rule or "every rule")
+    return ActionResult(f"Nobody is told of {made.rule or 'any alert'} for {length}.", target=made.rule or "every rule")
 
 
-def _unsilence(visit: Visit) -> Done:
+def _unsilence(visit: PageRequest) -> ActionResult:
     name = visit.name("silence")
     if not visit.app.alerts.unsilence(name):
         raise AlertSilenceNotFound(name)
-    return Done("The silence is over.", target=name)
+    return ActionResult("The silence is over.", target=name)
 
 
 VIEWS = [

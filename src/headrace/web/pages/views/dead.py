@@ -13,8 +13,8 @@ from headrace.core.dead_letters.records import BY_HAND, RESOLUTIONS, STATUSES
 from headrace.errors import DeadLetterClosed, DeadLetterNotFound, HeadraceError, InvalidJob
 from headrace.web.pages import formatting
 from headrace.web.pages.background import patiently
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.jobs import AGES, filters_of
 
 _PAGE = 50
@@ -23,7 +23,7 @@ _AT_ONCE = 500
 _FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     given = visit.request.query_params
     status = given.get("status") or "pending"
     filters = which(given, visit)
@@ -50,7 +50,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _groups(visit: Visit, status: str) -> list[DeadGroup] | None:
+def _groups(visit: PageRequest, status: str) -> list[DeadGroup] | None:
     """None while they are being counted."""
 
     def read(of: str | None) -> list[DeadGroup]:
@@ -59,14 +59,14 @@ def _groups(visit: Visit, status: str) -> list[DeadGroup] | None:
     return visit.glance.soon(read, None if status == "any" else status)
 
 
-def which(given: QueryParams, visit: Visit) -> dict[str, Any]:
+def which(given: QueryParams, visit: PageRequest) -> dict[str, Any]:
     """What a query says as filters of `app.dead`."""
     filters = {name: text for name in ("reason", "fingerprint") if (text := given.get(name, "").strip())}
     others = filters_of(given, visit.now)
     return filters | {name: others[name] for name in ("task", "queue", "since", "until") if name in others}
 
 
-def pending(visit: Visit) -> int:
+def pending(visit: PageRequest) -> int:
     """How many nobody has dealt with. The navigation stands also on a page that tells of an absent store."""
     try:
         return sum(tally.pending for tally in visit.glance.soon(visit.app.dead.stats) or ())
@@ -77,16 +77,16 @@ def pending(visit: Visit) -> int:
 # -- by hand
 
 
-def _add(visit: Visit) -> Done:
+def _add(visit: PageRequest) -> ActionResult:
     job_id, reason = visit.said("job_id") or "", visit.said("reason") or BY_HAND
     letter = visit.app.dead.add(job_id, reason=reason, note=visit.said("note"), by=visit.visitor.name)
-    return Done("A dead letter is open.", goto=f"/dead/{letter.id}", target=letter.id)
+    return ActionResult("A dead letter is open.", goto=f"/dead/{letter.id}", target=letter.id)
 
 
 # -- in bulk
 
 
-def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
+def _meant(visit: PageRequest) -> tuple[list[str], dict[str, Any], str]:
     """Those picked, or the filters of the list; and these in words."""
     if ids := visit.form.getlist("id"):
         if visit.said("rate"):
@@ -101,7 +101,7 @@ def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
     return [], {"until": _asked_at(visit), **filters}, words
 
 
-def _asked_at(visit: Visit) -> datetime:
+def _asked_at(visit: PageRequest) -> datetime:
     """The time of the question: what has failed since then was not in the number that was confirmed."""
     try:
         return datetime.fromisoformat(visit.said("confirmed") or "")
@@ -109,7 +109,7 @@ def _asked_at(visit: Visit) -> datetime:
         return visit.now + timedelta(milliseconds=1)
 
 
-def _ask_requeue(visit: Visit) -> Question:
+def _ask_requeue(visit: PageRequest) -> Confirmation:
     ids, filters, words = _meant(visit)
     if ids:
         many, given_up = len(ids), 0
@@ -120,7 +120,7 @@ def _ask_requeue(visit: Visit) -> Question:
         raise InvalidJob("None of these dead letters is pending.")
     often = f" {_given_up(given_up)}" if given_up else ""
     pace = f" They start at {visit.said('rate')}." if visit.said("rate") else ""
-    return Question(
+    return Confirmation(
         f"Requeue {_jobs(many)}?",
         f"Requeue {_jobs(many)}",
         f"Meant: {words}.{pace}{often}",
@@ -128,7 +128,7 @@ def _ask_requeue(visit: Visit) -> Question:
     )
 
 
-def _requeue(visit: Visit) -> Done:
+def _requeue(visit: PageRequest) -> ActionResult:
     ids, filters, words = _meant(visit)
     by, note = visit.visitor.name, visit.said("note")
     if ids:
@@ -141,28 +141,28 @@ def _requeue(visit: Visit) -> Done:
         back = sum(result.requeued for result in results)
         left = f"; {skipped} had been dealt with already" if skipped else ""
         often = f" {_given_up(len(results) - back)}" if back < len(results) else ""
-        return Done(f"{_jobs(back)} to run again{left}.{often}", target=", ".join(ids))
+        return ActionResult(f"{_jobs(back)} to run again{left}.{often}", target=", ".join(ids))
     done = patiently(
         lambda: visit.app.dead.requeue_where(rate=visit.said("rate"), by=by, note=note, limit=None, **filters)
     )
     if done is None:
-        return Done("They are being requeued; this goes on in the background.", target=words)
+        return ActionResult("They are being requeued; this goes on in the background.", target=words)
     often = f" {_given_up(done.permanently_failed)}" if done.permanently_failed else ""
-    return Done(f"{_jobs(done.requeued)} to run again.{often}", target=words)
+    return ActionResult(f"{_jobs(done.requeued)} to run again.{often}", target=words)
 
 
 def _given_up(many: int) -> str:
     return f"Requeued too often, and failed for good: {_letters(many)}."
 
 
-def _ask_resolve(visit: Visit) -> Question:
+def _ask_resolve(visit: PageRequest) -> Confirmation:
     ids, filters, words = _meant(visit)
     many = len(ids) or visit.app.dead.count(status="pending", **filters)
     if not many:
         raise InvalidJob("None of these dead letters is pending.")
     told = _letters(many)
     as_what = (visit.said("status") or RESOLUTIONS[0]).replace("_", " ")
-    return Question(
+    return Confirmation(
         f"Resolve {told} as {as_what}?",
         f"Resolve {told}",
         f"Meant: {words}. Their jobs stay as they are.",
@@ -170,7 +170,7 @@ def _ask_resolve(visit: Visit) -> Question:
     )
 
 
-def _resolve(visit: Visit) -> Done:
+def _resolve(visit: PageRequest) -> ActionResult:
     ids, filters, words = _meant(visit)
     status, by, note = visit.said("status") or RESOLUTIONS[0], visit.visitor.name, visit.said("note")
     if status not in RESOLUTIONS:
@@ -190,21 +190,21 @@ def _resolve(visit: Visit) -> Done:
     else:
         resolved = patiently(every)
     if resolved is None:
-        return Done("They are being resolved; this goes on in the background.", target=words)
-    return Done(f"{_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
+        return ActionResult("They are being resolved; this goes on in the background.", target=words)
+    return ActionResult(f"{_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
 
 
-def _ask_purge(visit: Visit) -> Question:
+def _ask_purge(visit: PageRequest) -> Confirmation:
     many = visit.app.dead.purge(dry_run=True)
     if not many:
         raise InvalidJob("Nothing was resolved more than 30 days ago.")
-    return Question(
+    return Confirmation(
         f"Remove {_letters(many)}?", f"Remove {_letters(many)}", "They were resolved more than 30 days ago."
     )
 
 
-def _purge(visit: Visit) -> Done:
-    return Done(f"{_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
+def _purge(visit: PageRequest) -> ActionResult:
+    return ActionResult(f"{_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
 
 
 def _jobs(many: int) -> str:

@@ -11,12 +11,12 @@ from headrace.core.dead_letters.records import RESOLUTIONS
 from headrace.errors import InvalidJob, JobNotFound
 from headrace.web.pages.formatting import plain_json
 from headrace.web.pages.job_view import cut
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.enqueue import read_json
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     letter = visit.app.dead.get(visit.name("letter"))
     return {
         "letter": letter,
@@ -32,7 +32,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _state_of(visit: Visit, letter: DeadLetter) -> str | None:
+def _state_of(visit: PageRequest, letter: DeadLetter) -> str | None:
     """None if the job is gone."""
     try:
         return visit.app.jobs.get(letter.job_id).state
@@ -40,13 +40,13 @@ def _state_of(visit: Visit, letter: DeadLetter) -> str | None:
         return None
 
 
-def _requeue(visit: Visit) -> Done:
+def _requeue(visit: PageRequest) -> ActionResult:
     letter = visit.app.dead.get(visit.name("letter"))
     done = visit.app.dead.requeue(letter.id, by=visit.visitor.name, note=visit.said("note"), **_edited(visit, letter))
-    return Done(f"{done.message[0].upper()}{done.message[1:]}", ok=done.requeued, target=letter.id)
+    return ActionResult(f"{done.message[0].upper()}{done.message[1:]}", ok=done.requeued, target=letter.id)
 
 
-def _edited(visit: Visit, letter: DeadLetter) -> dict[str, Any]:
+def _edited(visit: PageRequest, letter: DeadLetter) -> dict[str, Any]:
     """The arguments that differ from those shown; stars that still stand are what they stood for."""
     changed: dict[str, Any] = {}
     for name, kind, was in (("args", list, list(letter.args)), ("kwargs", dict, letter.kwargs)):
@@ -62,15 +62,15 @@ def _edited(visit: Visit, letter: DeadLetter) -> dict[str, Any]:
     return changed
 
 
-def _resolve(visit: Visit) -> Done:
+def _resolve(visit: PageRequest) -> ActionResult:
     status = visit.said("status") or RESOLUTIONS[0]
     letter = visit.app.dead.resolve(visit.name("letter"), status, by=visit.visitor.name, note=visit.said("note"))
-    return Done(f"This dead letter is {letter.status.replace('_', ' ')}.", target=letter.id)
+    return ActionResult(f"This dead letter is {letter.status.replace('_', ' ')}.", target=letter.id)
 
 
-def _note(visit: Visit) -> Done:
+def _note(visit: PageRequest) -> ActionResult:
     letter = visit.app.dead.note(visit.name("letter"), visit.said("text") or "", by=visit.visitor.name)
-    return Done("Noted.", target=letter.id)
+    return ActionResult("Noted.", target=letter.id)
 
 
 VIEWS = [View(path="/dead/{letter:path}", template="letter.html", show=show)]

@@ -10,12 +10,12 @@ from headrace.core.codec import codec
 from headrace.core.codec.redaction import MASK, unmasked
 from headrace.errors import CorruptPayload, InvalidJob
 from headrace.web.pages.formatting import plain_json
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.jobs import known_tasks
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     model = visit.asked("like")
     job = visit.app.jobs.get(model) if model else None
     args, kwargs = job.redacted_call() if job else ((), {})
@@ -33,7 +33,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _enqueue(visit: Visit) -> Done:
+def _enqueue(visit: PageRequest) -> ActionResult:
     task = visit.said("task")
     if task is None:
         raise InvalidJob("task: name the task that is to run")
@@ -42,10 +42,10 @@ def _enqueue(visit: Visit) -> Done:
         job = visit.app.jobs.get(model)
         args, kwargs = unmasked((args, kwargs), job.redacted_call(), (job.args, job.kwargs))
     stored = visit.app.task_by_name(task).using(**_options(visit)).enqueue(*args, **kwargs)
-    return Done(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
+    return ActionResult(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
 
 
-def read_json(visit: Visit, name: str, kind: type) -> Any:
+def read_json(visit: PageRequest, name: str, kind: type) -> Any:
     """A field of the form that holds a JSON list or object; an empty one of either if nothing is said."""
     text = visit.said(name)
     if text is None:
@@ -61,7 +61,7 @@ def read_json(visit: Visit, name: str, kind: type) -> Any:
     return value
 
 
-def _options(visit: Visit) -> dict[str, Any]:
+def _options(visit: PageRequest) -> dict[str, Any]:
     options: dict[str, Any] = {name: visit.said(name) for name in ("queue",) if visit.said(name)}
     for name, kind in (("priority", int), ("delay", float), ("timeout", float)):
         if text := visit.said(name):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.flows.drawing import Box, Picture
+from headrace.core.flows.drawing import GraphNode, JobGraph
 from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.flow_run import FlowRun
 from headrace.web.pages import flow_graph, formatting
 from headrace.web.pages.job_view import cards
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _PAGE = 50
 _DRAWN = 2000  # jobs; a larger flow is told in numbers alone
@@ -20,7 +20,7 @@ _LISTED = 100
 _TOPICS = 150
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     found = visit.app.flows.list(_PAGE + 1, visit.asked("before"))
     shown = found[:_PAGE]
     return {
@@ -32,7 +32,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def show_one(visit: Visit) -> Mapping[str, Any]:
+def show_one(visit: PageRequest) -> Mapping[str, Any]:
     run = visit.app.flows.get(visit.name("flow"))
     is_drawn = run.progress.total <= _DRAWN
     jobs = run.jobs[:_LISTED] if is_drawn else list(visit.app.jobs.find(flow=run.id, limit=_LISTED))
@@ -50,10 +50,10 @@ def count_of(run: FlowRun) -> dict[str, int]:
     return {state.value: run.counts.get(state, 0) for state in State}
 
 
-def draw(visit: Visit, run: FlowRun) -> Any:
+def draw(visit: PageRequest, run: FlowRun) -> Any:
     known = run.graph()
-    picture = Picture(
-        [Box(node["id"], node["task"], node["state"]) for node in known["nodes"]],
+    picture = JobGraph(
+        [GraphNode(node["id"], node["task"], node["state"]) for node in known["nodes"]],
         [(edge["from"], edge["to"]) for edge in known["edges"]],
     )
     drawn = flow_graph.graph(
@@ -67,18 +67,18 @@ def draw(visit: Visit, run: FlowRun) -> Any:
 # -- actions
 
 
-def _cancel(visit: Visit) -> Done:
+def _cancel(visit: PageRequest) -> ActionResult:
     run = visit.app.flows.get(visit.name("flow"))
     many = run.cancel()
     if not many:
         raise InvalidJob(f"All of flow {run.name} is over already.")
-    return Done(f"{formatting.exact(many)} of the jobs of flow {run.name} were cancelled.", target=run.id)
+    return ActionResult(f"{formatting.exact(many)} of the jobs of flow {run.name} were cancelled.", target=run.id)
 
 
-def _ask_cancel(visit: Visit) -> Question:
+def _ask_cancel(visit: PageRequest) -> Confirmation:
     run = visit.app.flows.get(visit.name("flow"))
     left = run.progress.total - run.progress.done
-    return Question(
+    return Confirmation(
         f"Cancel what is left of flow {run.name}?",
         "Cancel the flow",
         f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are not over; what runs is told to "
@@ -86,12 +86,12 @@ def _ask_cancel(visit: Visit) -> Question:
     )
 
 
-def _retry(visit: Visit) -> Done:
+def _retry(visit: PageRequest) -> ActionResult:
     run = visit.app.flows.get(visit.name("flow"))
     many = run.retry()
     if not many:
         raise InvalidJob(f"Nothing of flow {run.name} has failed or was cancelled.")
-    return Done(
+    return ActionResult(
         f"{formatting.exact(many)} of the jobs of flow {run.name} were started anew, with all that waited for them.",
         target=run.id,
     )

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.events.history import Entry
+from headrace.core.events.history import HistoryEntry
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
@@ -18,15 +18,15 @@ from headrace.runtime.jobs.services import LogEntry
 from headrace.web.pages import charts, formatting
 from headrace.web.pages.charts import Piece
 from headrace.web.pages.job_view import arguments, card, cards, cut, result
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.enqueue import moment_of
 
 _KIN = 50
 _LINES = 300
 
 
-class Stay(Struct, frozen=True):
+class StatePeriod(Struct, frozen=True):
     """A time that the job spent in one state."""
 
     state: str
@@ -40,7 +40,7 @@ class Stay(Struct, frozen=True):
         return max((self.ended - self.begun).total_seconds(), 0.0)
 
 
-class LogLine(Struct, frozen=True):
+class ShownLogLine(Struct, frozen=True):
     at: datetime
     attempt: int
     level: str
@@ -48,7 +48,7 @@ class LogLine(Struct, frozen=True):
     fields: str
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     job = visit.app.jobs.get(visit.name("job"))
     history = job.history()
     lived = stays(history, job.finished_at, visit.now)
@@ -86,16 +86,16 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _line(job: Job[Any], line: LogEntry) -> LogLine:
+def _line(job: Job[Any], line: LogEntry) -> ShownLogLine:
     fields = job.redacted(line.fields)
     told = "  ".join(f"{name}={formatting.plain_json(value, indent=0)}" for name, value in fields.items())
-    return LogLine(line.at, line.attempt, line.level, cut(line.message, 2000), cut(told, 2000))
+    return ShownLogLine(line.at, line.attempt, line.level, cut(line.message, 2000), cut(told, 2000))
 
 
-def stays(history: Sequence[Entry], finished_at: datetime | None, now: datetime) -> list[Stay]:
+def stays(history: Sequence[HistoryEntry], finished_at: datetime | None, now: datetime) -> list[StatePeriod]:
     """How long the job was in each state it went through; the last one of a job that is not over lasts until now."""
     moves = [entry for entry in history if entry.to_state in tuple(State)]
-    found: list[Stay] = []
+    found: list[StatePeriod] = []
     for entry, following in zip(moves, [*moves[1:], None], strict=True):
         if following is None and entry.to_state in FINAL:
             break
@@ -104,11 +104,11 @@ def stays(history: Sequence[Entry], finished_at: datetime | None, now: datetime)
             entry_begun = found.pop().begun
         else:
             entry_begun = entry.at
-        found.append(Stay(entry.to_state, entry_begun, ended, entry.attempt, following is None))
+        found.append(StatePeriod(entry.to_state, entry_begun, ended, entry.attempt, following is None))
     return found
 
 
-def draw(lived: Sequence[Stay]) -> Markup:
+def draw(lived: Sequence[StatePeriod]) -> Markup:
     """The life of a job as one bar."""
     pieces = [
         Piece(max(stay.seconds, 1e-6), stay.state, f"{stay.state} for {formatting.span(stay.seconds)}")
@@ -121,44 +121,44 @@ def draw(lived: Sequence[Stay]) -> Markup:
 # -- actions
 
 
-def _moved(event: str, did: str, refused: str) -> Callable[[Visit], Done]:
-    def do(visit: Visit) -> Done:
+def _moved(event: str, did: str, refused: str) -> Callable[[PageRequest], ActionResult]:
+    def do(visit: PageRequest) -> ActionResult:
         job = visit.app.jobs.get(visit.name("job"))
         if not getattr(job, event)():
             raise InvalidJob(f"Job {job.id} {refused}.")
-        return Done(f"Job {job.id} {did}.", target=job.id)
+        return ActionResult(f"Job {job.id} {did}.", target=job.id)
 
     return do
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     job = visit.app.jobs.get(visit.name("job"))
     if not job.delete():
         raise InvalidJob(f"Job {job.id} is running; cancel it first.")
-    return Done(f"Job {job.id} was deleted.", goto=visit.at("/jobs"), target=job.id)
+    return ActionResult(f"Job {job.id} was deleted.", goto=visit.at("/jobs"), target=job.id)
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     job = visit.app.jobs.get(visit.name("job"))
-    return Question(
+    return Confirmation(
         f"Delete job {job.id}?",
         "Delete the job",
         f"{job.task}, {job.state}. Its history goes too; this can’t be undone.",
     )
 
 
-def _ask_cancel(visit: Visit) -> Question | None:
+def _ask_cancel(visit: PageRequest) -> Confirmation | None:
     job = visit.app.jobs.get(visit.name("job"))
     if job.state is not State.RUNNING:
         return None
-    return Question(
+    return Confirmation(
         f"Cancel {job.task} while it runs?",
         "Cancel the job",
         "Its attempt is told to stop, and its result is not taken.",
     )
 
 
-def _update(visit: Visit) -> Done:
+def _update(visit: PageRequest) -> ActionResult:
     job = visit.app.jobs.get(visit.name("job"))
     changes: dict[str, Any] = {}
     if (text := visit.said("priority")) is not None and text != str(job.priority):
@@ -175,7 +175,7 @@ def _update(visit: Visit) -> Done:
     if not job.update(**changes):
         raise InvalidJob(f"Job {job.id} has started; it can’t be changed any more.")
     told = ", ".join(f"{name} {value}" for name, value in changes.items())
-    return Done(f"Job {job.id} has {told}.", target=job.id)
+    return ActionResult(f"Job {job.id} has {told}.", target=job.id)
 
 
 VIEWS = [View(path="/jobs/{job:path}", template="job.html", show=show)]

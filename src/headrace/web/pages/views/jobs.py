@@ -9,14 +9,14 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from headrace.app.queues.queues import QueueStats
-from headrace.core.jobs.states import Event, State, sources
+from headrace.core.jobs.states import State, Trigger, sources
 from headrace.errors import InvalidJob
 from headrace.web import text_search
 from headrace.web.pages import formatting
 from headrace.web.pages.background import patiently
 from headrace.web.pages.job_view import cards
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 PAGE = 50
 # How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
@@ -24,11 +24,11 @@ REACH, REACH_OF_TEXT = 50_000, 5_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _OTHERS = ("state", "since", "until", "archived", "cursor")
-_EVENTS = {"cancel": Event.CANCEL, "retry": Event.REVIVE, "promote": Event.HURRY, "delete": Event.DELETE}
+_EVENTS = {"cancel": Trigger.CANCEL, "retry": Trigger.REVIVE, "promote": Trigger.HURRY, "delete": Trigger.DELETE}
 _DID = {"cancel": "cancelled", "retry": "started anew", "promote": "promoted", "delete": "deleted"}
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     given = visit.request.query_params
     filters = filters_of(given, visit.now)
     archived = given.get("archived") == "yes"
@@ -59,7 +59,7 @@ def _by_state(queues: Sequence[QueueStats], queue: str | None) -> dict[str, int]
     return {state.value: sum(getattr(stats, state) for stats in chosen) for state in State}
 
 
-def known_tasks(visit: Visit) -> list[str]:
+def known_tasks(visit: PageRequest) -> list[str]:
     """The names of tasks that this app, or a worker, knows."""
     return sorted({*visit.app.tasks, *(name for worker in visit.glance.workers() for name in worker.tasks)})
 
@@ -88,7 +88,7 @@ def _moment(name: str, text: str, now: datetime) -> datetime:
 # -- in bulk
 
 
-def _meant(visit: Visit) -> tuple[str, dict[str, Any], str]:
+def _meant(visit: PageRequest) -> tuple[str, dict[str, Any], str]:
     """What to do, with which jobs, and these in words."""
     does = visit.said("do") or ""
     if does not in _EVENTS:
@@ -120,24 +120,24 @@ def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
     return {**filters, "state": sorted(states & sources(_EVENTS[does]))}
 
 
-def _ask_bulk(visit: Visit) -> Question | None:
+def _ask_bulk(visit: PageRequest) -> Confirmation | None:
     does, filters, words = _meant(visit)
     many = visit.app.jobs.count(**text_search.settled(visit.app, _movable(does, filters)))
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
     told = "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
     detail = "This can’t be undone." if does in ("delete", "cancel") else "Those in another state are left alone."
-    return Question(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Meant: {words}. {detail}")
+    return Confirmation(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Meant: {words}. {detail}")
 
 
-def _bulk(visit: Visit) -> Done:
+def _bulk(visit: PageRequest) -> ActionResult:
     does, filters, words = _meant(visit)
     act: Callable[..., int] = getattr(visit.app.jobs, does)
     many = patiently(lambda: act(**text_search.settled(visit.app, _movable(does, filters))))
     if many is None:
-        return Done(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
+        return ActionResult(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
     told = "1 job was" if many == 1 else f"{formatting.exact(many)} jobs were"
-    return Done(f"{told} {_DID[does]}.", target=words)
+    return ActionResult(f"{told} {_DID[does]}.", target=words)
 
 
 VIEWS = [View(path="/jobs", template="jobs.html", show=show, label="Jobs", icon="jobs", key="j")]

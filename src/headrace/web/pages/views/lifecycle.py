@@ -11,8 +11,8 @@ from headrace.core.retention.lifecycle import OnStale
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
 from headrace.web.pages.background import patiently
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _SHOWN = 100
 _MOST = 1000  # jobs that are dealt with at once; the next look shows what is left
@@ -20,7 +20,7 @@ _RARELY = 5.0  # seconds
 _DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for you to look at"}
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     cycle = visit.app.lifecycle
     detect = _stale(visit)
     visit.glance.prepare(detect, fresh=_RARELY)
@@ -45,7 +45,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _stale(visit: Visit) -> Any:
+def _stale(visit: PageRequest) -> Any:
     def look() -> list[StaleJob]:
         return visit.app.lifecycle.detect_stale(warnings=True, limit=_MOST)
 
@@ -55,11 +55,11 @@ def _stale(visit: Visit) -> Any:
 # -- actions
 
 
-def _ask_stale(visit: Visit) -> Question:
+def _ask_stale(visit: PageRequest) -> Confirmation:
     found = visit.app.lifecycle.detect_stale(limit=_MOST)
     if not found:
         raise InvalidJob("No job stays too long.")
-    return Question(f"Do with {_jobs(len(found))} what their terms say?", "Do it", _told(found))
+    return Confirmation(f"Do with {_jobs(len(found))} what their terms say?", "Do it", _told(found))
 
 
 def _told(found: Sequence[StaleJob]) -> str:
@@ -67,44 +67,44 @@ def _told(found: Sequence[StaleJob]) -> str:
     return "; ".join(f"{formatting.exact(count)} {_DOES[action]}" for action, count in many.items()) + "."
 
 
-def _deal(visit: Visit) -> Done:
+def _deal(visit: PageRequest) -> ActionResult:
     found = patiently(lambda: visit.app.lifecycle.detect_stale(dry_run=False, limit=_MOST))
     if found is None:
-        return Done("They are being dealt with; this goes on in the background.", target="stale jobs")
+        return ActionResult("They are being dealt with; this goes on in the background.", target="stale jobs")
     ended = sum(one.applied and one.action != "review" for one in found)
     noted = sum(one.applied and one.action == "review" for one in found)
     left = f" {_jobs(noted)} noted for review, and left alone." if noted else ""
-    return Done(f"{_jobs(ended)} ended by the terms.{left}", target="stale jobs")
+    return ActionResult(f"{_jobs(ended)} ended by the terms.{left}", target="stale jobs")
 
 
-def _ask_archive(visit: Visit) -> Question:
+def _ask_archive(visit: PageRequest) -> Confirmation:
     would = visit.app.lifecycle.archive(dry_run=True)
     if not would.archived + would.deleted:
         raise InvalidJob("No job’s time has come.")
-    return Question(
+    return Confirmation(
         f"Have {_jobs(would.archived + would.deleted)} leave the store?",
         "Archive now",
         f"{formatting.exact(would.archived)} go into the archive, {formatting.exact(would.deleted)} are deleted for good.",
     )
 
 
-def _archive(visit: Visit) -> Done:
+def _archive(visit: PageRequest) -> ActionResult:
     done = patiently(lambda: visit.app.lifecycle.archive(dry_run=False))
     if done is None:
-        return Done("Jobs are being archived; this goes on in the background.", target="archive")
+        return ActionResult("Jobs are being archived; this goes on in the background.", target="archive")
     told = f"{_jobs(done.archived)} went into the archive, {formatting.exact(done.deleted)} were deleted."
-    return Done(told, target="archive")
+    return ActionResult(told, target="archive")
 
 
-def _restore(visit: Visit) -> Done:
+def _restore(visit: PageRequest) -> ActionResult:
     job_id = visit.said("job")
     if job_id is None:
         raise InvalidJob("job: say the id of the archived job")
     job = visit.app.lifecycle.restore(job_id)
-    return Done(f"Job {job.id} is back, and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
+    return ActionResult(f"Job {job.id} is back, and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
 
 
-def _configure(visit: Visit) -> Done:
+def _configure(visit: PageRequest) -> ActionResult:
     kind, name = visit.said("kind") or "", visit.said("name")
     if kind not in ("task", "queue") or name is None:
         raise InvalidJob("Say of which task or queue.")
@@ -112,7 +112,7 @@ def _configure(visit: Visit) -> Done:
     if (action := visit.said("on_stale")) is not None:
         fields["on_stale"] = action
     visit.app.lifecycle.configure(**{kind: name}, **fields)
-    return Done(f"The terms of {kind} {name} hold from the next check of a worker on.", target=f"{kind} {name}")
+    return ActionResult(f"The terms of {kind} {name} hold from the next check of a worker on.", target=f"{kind} {name}")
 
 
 def _term(name: str, text: str) -> float | str | None:
@@ -124,12 +124,12 @@ def _term(name: str, text: str) -> float | str | None:
         raise InvalidJob(f"{name}: {text!r} is neither a number of seconds, nor none, nor default") from None
 
 
-def _reset(visit: Visit) -> Done:
+def _reset(visit: PageRequest) -> ActionResult:
     kind, name = visit.said("kind") or "", visit.said("name") or ""
     if kind not in ("task", "queue"):
         raise InvalidJob("Say of which task or queue.")
     visit.app.lifecycle.reset(**{kind: name})
-    return Done(f"What was ordered for {kind} {name} is taken back.", target=f"{kind} {name}")
+    return ActionResult(f"What was ordered for {kind} {name} is taken back.", target=f"{kind} {name}")
 
 
 def _jobs(many: int) -> str:

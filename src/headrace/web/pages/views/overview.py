@@ -15,9 +15,9 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.jobs.states import State
 from headrace.web.pages import chart_data as figures
 from headrace.web.pages import charts, formatting
-from headrace.web.pages.job_view import Card, cards
+from headrace.web.pages.job_view import JobSummary, cards
 from headrace.web.pages.page_cache import totals
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 RECENT = 8
@@ -38,7 +38,7 @@ class Tile(Struct, frozen=True, kw_only=True):
     drawn: Markup | None = None
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class OverviewWarning(Struct, frozen=True, kw_only=True):
     """Something to look at."""
 
     text: str
@@ -47,7 +47,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
     grave: bool = False
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     queues, workers = visit.glance.queues(), visit.glance.workers()
     count = totals(queues)
     return {
@@ -65,12 +65,12 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def recent(app: Headrace, state: State) -> list[Card]:
+def recent(app: Headrace, state: State) -> list[JobSummary]:
     """The newest jobs in a state."""
     return cards(app.jobs.find(state=state, limit=RECENT), app)
 
 
-def drained_in(visit: Visit) -> dict[str, str]:
+def drained_in(visit: PageRequest) -> dict[str, str]:
     """In how long each queue in which jobs wait is empty, in words, if it goes on as in the last minute."""
     known = visit.glance.metrics() if visit.app.settings.events else None
     waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
@@ -81,12 +81,14 @@ def _pressing(stats: QueueStats) -> tuple[int, str]:
     return -(stats.pending + stats.running + stats.retrying), stats.queue
 
 
-def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
+def troubles(
+    visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+) -> Iterator[OverviewWarning]:
     """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
     firing = [alert for alert in visit.glance.alerts() if alert.state in ("firing", "acknowledged")]
     for alert in firing:
         if alert.state == "firing" and not alert.silenced:
-            yield Trouble(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
+            yield OverviewWarning(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
     told = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or not to be told
     yield from _of_workers(visit, [stats for stats in queues if stats.queue not in told], workers)
     for stats in queues:
@@ -94,32 +96,34 @@ def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Worke
         waits = 0.0 if stats.oldest_pending is None else (visit.now - stats.oldest_pending).total_seconds()
         if stats.paused:
             rest = f" with {formatting.exact(stats.pending)} pending." if stats.pending else "."
-            yield Trouble(text=f"Queue {stats.queue} is paused{rest}", link=link)
+            yield OverviewWarning(text=f"Queue {stats.queue} is paused{rest}", link=link)
         elif stats.workers and waits > _OLD:
-            yield Trouble(
+            yield OverviewWarning(
                 text=f"In queue {stats.queue} a job has been pending for {formatting.span(waits)}.", link=link
             )
 
 
-def _of_workers(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
+def _of_workers(
+    visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+) -> Iterator[OverviewWarning]:
     pending = sum(stats.pending for stats in queues)
     if pending and all(worker.silent for worker in workers):
         text = f"No worker is alive, and {formatting.exact(pending)} jobs are pending. Start one with: headrace worker"
-        yield Trouble(text=text, link=visit.at("/workers"), grave=True)
+        yield OverviewWarning(text=text, link=visit.at("/workers"), grave=True)
         return
     for stats in queues:
         if stats.pending and not stats.workers and not stats.paused:
             text = (
                 f"No live worker serves queue {stats.queue}, where {formatting.exact(stats.pending)} jobs are pending."
             )
-            yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
+            yield OverviewWarning(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
     for worker in workers:
         if worker.silent:
             text = f"Worker {worker.id} fell silent; another one takes over what it ran."
-            yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+            yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
         elif worker.stalled:
             text = f"Worker {worker.id} lives, but stands still in part: {', '.join(worker.stalled)}. Restart it."
-            yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+            yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
 
 
 def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
@@ -129,7 +133,7 @@ def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> 
 
 
 def _tiles(
-    visit: Visit, count: Mapping[str, int], queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+    visit: PageRequest, count: Mapping[str, int], queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[Tile]:
     oldest = min((stats.oldest_pending for stats in queues if stats.oldest_pending), default=None)
     slots = sum(worker.concurrency for worker in workers if not worker.silent)
@@ -178,7 +182,7 @@ def _tiles(
     )
 
 
-def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, Any]:
+def _counted(visit: PageRequest, count: Mapping[str, int], state: State) -> dict[str, Any]:
     return {
         "key": state.value,
         "name": state.value.capitalize(),
@@ -189,7 +193,7 @@ def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, 
     }
 
 
-def _spark(visit: Visit, metric: str, title: str, look: str) -> Markup | None:
+def _spark(visit: PageRequest, metric: str, title: str, look: str) -> Markup | None:
     points = figures.curve(visit, metric, "1h")
     return charts.sparkline(figures.values(points), title, look) if figures.has_data(points) else None
 

@@ -10,17 +10,17 @@ from msgspec import Struct
 
 from headrace.app.queues.queues import QueueStats
 from headrace.core.clock import to_datetime
-from headrace.core.dead_letters.records import LetterFilter, snapshot_of
+from headrace.core.dead_letters.records import DeadLetterFilter, snapshot_of
 from headrace.core.jobs.queue_rules import QueueRules
-from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import NOT_STARTED, State
 from headrace.core.queues.limits import STRATEGIES
 from headrace.core.queues.rules_text import QUEUE_RULES, rate_in_words
 from headrace.errors import InvalidJob
 from headrace.web.pages import chart_data, formatting
 from headrace.web.pages.job_view import cards, error_in
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.overview import drained_in
 
 _NEXT = 10
@@ -38,11 +38,11 @@ class Failing(Struct, frozen=True):
     job_id: str
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     name = visit.name("queue")
     stats = _stats(visit, name)
     drawn = chart_data.standard(visit, chart_data.window_of(visit), queue=name)
-    failed = visit.app.engine.letters.find(LetterFilter(statuses=("pending",), queue=name), _SAMPLE)
+    failed = visit.app.engine.letters.find(DeadLetterFilter(statuses=("pending",), queue=name), _SAMPLE)
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
@@ -62,14 +62,14 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _stats(visit: Visit, name: str) -> QueueStats:
+def _stats(visit: PageRequest, name: str) -> QueueStats:
     found = (stats for stats in visit.glance.queues() if stats.queue == name)
     return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
 
 
-def _top(letters: Sequence[DeadRow]) -> list[Failing]:
+def _top(letters: Sequence[DeadLetterRow]) -> list[Failing]:
     """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
-    kinds: dict[tuple[str, str], list[DeadRow]] = {}
+    kinds: dict[tuple[str, str], list[DeadLetterRow]] = {}
     for letter in letters:
         kinds.setdefault((letter.task, snapshot_of(letter).error_type or letter.reason), []).append(letter)
     ranked = sorted(kinds.values(), key=lambda kind: -len(kind))
@@ -99,57 +99,59 @@ def spoken(rules: QueueRules) -> dict[str, str]:
 # -- actions
 
 
-def _pause(visit: Visit) -> Done:
+def _pause(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     queue.pause()
-    return Done(f"Queue {queue.name} is paused; what runs goes on.", target=queue.name)
+    return ActionResult(f"Queue {queue.name} is paused; what runs goes on.", target=queue.name)
 
 
-def _resume(visit: Visit) -> Done:
+def _resume(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     queue.resume()
-    return Done(f"Queue {queue.name} is open again.", target=queue.name)
+    return ActionResult(f"Queue {queue.name} is open again.", target=queue.name)
 
 
-def _clear(visit: Visit) -> Done:
+def _clear(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     gone = queue.clear()
-    return Done(f"{formatting.exact(gone)} jobs were deleted from queue {queue.name}.", target=queue.name)
+    return ActionResult(f"{formatting.exact(gone)} jobs were deleted from queue {queue.name}.", target=queue.name)
 
 
-def _ask_clear(visit: Visit) -> Question:
+def _ask_clear(visit: PageRequest) -> Confirmation:
     name = visit.name("queue")
     stats = visit.app.queue(name).stats()
     waiting = sum(getattr(stats, state) for state in NOT_STARTED)
-    return Question(
+    return Confirmation(
         f"Delete all {formatting.exact(waiting)} jobs of queue {name} that have not started?",
         f"Delete {formatting.exact(waiting)} jobs",
         "Those that run go on, and what is over stays. This can’t be undone.",
     )
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     gone = queue.delete()
-    return Done(f"Queue {queue.name} is deleted, with {formatting.exact(gone)} finished jobs.", target=queue.name)
+    return ActionResult(
+        f"Queue {queue.name} is deleted, with {formatting.exact(gone)} finished jobs.", target=queue.name
+    )
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     name = visit.name("queue")
-    return Question(
+    return Confirmation(
         f"Delete queue {name}, its rules and its finished jobs?",
         "Delete the queue",
         "It comes back when it is used again. While it has jobs that are not finished, it stays.",
     )
 
 
-def _configure(visit: Visit) -> Done:
+def _configure(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     queue.configure(**{name: _rule(name, visit.said(name)) for name in QUEUE_RULES if _is_meant(visit, name)})
-    return Done(f"The rules of queue {queue.name} hold for every worker within a second.", target=queue.name)
+    return ActionResult(f"The rules of queue {queue.name} hold for every worker within a second.", target=queue.name)
 
 
-def _is_meant(visit: Visit, name: str) -> bool:
+def _is_meant(visit: PageRequest, name: str) -> bool:
     """A burst without a rate is no rule; with one it may be left out, and is then what starts in a second."""
     if name in ("burst", "key_burst"):
         return visit.said(name.replace("burst", "rate")) is not None

@@ -7,12 +7,12 @@ from typing import Any
 
 from headrace.core.queues.rules_text import in_words
 from headrace.web.pages.page_cache import totals
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 from headrace.web.pages.views.overview import drained_in
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     queues = visit.glance.queues()
     text = (visit.asked("q") or "").casefold()
     shown = [stats for stats in queues if text in stats.queue.casefold()]

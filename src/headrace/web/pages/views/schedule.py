@@ -11,8 +11,8 @@ from headrace.core.schedules.dst import Gap, Overlap
 from headrace.core.schedules.schedule import CatchUp, RunOverlap
 from headrace.errors import InvalidSchedule
 from headrace.web.pages import formatting
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.enqueue import read_json
 from headrace.web.pages.views.jobs import known_tasks
 from headrace.web.pages.views.schedule_form import MOMENTS, as_form, fields_of, in_words, tried
@@ -21,7 +21,7 @@ _NEXT = 8
 _RUNS = 50
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     one = _known(visit)
     return {
         "one": one,
@@ -33,11 +33,11 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def show_new(visit: Visit) -> Mapping[str, Any]:
+def show_new(visit: PageRequest) -> Mapping[str, Any]:
     return {**_editor(visit, None), "topics": ("none",)}
 
 
-def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
+def _editor(visit: PageRequest, one: Schedule | None) -> dict[str, Any]:
     return {
         "form": as_form(one),
         "task": one.task if one else visit.asked("task") or "",
@@ -56,14 +56,14 @@ def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
     }
 
 
-def _known(visit: Visit) -> Schedule:
+def _known(visit: PageRequest) -> Schedule:
     return visit.app.schedules.get(visit.name("schedule"))
 
 
 # -- actions
 
 
-def _create(visit: Visit) -> Done:
+def _create(visit: PageRequest) -> ActionResult:
     name, task = visit.said("id"), visit.said("task")
     if name is None or task is None:
         raise InvalidSchedule(f"{'task' if name else 'id'}: name the {'task that is to run' if name else 'schedule'}")
@@ -71,10 +71,10 @@ def _create(visit: Visit) -> Done:
     options = {name: value for name, value in _place(visit).items() if value is not None}
     made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
     when = f"runs {formatting.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
-    return Done(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
+    return ActionResult(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
 
 
-def _update(visit: Visit) -> Done:
+def _update(visit: PageRequest) -> ActionResult:
     one = _known(visit)
     was = as_form(one)
     fields, had = fields_of(visit.said), fields_of(lambda name: was[name] or None)
@@ -92,10 +92,10 @@ def _update(visit: Visit) -> Done:
         raise InvalidSchedule("Nothing was changed.")
     after = visit.app.schedules.update(one.id, call=call, **changes)
     when = f"; it runs {formatting.distance(after.next_run, visit.now)}" if after.next_run else ""
-    return Done(f"Schedule {one.id} is changed{when}.", target=one.id)
+    return ActionResult(f"Schedule {one.id} is changed{when}.", target=one.id)
 
 
-def _place(visit: Visit) -> dict[str, Any]:
+def _place(visit: PageRequest) -> dict[str, Any]:
     """Where its jobs go: the queue and the priority, None for what is not said."""
     text = visit.said("priority")
     try:
@@ -104,7 +104,7 @@ def _place(visit: Visit) -> dict[str, Any]:
         raise InvalidSchedule(f"priority: {text!r} is not a whole number") from None
 
 
-def _call(visit: Visit, one: Schedule, changes: dict[str, Any]) -> Any:
+def _call(visit: PageRequest, one: Schedule, changes: dict[str, Any]) -> Any:
     """Another task, if the form says so; what differs of the arguments of the same is one of the changes."""
     task = visit.said("task") or one.task
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
@@ -119,32 +119,32 @@ def _call(visit: Visit, one: Schedule, changes: dict[str, Any]) -> Any:
     return visit.app.task_by_name(task).bind(*args, **kwargs)
 
 
-def _pause(visit: Visit) -> Done:
+def _pause(visit: PageRequest) -> ActionResult:
     one = visit.app.schedules.pause(_known(visit).id)
-    return Done(f"Schedule {one.id} is paused.", target=one.id)
+    return ActionResult(f"Schedule {one.id} is paused.", target=one.id)
 
 
-def _resume(visit: Visit) -> Done:
+def _resume(visit: PageRequest) -> ActionResult:
     one = visit.app.schedules.resume(_known(visit).id)
-    return Done(f"Schedule {one.id} goes on; what fell into the pause is not made up for.", target=one.id)
+    return ActionResult(f"Schedule {one.id} goes on; what fell into the pause is not made up for.", target=one.id)
 
 
-def _run(visit: Visit) -> Done:
+def _run(visit: PageRequest) -> ActionResult:
     one = _known(visit)
     job = visit.app.schedules.run_now(one.id)
-    return Done(f"Job {job.id} of schedule {one.id} is enqueued.", target=one.id)
+    return ActionResult(f"Job {job.id} of schedule {one.id} is enqueued.", target=one.id)
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     one = _known(visit)
     visit.app.schedules.delete(one.id)
-    return Done(f"Schedule {one.id} was deleted.", goto=visit.at("/schedules"), target=one.id)
+    return ActionResult(f"Schedule {one.id} was deleted.", goto=visit.at("/schedules"), target=one.id)
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     one = _known(visit)
     back = " It is declared in code, and comes back with the next worker that starts." if one.origin == "code" else ""
-    return Question(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history goes too.{back}")
+    return Confirmation(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history goes too.{back}")
 
 
 VIEWS = [

@@ -11,7 +11,7 @@ from msgspec import Struct
 from headrace.app.schedules.records import Schedule
 from headrace.errors import HeadraceError, InvalidSchedule
 from headrace.web.pages import formatting
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.views.enqueue import moment_of
 
 TEXTS = ("cron", "tz", "catch_up", "overlap", "dst_gap", "dst_overlap")
@@ -26,7 +26,7 @@ _NUMBERS: Mapping[str, Callable[[str], int | float]] = {
 _SHOWN = 6
 
 
-class Trial(Struct, frozen=True):
+class SchedulePreview(Struct, frozen=True):
     """What a timing would come to: its next times, or why it is none."""
 
     times: list[datetime]
@@ -48,17 +48,17 @@ def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
     return fields
 
 
-def tried(visit: Visit) -> Trial | None:
+def tried(visit: PageRequest) -> SchedulePreview | None:
     """What the query describes, if somebody is trying a timing."""
     if visit.asked("try") is None:
         return None
     try:
         fields = fields_of(visit.asked)
         if not fields.keys() & {"cron", "every", "at"}:
-            return Trial([])
-        return Trial(visit.app.schedules.preview(n=_SHOWN, **fields))
+            return SchedulePreview([])
+        return SchedulePreview(visit.app.schedules.preview(n=_SHOWN, **fields))
     except HeadraceError as error:
-        return Trial([], str(error))
+        return SchedulePreview([], str(error))
 
 
 def in_words(schedule: Schedule) -> str:

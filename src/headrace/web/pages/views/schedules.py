@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.app.schedules.records import Schedule
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 from headrace.web.pages.views.schedule_form import in_words
 
@@ -16,7 +16,7 @@ _MOST = 100  # rows of the list; a filter finds the others
 KINDS = ("on", "paused", "over", "can’t fire")
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     every = visit.app.schedules.list()
     text, kind = (visit.asked("q") or "").casefold(), visit.asked("kind")
     found = [

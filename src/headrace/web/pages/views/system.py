@@ -12,8 +12,8 @@ from headrace.core.health.findings import Finding
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
 from headrace.web.pages.background import patiently
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _PAGE = 30
 _RARELY = 15.0  # seconds; what the doctor counts takes a while in a large store
@@ -35,7 +35,7 @@ _PLACES = {
 _BYTES = ("size", "log_size", "disk_free", "memory", "peak_memory")
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     app, is_admin = visit.app, visit.visitor.may_write
     found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
     checked = visit.glance.soon(diagnose, app, fresh=_RARELY)
@@ -59,7 +59,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
+def _facts(visit: PageRequest, is_admin: bool) -> dict[str, str]:
     """What the engine tells of itself; where it is, only to admins."""
     known = visit.glance.shared(visit.app.engine.facts, fresh=5.0)
     hidden = () if is_admin else ("file", "server", "address")
@@ -70,7 +70,7 @@ def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
     }
 
 
-def _settings(visit: Visit) -> dict[str, tuple[str, str]]:
+def _settings(visit: PageRequest) -> dict[str, tuple[str, str]]:
     """Each setting with its value and who says so."""
     values, origin = visit.app.settings.shown(), visit.app.settings_origin
     return {name: (_told(values[name]), origin.get(name, "default")) for name in sorted(values)}
@@ -89,27 +89,27 @@ def _told(value: Any) -> str:
 # -- actions
 
 
-def _repair(visit: Visit) -> Done:
+def _repair(visit: PageRequest) -> ActionResult:
     done = patiently(visit.app.admin.repair)
     if done is None:
-        return Done("The store is being repaired; this goes on in the background.", target="store")
+        return ActionResult("The store is being repaired; this goes on in the background.", target="store")
     told = ", ".join(f"{code} {formatting.exact(many)}" for code, many in done.items()) or "nothing"
-    return Done(f"Put right: {told}.", target="store")
+    return ActionResult(f"Put right: {told}.", target="store")
 
 
-def _ask_repair(visit: Visit) -> Question:
+def _ask_repair(visit: PageRequest) -> Confirmation:
     would: list[Finding] = [one for one in visit.app.admin.check() if one.repairable]
     if not would:
         raise InvalidJob("There is nothing to repair.")
-    return Question("Repair what can be?", "Repair", " ".join(f"{one.sentence}." for one in would))
+    return Confirmation("Repair what can be?", "Repair", " ".join(f"{one.sentence}." for one in would))
 
 
-def _optimize(visit: Visit) -> Done:
+def _optimize(visit: PageRequest) -> ActionResult:
     done = patiently(visit.app.admin.optimize)
     if not done:
-        return Done("The store is being optimized; this goes on in the background.", target="store")
+        return ActionResult("The store is being optimized; this goes on in the background.", target="store")
     sizes = " to ".join(formatting.size(many) for many in done.values())
-    return Done(f"Statistics are up to date; the store went from {sizes}.", target="store")
+    return ActionResult(f"Statistics are up to date; the store went from {sizes}.", target="store")
 
 
 VIEWS = [View(path="/system", template="system.html", show=show, label="System", icon="system", key="y")]

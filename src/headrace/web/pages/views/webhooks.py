@@ -10,23 +10,23 @@ from headrace.core.events.event import TYPES
 from headrace.core.events.webhooks import secret_of
 from headrace.errors import InvalidJob, RetryableError
 from headrace.web.pages.job_view import cards
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _DELIVERIES = 50
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     return {"hooks": visit.app.webhooks.list(), "where": _where, "topics": ("none",)}
 
 
-def show_one(visit: Visit) -> Mapping[str, Any]:
+def show_one(visit: PageRequest) -> Mapping[str, Any]:
     hook = visit.app.webhooks.get(visit.name("webhook"))
     sent = visit.app.webhooks.deliveries(hook.id, _DELIVERIES)
     return {"hook": hook, "where": _where, "sent": cards(sent, visit.app), "topics": ("task:headrace.webhook",)}
 
 
-def show_new(visit: Visit) -> Mapping[str, Any]:
+def show_new(visit: PageRequest) -> Mapping[str, Any]:
     """The secret is made here: it is seen once, by who makes the webhook, and is nowhere else but in the store."""
     return {
         "secret": secret_of(secrets.token_bytes(32)) if visit.visitor.may_write else "",
@@ -45,7 +45,7 @@ def _where(url: str) -> str:
 # -- actions
 
 
-def _create(visit: Visit) -> Done:
+def _create(visit: PageRequest) -> ActionResult:
     url = visit.said("url")
     if url is None:
         raise InvalidJob("url: say where events are sent to")
@@ -59,37 +59,37 @@ def _create(visit: Visit) -> Done:
         insecure=visit.said("insecure") == "yes",
     )
     where = visit.at(f"/webhooks/{made.id}")
-    return Done(f"Events are sent to {_where(made.url)} from now on.", goto=where, target=made.id)
+    return ActionResult(f"Events are sent to {_where(made.url)} from now on.", goto=where, target=made.id)
 
 
-def _pause(visit: Visit) -> Done:
+def _pause(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.pause(visit.name("webhook"))
-    return Done("It is sent nothing of what happens from now on.", target=hook.id)
+    return ActionResult("It is sent nothing of what happens from now on.", target=hook.id)
 
 
-def _resume(visit: Visit) -> Done:
+def _resume(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.resume(visit.name("webhook"))
-    return Done("It is sent events again, of what happens from now on.", target=hook.id)
+    return ActionResult("It is sent events again, of what happens from now on.", target=hook.id)
 
 
-def _test(visit: Visit) -> Done:
+def _test(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.get(visit.name("webhook"))
     try:
         status = visit.app.webhooks.test(hook.id)
     except RetryableError as error:
-        return Done(f"It was not taken: {error}", ok=False, target=hook.id)
-    return Done(f"It answered {status}.", target=hook.id)
+        return ActionResult(f"It was not taken: {error}", ok=False, target=hook.id)
+    return ActionResult(f"It answered {status}.", target=hook.id)
 
 
-def _delete(visit: Visit) -> Done:
+def _delete(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.get(visit.name("webhook"))
     visit.app.webhooks.delete(hook.id)
-    return Done(f"{_where(hook.url)} is sent nothing any more.", goto=visit.at("/webhooks"), target=hook.id)
+    return ActionResult(f"{_where(hook.url)} is sent nothing any more.", goto=visit.at("/webhooks"), target=hook.id)
 
 
-def _ask_delete(visit: Visit) -> Question:
+def _ask_delete(visit: PageRequest) -> Confirmation:
     hook = visit.app.webhooks.get(visit.name("webhook"))
-    return Question(
+    return Confirmation(
         "Delete this webhook?", "Delete the webhook", f"What is under way to {_where(hook.url)} is given up."
     )
 

@@ -10,14 +10,14 @@ from headrace.core.jobs.states import State
 from headrace.errors import WorkerNotFound
 from headrace.web.pages import chart_data
 from headrace.web.pages.job_view import cards
-from headrace.web.pages.request import Visit
-from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.request import PageRequest
+from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.jobs import REACH
 
 _SHOWN = 20
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     name = visit.name("worker")
     jobs = visit.app.jobs
     return {
@@ -31,32 +31,32 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _known(visit: Visit, name: str) -> WorkerInfo | None:
+def _known(visit: PageRequest, name: str) -> WorkerInfo | None:
     """None if it has signed off; what it did is still there."""
     return next((worker for worker in visit.glance.workers() if worker.id == name), None)
 
 
-def _pause(visit: Visit) -> Done:
+def _pause(visit: PageRequest) -> ActionResult:
     return _asked(visit, visit.app.pause_worker(visit.name("worker")), "starts no more jobs")
 
 
-def _resume(visit: Visit) -> Done:
+def _resume(visit: PageRequest) -> ActionResult:
     return _asked(visit, visit.app.resume_worker(visit.name("worker")), "starts jobs again")
 
 
-def _stop(visit: Visit) -> Done:
+def _stop(visit: PageRequest) -> ActionResult:
     return _asked(visit, visit.app.stop_worker(visit.name("worker")), "finishes what it runs, and ends")
 
 
-def _asked(visit: Visit, known: bool, does: str) -> Done:
+def _asked(visit: PageRequest, known: bool, does: str) -> ActionResult:
     name = visit.name("worker")
     if not known:
         raise WorkerNotFound(name)
-    return Done(f"Worker {name} {does} from its next heartbeat on.", target=name)
+    return ActionResult(f"Worker {name} {does} from its next heartbeat on.", target=name)
 
 
-def _ask_stop(visit: Visit) -> Question:
-    return Question(
+def _ask_stop(visit: PageRequest) -> Confirmation:
+    return Confirmation(
         f"Stop worker {visit.name('worker')}?",
         "Stop the worker",
         "It finishes what it runs, and ends. From here it can’t be started again.",

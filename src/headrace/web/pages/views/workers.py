@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.web.pages.request import Visit
+from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 
-def show(visit: Visit) -> Mapping[str, Any]:
+def show(visit: PageRequest) -> Mapping[str, Any]:
     workers = visit.glance.workers()
     alive = [worker for worker in workers if not worker.silent]
     return {
