@@ -57,8 +57,8 @@ def working(ground: Ground, store: Store, processes: int = 1, concurrency: int =
 
 def drain(ground: Ground, store: Store, jobs: int, processes: int = 1, concurrency: int = CONCURRENCY) -> Score:
     """Workers on a store of so many jobs, until all are completed."""
-    with working(ground, store, processes, concurrency) as crew:
-        return crew.wait_for(jobs)
+    with working(ground, store, processes, concurrency) as worker_state:
+        return worker_state.wait_for(jobs)
 
 
 def prepare(store: Store) -> None:

@@ -27,11 +27,11 @@ def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
     subject = open_subject(store.url, store.durability)
     with subject.app:
         pattern = finished_job(subject, age)
-        subject.app.engine.porter.unpack([JobExport(pattern, [], [])])
+        subject.app.engine.transfer.unpack([JobExport(pattern, [], [])])
         if ground.engine == "postgres":
             _multiply_in_postgres(store.url, pattern, jobs)
         else:
-            _unpack(subject, pattern, jobs)
+            _import_jobs(subject, pattern, jobs)
 
 
 def finished_job(subject: Subject, age: int) -> JobRow:
@@ -67,15 +67,15 @@ def finished_job(subject: Subject, age: int) -> JobRow:
     )
 
 
-def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
-    porter, now = subject.app.engine.porter, pattern.created_at
+def _import_jobs(subject: Subject, pattern: JobRow, jobs: int) -> None:
+    transfer, now = subject.app.engine.transfer, pattern.created_at
     for numbers in in_batches(range(jobs), BATCH):
         # The oldest first, as they would have come; a batch shares a moment.
         at = now - _DAYS + _DAYS * numbers[0] // jobs
         times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
         made = [ids.new_id(time.time_ns() // 1_000_000) for _ in numbers]
         rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in made]
-        porter.unpack([JobExport(row, [], []) for row in rows])
+        transfer.unpack([JobExport(row, [], []) for row in rows])
 
 
 def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:

@@ -51,13 +51,13 @@ def drain(ground: Ground, peer: Peer, jobs: int, processes: int) -> tuple[float,
         _timed(ground, store, peer, "fill", jobs)
         # It keeps no results: then only an empty queue tells that all is over.
         expected = jobs if peer.keeps else -1
-        with _child(ground, store, peer, "settle", expected) as judge:
-            judge.wait_until_ready()
+        with _child(ground, store, peer, "settle", expected) as mark_stale:
+            mark_stale.wait_until_ready()
             with _working(ground, store, peer, processes) as (board, check):
                 first = board.wait_for(1, _ANSWERED_WITHIN, check)
                 score = board.wait_for(jobs, 30 + jobs / _SLOWEST, check)
-                judge.go()
-                settled = judge.answer()
+                mark_stale.go()
+                settled = mark_stale.answer()
     if peer.keeps and settled.jobs != jobs:
         raise AssertionError(f"it kept {settled.jobs} of {jobs} jobs: the comparison would not be fair")
     seconds = (score.seen - first.seen) / 1e9 + settled.seconds

@@ -40,10 +40,10 @@ def _drain(ground: Ground, name: str, age: int) -> Readings:
         ground.place.rest(store.url)
         with Child(ground, store, "prober", _PAUSE) as prober:
             prober.wait_until_ready()
-            with draining.working(ground, store) as crew:
-                warm = crew.wait_for(_WARM_UP)
+            with draining.working(ground, store) as worker_state:
+                warm = worker_state.wait_for(_WARM_UP)
                 prober.go()
-                rate = crew.wait_for(sizes.jobs).rate_since(warm)
+                rate = worker_state.wait_for(sizes.jobs).rate_since(warm)
                 readings = {f"{name} drain": rate}
                 if age:
                     readings["sweep"] = _rate_of_sweep(store, sizes.history)
@@ -57,11 +57,11 @@ def _rate_of_sweep(store: Store, jobs: int) -> float:
     with open_subject(store.url, store.durability).app as app:
         before = app.engine.clock.now() - _RIPE + 86_400_000
         which = Filter(queue="default", states=(State.COMPLETED,), until=before)
-        left, began = app.engine.desk.count(which), time.monotonic()
+        left, began = app.engine.queries.count(which), time.monotonic()
         # Whether one is left is asked of an index; to count them again and again would take a processor of its own.
-        while app.engine.sweeper.finished("default", State.COMPLETED, before, 1):
+        while app.engine.retention_store.finished("default", State.COMPLETED, before, 1):
             if time.monotonic() > began + 60 + jobs / _SLOWEST:
-                raise TimeoutError(f"{app.engine.desk.count(which)} of {jobs} finished jobs have not left the store")
+                raise TimeoutError(f"{app.engine.queries.count(which)} of {jobs} finished jobs have not left the store")
             time.sleep(0.2)
         return left / max(time.monotonic() - began, 0.001)
 

@@ -47,9 +47,9 @@ def _claim(ground: Ground, store: Store) -> float:
 
 
 def _drain(ground: Ground, store: Store) -> float:
-    with draining.working(ground, store) as crew:
-        warm = crew.wait_for(_WARM_UP)
-        return crew.wait_for(ground.sizes.shallow).rate_since(warm)
+    with draining.working(ground, store) as worker_state:
+        warm = worker_state.wait_for(_WARM_UP)
+        return worker_state.wait_for(ground.sizes.shallow).rate_since(warm)
 
 
 _RATES: dict[str, Callable[[Ground, Store], float]] = {"enqueue": _enqueue, "claim": _claim, "drain": _drain}

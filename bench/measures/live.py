@@ -29,14 +29,14 @@ def live(ground: Ground) -> Readings:
             web.wait_until_ready()
             with (
                 Child(ground, store, "listeners", port, *_LISTENERS) as listeners,
-                draining.working(ground, store) as crew,
+                draining.working(ground, store) as worker_state,
             ):
                 listeners.wait_until_ready()
                 _feed(store, 1)
-                crew.wait_for(_A_SECOND)
+                worker_state.wait_for(_A_SECOND)
                 listeners.go()
                 rate = _feed(store, _SECONDS)
-                crew.wait_for(_A_SECOND * (_SECONDS + 1))
+                worker_state.wait_for(_A_SECOND * (_SECONDS + 1))
                 listeners.stop_waiting()
                 told = listeners.answer()
     return {"rate": rate, "longest": told.seconds * 1000, "p99": told.processor * 1000}

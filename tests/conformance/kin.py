@@ -28,16 +28,16 @@ def the(*job_ids: str) -> Filter:
 def plant_chain(engine: Engine, *names: str, policy: Policy = "cancel") -> None:
     """Jobs that each wait for the one before."""
     first, *others = names
-    bonds = [Dependency(one, next_one, policy) for one, next_one in pairwise(names)]
-    engine.plant([new_job(first), *map(child, others)], bonds, now=NOW)
+    edges = [Dependency(one, next_one, policy) for one, next_one in pairwise(names)]
+    engine.insert_graph([new_job(first), *map(child, others)], edges, now=NOW)
 
 
 def cancel(engine: Engine, job_id: str) -> list[str]:
-    moved = engine.desk.move(the(job_id), Trigger.CANCEL, 1, now=NOW)
+    moved = engine.queries.move(the(job_id), Trigger.CANCEL, 1, now=NOW)
     assert moved == [job_id]
     return moved
 
 
-def spawning(claimed: Claim, jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> Outcome:
+def spawning(claimed: Claim, jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> Outcome:
     """A success that leaves jobs behind."""
-    return replace(succeed(claimed), spawned=tuple(jobs), bonds=tuple(bonds))
+    return replace(succeed(claimed), spawned=tuple(jobs), edges=tuple(edges))

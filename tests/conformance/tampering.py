@@ -35,8 +35,8 @@ class Tampering:
             self._leave_key(what)
         elif what == "bonds":
             child = "(SELECT seq FROM headrace_jobs WHERE id = 'child')"
-            bond = f"({child}, {self._number}, 'cancel', {'true' if self._is_postgres else '0'})"
-            self.execute(f"INSERT INTO headrace_bonds (child, parent, policy, blocks) VALUES {bond}")
+            edge = f"({child}, {self._number}, 'cancel', {'true' if self._is_postgres else '0'})"
+            self.execute(f"INSERT INTO headrace_bonds (child, parent, policy, blocks) VALUES {edge}")
         else:
             self.execute("INSERT INTO " + _ROWS[what].format(n=self._number))
 

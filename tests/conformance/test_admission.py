@@ -54,16 +54,18 @@ every_amendment = pytest.mark.parametrize("act", ["replace", "reschedule"])
 ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?", "grüße 日本語 🚰", "a\nb", "x" * 2000]
 
 
-def admit(engine: Engine, *candidates: UniqueInsert, whole: bool = False, now: int = NOW) -> list[tuple[str, str]]:
-    return [(verdict.kind, verdict.id) for verdict in engine.admit(candidates, whole=whole, now=now)]
+def insert_unique(
+    engine: Engine, *candidates: UniqueInsert, whole: bool = False, now: int = NOW
+) -> list[tuple[str, str]]:
+    return [(verdict.kind, verdict.id) for verdict in engine.insert_unique(candidates, whole=whole, now=now)]
 
 
 def found(engine: Engine, **which: Any) -> list[str]:
-    return [job.id for job in engine.desk.find(Filter(**which), 100).jobs]
+    return [job.id for job in engine.queries.find(Filter(**which), 100).jobs]
 
 
-def depths(engine: Engine) -> dict[tuple[str, State], int]:
-    return {(depth.queue, depth.state): depth.jobs for depth in engine.desk.depths()}
+def queue_counts(engine: Engine) -> dict[tuple[str, State], int]:
+    return {(depth.queue, depth.state): depth.jobs for depth in engine.queries.queue_counts()}
 
 
 # -- no conflict
@@ -73,13 +75,13 @@ def depths(engine: Engine) -> dict[tuple[str, State], int]:
 @pytest.mark.parametrize("whole", [False, True])
 def test_jobs_with_keys_of_their_own_are_all_new(engine: Engine, size: int, whole: bool) -> None:
     batch = [candidate(f"j{number}", key=f"k{number}") for number in range(size)]
-    assert admit(engine, *batch, whole=whole) == [("new", f"j{number}") for number in range(size)]
+    assert insert_unique(engine, *batch, whole=whole) == [("new", f"j{number}") for number in range(size)]
     assert {job_id: job.unique_key for job_id, job in rows(engine).items()} == {f"j{n}": f"k{n}" for n in range(size)}
 
 
 def test_to_admit_nothing_is_no_error(engine: Engine) -> None:
-    assert engine.admit([], now=NOW) == []
-    assert engine.admit([], whole=True, now=NOW) == []
+    assert engine.insert_unique([], now=NOW) == []
+    assert engine.insert_unique([], whole=True, now=NOW) == []
 
 
 @pytest.mark.parametrize("rule", [None, UniqueRule(ANYWHERE)], ids=["no rule", "rule"])
@@ -102,26 +104,28 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, rule: UniqueRule
         version=NOW,
         unique_key="key",
     )
-    assert engine.admit([UniqueInsert(job, rule)], now=NOW) == [UniqueResult("new", "job")]
+    assert engine.insert_unique([UniqueInsert(job, rule)], now=NOW) == [UniqueResult("new", "job")]
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     assert found(engine, tag="y") == found(engine, queue="mail") == ["job"]
-    assert [queue.name for queue in engine.desk.queues()] == ["mail"]
-    assert engine.desk.history("job") == []
+    assert [queue.name for queue in engine.queries.queues()] == ["mail"]
+    assert engine.queries.history("job") == []
 
 
 def test_jobs_without_a_key_are_never_duplicates(engine: Engine) -> None:
-    assert admit(engine, candidate("a", "refuse", key=None), candidate("b", "refuse", key=None), whole=True) == [
+    assert insert_unique(
+        engine, candidate("a", "refuse", key=None), candidate("b", "refuse", key=None), whole=True
+    ) == [
         ("new", "a"),
         ("new", "b"),
     ]
-    assert admit(engine, candidate("c", "replace", key=None)) == [("new", "c")]
+    assert insert_unique(engine, candidate("c", "replace", key=None)) == [("new", "c")]
 
 
 @pytest.mark.parametrize("key", ODD)
 def test_any_text_is_a_key(engine: Engine, key: str) -> None:
-    assert admit(engine, candidate("a", key=key), candidate("b", key=f"{key}?")) == [("new", "a"), ("new", "b")]
-    assert admit(engine, candidate("c", key=key), candidate("d", key=f"{key}?")) == [
+    assert insert_unique(engine, candidate("a", key=key), candidate("b", key=f"{key}?")) == [("new", "a"), ("new", "b")]
+    assert insert_unique(engine, candidate("c", key=key), candidate("d", key=f"{key}?")) == [
         ("existing", "a"),
         ("existing", "b"),
     ]
@@ -131,7 +135,7 @@ def test_any_text_is_a_key(engine: Engine, key: str) -> None:
 def test_keys_differ_by_case_and_by_trailing_space(engine: Engine) -> None:
     keys = ["a", "A", "a ", "á", "a\u0301"]
     batch = [candidate(f"j{number}", key=key) for number, key in enumerate(keys)]
-    assert {kind for kind, _ in admit(engine, *batch)} == {"new"}
+    assert {kind for kind, _ in insert_unique(engine, *batch)} == {"new"}
 
 
 @pytest.mark.parametrize("way", ["get", "find", "peek", "insert"])
@@ -141,25 +145,25 @@ def test_the_key_is_told_with_the_job(engine: Engine, way: str) -> None:
         engine.insert([job, new_job("without")], now=NOW)
         assert row(engine, "without").unique_key is None
     else:
-        admit(engine, UniqueInsert(job))
-    desk = engine.desk
-    jobs = {"find": lambda: desk.find(EVERYTHING, 1, None).jobs, "peek": lambda: desk.peek("default", 10)}
-    stored = jobs.get(way, lambda: desk.get(["job"]))()
+        insert_unique(engine, UniqueInsert(job))
+    queries = engine.queries
+    jobs = {"find": lambda: queries.find(EVERYTHING, 1, None).jobs, "peek": lambda: queries.peek("default", 10)}
+    stored = jobs.get(way, lambda: queries.get(["job"]))()
     assert [each.unique_key for each in stored] == ["key"]
 
 
 def test_a_job_without_a_rule_is_stored_whatever_has_its_key(engine: Engine) -> None:
-    admit(engine, candidate("a"))
-    assert admit(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
-    assert admit(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
+    insert_unique(engine, candidate("a"))
+    assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("new", "b")]
+    assert insert_unique(engine, UniqueInsert(new_job("b", unique_key="key"))) == [("taken", "b")]
     with pytest.raises(DuplicateJob, match="b"):
-        engine.admit([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], whole=True, now=NOW)
+        engine.insert_unique([UniqueInsert(new_job("c")), UniqueInsert(new_job("b"))], whole=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
 def test_a_job_that_was_only_inserted_has_its_key_as_well(engine: Engine) -> None:
     engine.insert([new_job("a", unique_key="key")], now=NOW)
-    assert admit(engine, candidate("b")) == [("existing", "a")]
+    assert insert_unique(engine, candidate("b")) == [("existing", "a")]
 
 
 # -- each act, each state
@@ -169,24 +173,24 @@ def test_a_job_that_was_only_inserted_has_its_key_as_well(engine: Engine) -> Non
 @every_act
 def test_what_an_act_does_to_a_job_in_any_state(engine: Engine, act: Act, state: State) -> None:
     bring(engine, state, "there", unique_key="key", payload='["old"]')
-    before, filed = row(engine, "there"), engine.desk.history("there")
+    before, filed = row(engine, "there"), engine.queries.history("there")
     new = candidate("new", act, where=(UniqueCondition((state,)),), queue="elsewhere", payload='["new"]')
     amends = act in ("replace", "reschedule")
     kind = "existing" if amends and state not in NOT_STARTED else KINDS[act]
-    assert admit(engine, new, now=NOW + SECOND) == [(kind, "there")]
+    assert insert_unique(engine, new, now=NOW + SECOND) == [(kind, "there")]
     assert list(rows(engine)) == ["there"], "the new one is not stored"
     if kind in ("existing", "refused"):
         assert row(engine, "there") == before
-        assert engine.desk.history("there") == filed
-        assert [queue.name for queue in engine.desk.queues()] == ["default"]
+        assert engine.queries.history("there") == filed
+        assert [queue.name for queue in engine.queries.queues()] == ["default"]
     else:
         after = row(engine, "there")
         assert after.payload == ('["new"]' if act == "replace" else '["old"]')
         assert after.queue == ("elsewhere" if act == "replace" else "default")
         assert (after.version, after.run_at) == (before.version + 1, NOW)
-        entry = engine.desk.history("there")[-1]
+        entry = engine.queries.history("there")[-1]
         assert (entry.event, entry.at, entry.source, entry.target) == (Trigger.AMEND, NOW + SECOND, state, after.state)
-        assert len(engine.desk.history("there")) == len(filed) + 1
+        assert len(engine.queries.history("there")) == len(filed) + 1
 
 
 @pytest.mark.parametrize("state", sorted(State))
@@ -195,18 +199,18 @@ def test_a_job_in_a_state_that_is_not_named_is_no_conflict(engine: Engine, act: 
     bring(engine, state, "there", unique_key="key")
     before = row(engine, "there")
     others = UniqueCondition(tuple(sorted(set(State) - {state})))
-    assert admit(engine, candidate("new", act, where=(others,)), whole=True) == [("new", "new")]
+    assert insert_unique(engine, candidate("new", act, where=(others,)), whole=True) == [("new", "new")]
     assert row(engine, "there") == before
 
 
 def test_a_rule_without_conditions_never_applies(engine: Engine) -> None:
-    admit(engine, candidate("a"))
-    assert admit(engine, candidate("b", "refuse", where=()), whole=True) == [("new", "b")]
+    insert_unique(engine, candidate("a"))
+    assert insert_unique(engine, candidate("b", "refuse", where=()), whole=True) == [("new", "b")]
 
 
 def test_a_key_is_one_for_all_queues_and_tasks(engine: Engine) -> None:
-    admit(engine, candidate("a", queue="x", task="one"))
-    assert admit(engine, candidate("b", queue="y", task="two")) == [("existing", "a")]
+    insert_unique(engine, candidate("a", queue="x", task="one"))
+    assert insert_unique(engine, candidate("b", queue="y", task="two")) == [("existing", "a")]
 
 
 # -- conditions
@@ -219,7 +223,7 @@ COMPLETED_HOUR = UniqueCondition((State.COMPLETED,), created_since=NOW - HOUR)
 def test_a_job_counts_for_a_time_from_its_creation(engine: Engine, state: State, age: int, conflict: bool) -> None:
     bring(engine, state, "there", unique_key="key", created_at=NOW - age, run_at=NOW - age)
     condition = UniqueCondition((state,), created_since=NOW - HOUR)
-    assert admit(engine, candidate("new", where=(condition,))) == [
+    assert insert_unique(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
 
@@ -232,7 +236,7 @@ def test_a_finished_job_counts_for_a_time_from_its_end(
     bring(engine, state, "there", unique_key="key", created_at=NOW - HOUR)
     assert row(engine, "there").finished_at == NOW
     condition = UniqueCondition((state,), finished_since=since)
-    assert admit(engine, candidate("new", where=(condition,))) == [
+    assert insert_unique(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
 
@@ -244,7 +248,7 @@ def test_a_finished_job_counts_for_a_time_from_its_end(
 def test_both_ages_must_fit(engine: Engine, created_since: int, finished_since: int, conflict: bool) -> None:
     bring(engine, State.COMPLETED, "there", unique_key="key", created_at=NOW - HOUR)
     condition = UniqueCondition((State.COMPLETED,), created_since, finished_since)
-    assert admit(engine, candidate("new", where=(condition,))) == [
+    assert insert_unique(engine, candidate("new", where=(condition,))) == [
         ("existing", "there") if conflict else ("new", "new")
     ]
 
@@ -262,8 +266,10 @@ def test_both_ages_must_fit(engine: Engine, created_since: int, finished_since: 
 def test_any_of_several_conditions_is_enough(engine: Engine, state: State, age: int, conflict: bool) -> None:
     bring(engine, state, "there", unique_key="key", created_at=NOW - age, run_at=NOW - age)
     where = (UniqueCondition(tuple(sorted(OPEN))), COMPLETED_HOUR)
-    assert admit(engine, candidate("new", where=where)) == [("existing", "there") if conflict else ("new", "new")]
-    assert admit(engine, candidate("newer", where=where[::-1], created_at=NOW)) == [
+    assert insert_unique(engine, candidate("new", where=where)) == [
+        ("existing", "there") if conflict else ("new", "new")
+    ]
+    assert insert_unique(engine, candidate("newer", where=where[::-1], created_at=NOW)) == [
         ("existing", "there") if conflict else ("existing", "new")
     ]
 
@@ -274,7 +280,7 @@ def test_of_several_the_newest_that_meets_a_condition_is_meant(engine: Engine, a
         engine.insert([new_job(f"j{number}", unique_key="key", created_at=created_at, run_at=LATER)], now=NOW)
     engine.insert([new_job("done", unique_key="key", priority=9), new_job("other", unique_key="other")], now=NOW)
     assert settle(engine, succeed(claim_one(engine))) == []
-    assert admit(engine, candidate("new", act)) == [(KINDS[act], "j2")]
+    assert insert_unique(engine, candidate("new", act)) == [(KINDS[act], "j2")]
     changed = [job_id for job_id, job in rows(engine).items() if job.id.startswith("j") and job.version != 1]
     assert changed == (["j2"] if act in ("replace", "reschedule") else [])
 
@@ -283,32 +289,34 @@ def test_of_several_the_newest_that_meets_a_condition_is_meant(engine: Engine, a
 def test_the_newest_stands_even_if_an_older_one_could_be_amended(engine: Engine, act: Act) -> None:
     engine.insert([new_job("older", unique_key="key", run_at=LATER)], now=NOW)
     bring(engine, State.RUNNING, "newer", unique_key="key")
-    assert admit(engine, candidate("new", act)) == [("existing", "newer")]
-    assert admit(engine, candidate("new", act, where=(UniqueCondition((State.SCHEDULED,)),))) == [(KINDS[act], "older")]
+    assert insert_unique(engine, candidate("new", act)) == [("existing", "newer")]
+    assert insert_unique(engine, candidate("new", act, where=(UniqueCondition((State.SCHEDULED,)),))) == [
+        (KINDS[act], "older")
+    ]
 
 
 # -- a key is held by its job and by nothing else
 
 
 def test_a_deleted_job_frees_its_key(engine: Engine) -> None:
-    admit(engine, candidate("a", where=ANYWHERE))
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert admit(engine, candidate("b", where=ANYWHERE)) == [("new", "b")]
-    assert admit(engine, candidate("a", where=ANYWHERE)) == [("existing", "b")]
+    insert_unique(engine, candidate("a", where=ANYWHERE))
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    assert insert_unique(engine, candidate("b", where=ANYWHERE)) == [("new", "b")]
+    assert insert_unique(engine, candidate("a", where=ANYWHERE)) == [("existing", "b")]
 
 
 @pytest.mark.parametrize("state", sorted(FINAL))
 def test_a_finished_job_frees_its_key_unless_its_state_is_named(engine: Engine, state: State) -> None:
     bring(engine, state, "a", unique_key="key")
-    assert admit(engine, candidate("b", where=ANYWHERE)) == [("existing", "a")]
-    assert admit(engine, candidate("b")) == [("new", "b")]
+    assert insert_unique(engine, candidate("b", where=ANYWHERE)) == [("existing", "a")]
+    assert insert_unique(engine, candidate("b")) == [("new", "b")]
 
 
 def test_a_job_keeps_its_key_through_its_life(engine: Engine) -> None:
     def holds() -> bool:
-        return row(engine, "a").unique_key == "key" and admit(engine, candidate("b")) == [("existing", "a")]
+        return row(engine, "a").unique_key == "key" and insert_unique(engine, candidate("b")) == [("existing", "a")]
 
-    admit(engine, candidate("a"))
+    insert_unique(engine, candidate("a"))
     assert holds()
     claimed = claim_one(engine)
     assert holds()
@@ -318,24 +326,24 @@ def test_a_job_keeps_its_key_through_its_life(engine: Engine) -> None:
     assert holds()
     settle(engine, succeed(claim_one(engine, now=LATER)))
     assert row(engine, "a").unique_key == "key"
-    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
     assert holds()
 
 
 def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
     first = store.open()
-    admit(first, candidate("a"))
+    insert_unique(first, candidate("a"))
     first.close()
-    assert admit(store.open(), candidate("b")) == [("existing", "a")]
-    assert admit(first, candidate("c")) == [("existing", "a")]
+    assert insert_unique(store.open(), candidate("b")) == [("existing", "a")]
+    assert insert_unique(first, candidate("c")) == [("existing", "a")]
 
 
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
-    admit(engine, candidate("a"), UniqueInsert(new_job("b")))
-    assert [parcel.job.unique_key for parcel in engine.porter.pack(0, 10)] == ["key", None]
-    target.porter.unpack(engine.porter.pack(0, 10))
+    insert_unique(engine, candidate("a"), UniqueInsert(new_job("b")))
+    assert [job_export.job.unique_key for job_export in engine.transfer.pack(0, 10)] == ["key", None]
+    target.transfer.unpack(engine.transfer.pack(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
-    assert admit(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
+    assert insert_unique(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
         ("existing", "a"),
         ("replaced", "a"),
     ]
@@ -348,11 +356,11 @@ def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> No
 @pytest.mark.parametrize("key", ["key", "other", None])
 def test_a_taken_id_is_told_before_anything_else(engine: Engine, act: Act, key: str | None) -> None:
     """A submission repeated after a lost reply finds itself, and must not replace or refuse itself."""
-    admit(engine, candidate("a", run_at=LATER), candidate("b", key="other"))
+    insert_unique(engine, candidate("a", run_at=LATER), candidate("b", key="other"))
     before = rows(engine)
-    assert admit(engine, candidate("a", act, key=key, payload='["new"]')) == [("taken", "a")]
+    assert insert_unique(engine, candidate("a", act, key=key, payload='["new"]')) == [("taken", "a")]
     with pytest.raises(DuplicateJob) as caught:
-        engine.admit([candidate("c", key="c"), candidate("a", act, key=key)], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", key="c"), candidate("a", act, key=key)], whole=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == before
 
@@ -362,7 +370,13 @@ def test_a_taken_id_is_told_before_anything_else(engine: Engine, act: Act, key: 
 
 def test_one_candidate_may_be_the_duplicate_of_another(engine: Engine) -> None:
     batch = [candidate("a"), candidate("b"), candidate("c", key="other"), candidate("d", "refuse"), candidate("e")]
-    assert admit(engine, *batch) == [("new", "a"), ("existing", "a"), ("new", "c"), ("refused", "a"), ("existing", "a")]
+    assert insert_unique(engine, *batch) == [
+        ("new", "a"),
+        ("existing", "a"),
+        ("new", "c"),
+        ("refused", "a"),
+        ("existing", "a"),
+    ]
     assert sorted(rows(engine)) == ["a", "c"]
 
 
@@ -372,16 +386,16 @@ def test_one_candidate_may_replace_another(engine: Engine) -> None:
         candidate("b", "replace", payload="[2]", tags=("two",), queue="mail"),
         candidate("c", "reschedule", payload="[3]", run_at=LATER),
     ]
-    assert admit(engine, *batch) == [("new", "a"), ("replaced", "a"), ("rescheduled", "a")]
+    assert insert_unique(engine, *batch) == [("new", "a"), ("replaced", "a"), ("rescheduled", "a")]
     after = row(engine, "a")
     assert (after.payload, after.queue, after.state, after.run_at) == ("[2]", "mail", State.SCHEDULED, LATER)
     assert (found(engine, tag="one"), found(engine, tag="two")) == ([], ["a"])
-    assert depths(engine) == {("mail", State.SCHEDULED): 1}
+    assert queue_counts(engine) == {("mail", State.SCHEDULED): 1}
 
 
 def test_a_candidate_whose_id_is_taken_does_not_hold_its_key(engine: Engine) -> None:
     engine.insert([new_job("taken")], now=NOW)
-    assert admit(engine, candidate("taken"), candidate("a"), candidate("b")) == [
+    assert insert_unique(engine, candidate("taken"), candidate("a"), candidate("b")) == [
         ("taken", "taken"),
         ("new", "a"),
         ("existing", "a"),
@@ -389,10 +403,10 @@ def test_a_candidate_whose_id_is_taken_does_not_hold_its_key(engine: Engine) -> 
 
 
 def test_a_candidate_finds_what_an_earlier_one_has_changed(engine: Engine) -> None:
-    admit(engine, candidate("a", run_at=LATER))
+    insert_unique(engine, candidate("a", run_at=LATER))
     pending, scheduled = (UniqueCondition((State.PENDING,)),), (UniqueCondition((State.SCHEDULED,)),)
     batch = [candidate("b", "reschedule"), candidate("c", where=pending), candidate("d", where=scheduled, run_at=LATER)]
-    assert admit(engine, *batch) == [("rescheduled", "a"), ("existing", "a"), ("new", "d")]
+    assert insert_unique(engine, *batch) == [("rescheduled", "a"), ("existing", "a"), ("new", "d")]
 
 
 def some_candidates(chance: random.Random, name: str) -> list[UniqueInsert]:
@@ -425,7 +439,9 @@ def test_a_batch_is_admitted_as_its_candidates_would_be_one_after_the_other(
         there = [each.job for each in some_candidates(chance, f"{turn}")[:3]]
         engine.insert(there, now=NOW)
         target.insert(there, now=NOW)
-        assert admit(engine, *batch) == [verdict for each in batch for verdict in admit(target, each)], batch
+        assert insert_unique(engine, *batch) == [
+            verdict for each in batch for verdict in insert_unique(target, each)
+        ], batch
 
     def as_they_are(store: Engine) -> list[Any]:
         jobs = sorted(rows(store).values(), key=lambda job: job.id)
@@ -433,12 +449,12 @@ def test_a_batch_is_admitted_as_its_candidates_would_be_one_after_the_other(
 
     assert as_they_are(engine) == as_they_are(target)
     assert found(engine, tag="u") == found(target, tag="u")
-    assert depths(engine) == depths(target)
+    assert queue_counts(engine) == queue_counts(target)
 
 
 def test_hundreds_of_duplicates_in_one_batch_are_one_job(engine: Engine) -> None:
     batch = [candidate(f"j{number}") for number in range(500)]
-    assert admit(engine, *batch) == [("new", "j0")] + [("existing", "j0")] * 499
+    assert insert_unique(engine, *batch) == [("new", "j0")] + [("existing", "j0")] * 499
     assert list(rows(engine)) == ["j0"]
 
 
@@ -451,7 +467,7 @@ def test_rules_and_none_may_be_mixed(engine: Engine) -> None:
         UniqueInsert(new_job("keyed", unique_key="key")),
         candidate("c"),
     ]
-    assert admit(engine, *batch) == [
+    assert insert_unique(engine, *batch) == [
         ("new", "plain"),
         ("new", "a"),
         ("taken", "plain"),
@@ -465,7 +481,9 @@ def test_rules_and_none_may_be_mixed(engine: Engine) -> None:
 
 @pytest.mark.parametrize("place", [0, 1, 2, 3])
 def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) -> None:
-    admit(engine, candidate("there"), candidate("mine", key="mine", payload='["old"]', tags=("old",), run_at=LATER))
+    insert_unique(
+        engine, candidate("there"), candidate("mine", key="mine", payload='["old"]', tags=("old",), run_at=LATER)
+    )
     before = rows(engine)
     batch = [
         candidate("a", key="a", tags=("t",)),
@@ -474,31 +492,31 @@ def test_whole_stores_nothing_when_one_is_refused(engine: Engine, place: int) ->
     ]
     batch.insert(place, candidate("d", "refuse"))
     with pytest.raises(DuplicateJob) as caught:
-        engine.admit(batch, whole=True, now=NOW)
+        engine.insert_unique(batch, whole=True, now=NOW)
     assert caught.value.job_id == "there"
     assert rows(engine) == before
-    assert engine.desk.history("mine") == []
+    assert engine.queries.history("mine") == []
     assert (found(engine, tag="t"), found(engine, tag="old")) == ([], ["mine"])
-    assert [queue.name for queue in engine.desk.queues()] == ["default"]
-    assert [kind for kind, _ in admit(engine, *batch)].count("refused") == 1
+    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    assert [kind for kind, _ in insert_unique(engine, *batch)].count("refused") == 1
 
 
 def test_whole_refuses_a_duplicate_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
-        engine.admit([candidate("a", "refuse"), candidate("b", "refuse")], whole=True, now=NOW)
+        engine.insert_unique([candidate("a", "refuse"), candidate("b", "refuse")], whole=True, now=NOW)
     assert caught.value.job_id == "a"
     assert rows(engine) == {}
 
 
 def test_whole_does_not_mind_what_is_kept_or_amended(engine: Engine) -> None:
-    admit(engine, candidate("a"), candidate("b", key="b"), candidate("c", key="c"))
+    insert_unique(engine, candidate("a"), candidate("b", key="b"), candidate("c", key="c"))
     batch = [
         candidate("x"),
         candidate("y", "replace", key="b"),
         candidate("z", "reschedule", key="c", run_at=LATER),
         candidate("new", "refuse", key="new"),
     ]
-    assert admit(engine, *batch, whole=True) == [
+    assert insert_unique(engine, *batch, whole=True) == [
         ("existing", "a"),
         ("replaced", "b"),
         ("rescheduled", "c"),
@@ -529,7 +547,7 @@ def test_a_replaced_job_has_everything_of_the_new_one_but_its_id_and_its_past(en
         tags=("both", "new"),
         metadata='{"tenant":1}',
     )
-    assert admit(engine, UniqueInsert(new, UniqueRule(ANYWHERE, "replace"))) == [("replaced", "a")]
+    assert insert_unique(engine, UniqueInsert(new, UniqueRule(ANYWHERE, "replace"))) == [("replaced", "a")]
     after = msgspec.structs.asdict(row(engine, "a"))
     expected = msgspec.structs.asdict(msgspec.structs.replace(new, id="a", created_at=NOW, version=2))
     assert {name: after[name] for name in expected} == expected
@@ -538,14 +556,14 @@ def test_a_replaced_job_has_everything_of_the_new_one_but_its_id_and_its_past(en
     assert (found(engine, queue="default"), found(engine, queue="mail")) == ([], ["a"])
     assert (found(engine, task="work"), found(engine, task="send")) == ([], ["a"])
     assert (found(engine, text="tenant"), found(engine, states=(State.PENDING,))) == (["a"], [])
-    assert depths(engine) == {("mail", State.SCHEDULED): 1}
-    assert [queue.name for queue in engine.desk.queues()] == ["default", "mail"]
+    assert queue_counts(engine) == {("mail", State.SCHEDULED): 1}
+    assert [queue.name for queue in engine.queries.queues()] == ["default", "mail"]
 
 
 def test_a_replaced_job_loses_what_the_new_one_does_not_have(engine: Engine) -> None:
     rich = new_job("a", unique_key="key", tags=("t",), expires_at=NOW + SECOND, options="{}", metadata="{}", priority=9)
     engine.insert([rich], now=NOW)
-    assert admit(engine, candidate("b", "replace")) == [("replaced", "a")]
+    assert insert_unique(engine, candidate("b", "replace")) == [("replaced", "a")]
     after = row(engine, "a")
     assert (after.tags, after.expires_at, after.options, after.metadata, after.priority) == (None, None, None, None, 0)
     assert found(engine, tag="t") == []
@@ -556,9 +574,11 @@ def test_a_replaced_job_loses_what_the_new_one_does_not_have(engine: Engine) -> 
 def test_a_replaced_job_is_claimed_as_the_new_one_would_be(engine: Engine, state: State) -> None:
     bring(engine, state, "a", unique_key="key", payload='["old"]')
     attempts = row(engine, "a").attempt
-    assert admit(engine, candidate("b", "replace", queue="mail", payload='["new"]', checksum=8)) == [("replaced", "a")]
+    assert insert_unique(engine, candidate("b", "replace", queue="mail", payload='["new"]', checksum=8)) == [
+        ("replaced", "a")
+    ]
     assert row(engine, "a").state is State.PENDING
-    assert [job.id for job in engine.desk.peek("mail", 10)] == ["a"]
+    assert [job.id for job in engine.queries.peek("mail", 10)] == ["a"]
     assert engine.exchange([], only("default"), now=LATER + HOUR).claims == []
     (claimed,) = engine.exchange([], only("mail"), now=NOW).claims
     assert (claimed.id, claimed.payload, claimed.checksum, claimed.attempt) == ("a", '["new"]', 8, attempts + 1)
@@ -568,16 +588,16 @@ def test_a_replaced_job_is_claimed_as_the_new_one_would_be(engine: Engine, state
 @pytest.mark.parametrize("state", sorted(NOT_STARTED - {State.WAITING}))
 def test_a_job_replaced_by_a_later_one_waits_for_its_time(engine: Engine, state: State) -> None:
     bring(engine, state, "a", unique_key="key")
-    assert admit(engine, candidate("b", "replace", run_at=LATER + HOUR)) == [("replaced", "a")]
+    assert insert_unique(engine, candidate("b", "replace", run_at=LATER + HOUR)) == [("replaced", "a")]
     assert row(engine, "a").state in (State.SCHEDULED, State.RETRYING)
     assert claim(engine, now=LATER + HOUR - 1) == []
     assert ids(claim(engine, now=LATER + HOUR)) == ["a"]
 
 
 def test_a_replaced_job_takes_the_new_ones_place_in_the_order(engine: Engine) -> None:
-    admit(engine, candidate("a", priority=9))
+    insert_unique(engine, candidate("a", priority=9))
     engine.insert([new_job("b", priority=5), new_job("c", priority=1)], now=NOW)
-    admit(engine, candidate("new", "replace", priority=3))
+    insert_unique(engine, candidate("new", "replace", priority=3))
     assert ids(claim(engine)) == ["b", "a", "c"]
 
 
@@ -592,7 +612,7 @@ def test_of_several_of_one_batch_each_counts_for_those_behind_it(engine: Engine)
         candidate("new", "replace", where=pending, payload='["new"]'),
     ]
     kinds = [("new", "first"), ("new", "later"), ("existing", "first"), ("refused", "first"), ("replaced", "first")]
-    assert admit(engine, *batch) == kinds
+    assert insert_unique(engine, *batch) == kinds
     assert row(engine, "first").payload == '["new"]'
 
 
@@ -616,7 +636,7 @@ def test_a_rescheduled_job_has_the_state_that_fits_its_time(
     engine: Engine, state: State, run_at: int, target: State
 ) -> None:
     bring(engine, state, "a", unique_key="key")
-    assert admit(engine, candidate("b", "reschedule", run_at=run_at)) == [("rescheduled", "a")]
+    assert insert_unique(engine, candidate("b", "reschedule", run_at=run_at)) == [("rescheduled", "a")]
     after = row(engine, "a")
     assert (after.state, after.run_at, after.rank) == (target, run_at, run_at)
     if run_at > NOW:
@@ -631,11 +651,11 @@ def test_a_rescheduled_job_has_nothing_but_the_time_of_the_new_one(engine: Engin
     new = candidate(
         "b", "reschedule", run_at=LATER, tags=("new",), queue="mail", task="send", priority=9, metadata="{}"
     )
-    assert admit(engine, new) == [("rescheduled", "a")]
+    assert insert_unique(engine, new) == [("rescheduled", "a")]
     expected = msgspec.structs.replace(before, version=2, run_at=LATER, rank=-LATER, state=State.SCHEDULED)
     assert row(engine, "a") == expected
     assert (found(engine, tag="old"), found(engine, tag="new")) == (["a"], [])
-    assert [queue.name for queue in engine.desk.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.queues()] == ["default"]
 
 
 # -- versions, bells, the notice
@@ -644,7 +664,7 @@ def test_a_rescheduled_job_has_nothing_but_the_time_of_the_new_one(engine: Engin
 @every_amendment
 def test_an_old_version_cannot_settle_an_amended_job(engine: Engine, act: Act) -> None:
     lease = bring(engine, State.RETRYING, "a", unique_key="key")
-    assert admit(engine, candidate("b", act)) == [(KINDS[act], "a")]
+    assert insert_unique(engine, candidate("b", act)) == [(KINDS[act], "a")]
     claimed = claim_one(engine)
     assert [outcome.id for outcome in settle(engine, succeed(lease))] == ["a"]
     assert row(engine, "a").state is State.RUNNING
@@ -653,15 +673,15 @@ def test_an_old_version_cannot_settle_an_amended_job(engine: Engine, act: Act) -
 
 @every_amendment
 def test_a_running_job_stands_and_its_worker_settles_it(engine: Engine, act: Act) -> None:
-    admit(engine, candidate("a"))
+    insert_unique(engine, candidate("a"))
     claimed = claim_one(engine)
-    assert admit(engine, candidate("b", act)) == [("existing", "a")]
+    assert insert_unique(engine, candidate("b", act)) == [("existing", "a")]
     assert settle(engine, succeed(claimed)) == []
 
 
 def test_a_later_version_of_an_id_does_not_become_the_replaced_jobs(engine: Engine) -> None:
-    admit(engine, candidate("a"))
-    admit(engine, candidate("b", "replace", version=NOW))
+    insert_unique(engine, candidate("a"))
+    insert_unique(engine, candidate("b", "replace", version=NOW))
     assert row(engine, "a").version == 2
 
 
@@ -670,10 +690,10 @@ def test_a_later_version_of_an_id_does_not_become_the_replaced_jobs(engine: Engi
 def test_what_may_be_claimed_wakes_the_workers(store: StoreUnderTest, act: str, queues: tuple[str, ...]) -> None:
     listening, acting = store.open(), store.open()
     if act != "new":
-        admit(acting, candidate("a", queue="mail", run_at=LATER))
+        insert_unique(acting, candidate("a", queue="mail", run_at=LATER))
     bell = listening.listen("work", queues)
     bell.wait(0)
-    admit(acting, candidate("b", "keep" if act == "new" else act, queue="mail"))  # type: ignore[arg-type]
+    insert_unique(acting, candidate("b", "keep" if act == "new" else act, queue="mail"))  # type: ignore[arg-type]
     assert bell.wait(PATIENCE)
     assert len(claim(listening)) == 1
     bell.close()
@@ -683,16 +703,16 @@ def test_what_may_be_claimed_wakes_the_workers(store: StoreUnderTest, act: str, 
 @pytest.mark.parametrize("whole", [False, True])
 def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act: Act, whole: bool) -> None:
     engine, producer = store.open(), store.open()
-    admit(producer, candidate("a", run_at=LATER))
+    insert_unique(producer, candidate("a", run_at=LATER))
     before = rows(engine)
-    engine.porter.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-            producer.admit([new], whole=whole, now=NOW)
+            producer.insert_unique([new], whole=whole, now=NOW)
     assert rows(engine) == before
-    assert [queue.name for queue in engine.desk.queues()] == ["default"]
-    engine.porter.post(StoreStatus("arriving", "redis://elsewhere/0", NOW))
-    assert admit(producer, candidate("b", key="other")) == [("new", "b")]
+    assert [queue.name for queue in engine.queries.queues()] == ["default"]
+    engine.transfer.post(StoreStatus("arriving", "redis://elsewhere/0", NOW))
+    assert insert_unique(producer, candidate("b", key="other")) == [("new", "b")]
 
 
 # -- at the same moment
@@ -703,7 +723,9 @@ def test_of_many_with_the_same_key_one_is_new_and_all_others_name_it(store: Stor
     engines = [store.open() for _ in range(THREADS)]
 
     def submit(number: int) -> list[tuple[str, str]]:
-        return [verdict for turn in range(50) for verdict in admit(engines[number], candidate(f"{number}-{turn}"))]
+        return [
+            verdict for turn in range(50) for verdict in insert_unique(engines[number], candidate(f"{number}-{turn}"))
+        ]
 
     verdicts = [verdict for some in together(THREADS, submit) for verdict in some]
     (winner,) = (job_id for kind, job_id in verdicts if kind == "new")
@@ -720,14 +742,14 @@ def test_amendments_at_once_are_all_counted(store: StoreUnderTest, act: Act) -> 
         return [
             kind
             for turn in range(20)
-            for kind, _ in admit(engines[number], candidate(f"{number}-{turn}", act, run_at=LATER + turn))
+            for kind, _ in insert_unique(engines[number], candidate(f"{number}-{turn}", act, run_at=LATER + turn))
         ]
 
     kinds = [kind for some in together(4, submit) for kind in some]
     assert sorted(kinds) == sorted(["new"] + [KINDS[act]] * 79)
     (only_one,) = rows(engines[0]).values()
     assert only_one.version == 80
-    assert [entry.version for entry in engines[0].desk.history(only_one.id)] == list(range(2, 81))
+    assert [entry.version for entry in engines[0].queries.history(only_one.id)] == list(range(2, 81))
 
 
 def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: StoreUnderTest) -> None:
@@ -739,7 +761,7 @@ def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: Store
         for turn in range(12):
             keys = order.sample(range(10), 10)
             batch = [candidate(f"{number}-{turn}-{key}", key=f"{turn}-{key}", run_at=LATER) for key in keys]
-            verdicts += admit(engines[number], *batch, whole=bool(turn % 2))
+            verdicts += insert_unique(engines[number], *batch, whole=bool(turn % 2))
         return verdicts
 
     verdicts = [verdict for some in together(4, submit) for verdict in some]
@@ -760,7 +782,7 @@ def test_while_workers_finish_them_there_is_never_more_than_one_open(store: Stor
                 return [
                     job
                     for turn in range(40)
-                    for kind, job in admit(engines[number], candidate(f"{number}-{turn}"))
+                    for kind, job in insert_unique(engines[number], candidate(f"{number}-{turn}"))
                     if kind == "new"
                 ]
             finally:
@@ -784,7 +806,9 @@ def test_while_workers_finish_them_there_is_never_more_than_one_open(store: Stor
 
 
 def test_a_replaced_job_waits_in_the_lane_of_the_new_one(engine: Engine) -> None:
-    admit(engine, candidate("a", lane=lane_of([Limit("key", "old")])))
-    assert admit(engine, candidate("b", "replace", lane=lane_of([Limit("needs", "gpu")]))) == [("replaced", "a")]
+    insert_unique(engine, candidate("a", lane=lane_of([Limit("key", "old")])))
+    assert insert_unique(engine, candidate("b", "replace", lane=lane_of([Limit("needs", "gpu")]))) == [
+        ("replaced", "a")
+    ]
     assert row(engine, "a").lane == lane_of([Limit("needs", "gpu")])
     assert claim(engine) == []

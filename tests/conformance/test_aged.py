@@ -46,7 +46,7 @@ ALL = everything(NOW)
 def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[JobAge]:
     cursor = None
     for _ in range(10_000):
-        page = engine.upkeep.aged(watch, looks, cursor)
+        page = engine.staleness_store.aged(watch, looks, cursor)
         yield from page.jobs
         cursor = page.cursor
         if cursor is None:
@@ -57,7 +57,7 @@ def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[J
 def told(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
-    assert found == aged_of(row(engine, job_id), engine.desk.history(job_id))
+    assert found == aged_of(row(engine, job_id), engine.queries.history(job_id))
     return found
 
 
@@ -117,14 +117,14 @@ def test_a_job_that_waits_for_what_it_spawned_does_so_since_its_run_was_over(eng
 
 def test_an_operator_who_changes_a_priority_does_not_turn_the_clock_back(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.desk.amend("job", JobUpdate(priority=5), now=NOW + HOUR)
+    engine.queries.amend("job", JobUpdate(priority=5), now=NOW + HOUR)
     assert told(engine).since == NOW
 
 
 def test_a_revived_job_begins_anew_with_its_age_too(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=LATER)
     found = told(engine)
     assert (found.since, found.due) == (LATER, LATER)
     settle(engine, retry(claim_one(engine, now=LATER + SECOND), LATER + HOUR), now=LATER + SECOND)
@@ -133,8 +133,8 @@ def test_a_revived_job_begins_anew_with_its_age_too(engine: Engine) -> None:
 
 def test_children_that_wait_again_do_so_since_then(engine: Engine) -> None:
     plant_chain(engine, "parent", "job")
-    engine.desk.move(the("parent"), Trigger.CANCEL, 1, now=NOW)
-    engine.desk.move(the("parent"), Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(the("parent"), Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(the("parent"), Trigger.REVIVE, 1, now=LATER)
     found = told(engine)
     assert (found.state, found.since) == (State.WAITING, LATER)
 
@@ -157,7 +157,7 @@ def test_a_snooze_and_a_release_leave_the_age(engine: Engine) -> None:
 
 def test_a_review_is_told_of_the_version_it_was_of(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.upkeep.judge([StaleAction("job", row(engine).version, "review", "long")], now=LATER)
+    engine.staleness_store.mark_stale([StaleAction("job", row(engine).version, "review", "long")], now=LATER)
     found = told(engine)
     assert (found.reviewed, found.since) == (True, NOW)
     claim_one(engine, now=LATER)
@@ -199,13 +199,13 @@ def test_a_walk_comes_by_all_that_stay_while_others_come_and_go(engine: Engine) 
     ids = fill(engine, 150)
     found, cursor, gone = set(), None, set()
     for turn in range(1000):
-        page = engine.upkeep.aged(ALL, 10, cursor)
+        page = engine.staleness_store.aged(ALL, 10, cursor)
         found |= {job.id for job in page.jobs}
         cursor = page.cursor
         if cursor is None:
             break
         engine.insert([new_job(f"new{turn}", queue="q0", priority=9)], now=NOW)
-        gone |= set(engine.desk.move(the(f"j{turn:04d}"), Trigger.CANCEL, 1, now=NOW))
+        gone |= set(engine.queries.move(the(f"j{turn:04d}"), Trigger.CANCEL, 1, now=NOW))
     assert cursor is None
     assert ids - gone <= found
 
@@ -235,9 +235,13 @@ def test_only_what_may_be_too_old_is_told(engine: Engine) -> None:
 # -- what becomes of them
 
 
-def judge(engine: Engine, action: OnStale, job_id: str = "job", version: int | None = None, now: int = LATER) -> bool:
+def mark_stale(
+    engine: Engine, action: OnStale, job_id: str = "job", version: int | None = None, now: int = LATER
+) -> bool:
     at = row(engine, job_id).version if version is None else version
-    [done] = engine.upkeep.judge([StaleAction(job_id, at, action, f"too long ({action})", "print")], now=now)
+    [done] = engine.staleness_store.mark_stale(
+        [StaleAction(job_id, at, action, f"too long ({action})", "print")], now=now
+    )
     return done
 
 
@@ -246,11 +250,11 @@ def judge(engine: Engine, action: OnStale, job_id: str = "job", version: int | N
 def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, state: State, action: OnStale) -> None:
     bring(engine, state, payload='["x"]')
     before = row(engine)
-    assert judge(engine, action)
+    assert mark_stale(engine, action)
     stored = row(engine)
     assert (stored.state, stored.reason, stored.finished_at) == (State.FAILED, "staleness_timeout", LATER)
     assert (stored.version, stored.attempt, stored.lease_until) == (before.version + 1, before.attempt, None)
-    entry = engine.desk.history("job")[-1]
+    entry = engine.queries.history("job")[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
     letters = engine.letters.latest(["job"])
@@ -267,16 +271,16 @@ def test_a_job_that_moved_on_is_left_alone(engine: Engine, action: OnStale) -> N
     bring(engine, State.PENDING)
     seen = row(engine).version
     claimed = claim_one(engine)
-    assert not judge(engine, action, version=seen)
-    assert (row(engine).state, engine.desk.history("job")) == (State.RUNNING, [])
+    assert not mark_stale(engine, action, version=seen)
+    assert (row(engine).state, engine.queries.history("job")) == (State.RUNNING, [])
     assert settle(engine, succeed(claimed)) == []
-    assert not judge(engine, action)
-    assert not judge(engine, action, "nowhere", 1)
+    assert not mark_stale(engine, action)
+    assert not mark_stale(engine, action, "nowhere", 1)
 
 
 def test_a_running_attempt_is_fenced_out_at_once(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    assert judge(engine, "fail", now=NOW)
+    assert mark_stale(engine, "fail", now=NOW)
     assert [one.id for one in settle(engine, succeed(claimed))] == ["job"]
     assert row(engine).state is State.FAILED
     assert engine.reap(10, now=NOW + LEASE) == []
@@ -285,14 +289,14 @@ def test_a_running_attempt_is_fenced_out_at_once(engine: Engine) -> None:
 def test_a_review_changes_nothing_and_is_filed_once_for_a_version(engine: Engine) -> None:
     bring(engine, State.PENDING)
     before = row(engine)
-    assert judge(engine, "review")
-    assert not judge(engine, "review")
+    assert mark_stale(engine, "review")
+    assert not mark_stale(engine, "review")
     assert row(engine) == before
-    (entry,) = engine.desk.history("job")
+    (entry,) = engine.queries.history("job")
     assert (entry.event, entry.source, entry.target) == ("review", "pending", "pending")
     assert (entry.version, entry.at, entry.detail) == (before.version, LATER, "too long (review)")
     claimed = claim_one(engine, now=LATER)
-    assert judge(engine, "review"), "another version, another matter"
+    assert mark_stale(engine, "review"), "another version, another matter"
     assert settle(engine, succeed(claimed)) == []
 
 
@@ -307,10 +311,10 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
         StaleAction("j3", fresh, "fail", stale),
         StaleAction("j3", fresh, "dead", stale),
     ]
-    assert engine.upkeep.judge(batch, now=LATER) == [True, False, False, True, True, False]
+    assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
     assert [letter.job_id for letter in engine.letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
-    assert engine.upkeep.judge([], now=LATER) == []
+    assert engine.staleness_store.mark_stale([], now=LATER) == []
 
 
 def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) -> None:
@@ -318,8 +322,8 @@ def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) 
     settle(engine, fail(submit_and_claim(engine)))
     (first,) = engine.letters.latest(["job"])
     engine.letters.resolve([first.id], "manually_resolved", now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
-    assert judge(engine, "dead")
+    engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
+    assert mark_stale(engine, "dead")
     engine.insert([new_job("other")], now=NOW)
     [second] = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert (second.job_id, second.reason) == ("job", "staleness_timeout")
@@ -330,9 +334,9 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
     pending = DeadLetterRow(
         "0" * 32, "job", "work", "default", "old", NOW, "pending", None, None, "{}", notes='[{"at":1,"text":"kept"}]'
     )
-    assert engine.porter.unpack_dead([pending]) == 1
+    assert engine.transfer.import_dead_letters([pending]) == 1
     batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
-    assert engine.upkeep.judge(batch, now=LATER) == [True, True]
+    assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, True]
     found = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert {(letter.job_id, letter.reason) for letter in found} == {
         ("job", "staleness_timeout"),
@@ -343,8 +347,8 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
 
 def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:
     plant_chain(engine, "job", "child", "grandchild")
-    engine.plant([child("hardy")], [Dependency("job", "hardy", "run")], now=NOW)
-    assert judge(engine, "dead")
+    engine.insert_graph([child("hardy")], [Dependency("job", "hardy", "run")], now=NOW)
+    assert mark_stale(engine, "dead")
     assert row(engine, "child").state is State.CANCELLED
     assert row(engine, "grandchild").state is State.CANCELLED
     assert row(engine, "hardy").state is State.PENDING
@@ -352,7 +356,7 @@ def test_children_are_decided_as_with_any_failure(engine: Engine) -> None:
 
 def test_a_waiting_child_that_is_stale_ends_and_its_parent_goes_on(engine: Engine) -> None:
     plant_chain(engine, "parent", "job")
-    assert judge(engine, "fail")
+    assert mark_stale(engine, "fail")
     claimed = claim_one(engine)
     assert settle(engine, succeed(claimed)) == []
     assert row(engine).state is State.FAILED
@@ -362,7 +366,7 @@ def test_whoever_waits_and_whoever_runs_it_is_told(engine: Engine) -> None:
     submit_and_claim(engine)
     bells = {topic: engine.listen(topic) for topic in ("done", "orders")}
     try:
-        assert judge(engine, "fail")
+        assert mark_stale(engine, "fail")
         assert all(bell.wait(PATIENCE) for bell in bells.values())
     finally:
         for bell in bells.values():

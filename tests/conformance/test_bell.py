@@ -152,16 +152,16 @@ def give_a_job_back(engine: Engine) -> None:
 
 def cancel(engine: Engine) -> None:
     submit(engine)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
 
 
 def resume_a_queue(engine: Engine) -> None:
-    engine.desk.pause_queue("default", False)
+    engine.queries.pause_queue("default", False)
 
 
 def wish(engine: Engine) -> None:
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    engine.desk.wish("w1", "stop")
+    engine.queries.wish("w1", "stop")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_what_concerns_a_waiter_wakes_it(store: StoreUnderTest, topic: str, act:
 def test_a_job_stored_between_a_look_and_the_wait_is_not_slept_over(store: StoreUnderTest) -> None:
     worker, client = store.open(), store.open()
     bell = worker.listen("work")
-    assert worker.desk.count(EVERYTHING) == 0
+    assert worker.queries.count(EVERYTHING) == 0
     client.insert([new_job("job")], now=NOW)
     assert bell.wait(PATIENCE)
     assert claim_one(worker).id == "job"

@@ -33,7 +33,7 @@ from tests.support.builders import (
 
 
 def revive(engine: Engine, *job_ids: str, now: int = NOW) -> list[str]:
-    return engine.desk.move(the(*job_ids), Trigger.REVIVE, 10, now=now)
+    return engine.queries.move(the(*job_ids), Trigger.REVIVE, 10, now=now)
 
 
 # -- revive
@@ -46,11 +46,11 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
     assert revive(engine, "a", now=NOW + SECOND) == ["a"]
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
     for name, parent in (("b", "a"), ("c", "b")):
-        found, entry = row(engine, name), engine.desk.history(name)[-1]
+        found, entry = row(engine, name), engine.queries.history(name)[-1]
         assert (found.finished_at, found.reason, found.version) == (None, None, versions[name] + 1)
         assert (entry.event, entry.source, entry.target) == (Trigger.REVIVE, "cancelled", "waiting")
         assert entry.detail == f"its parent {parent} is to run again"
-    assert all(bond.blocks for bond in engine.desk.bonds(["b"]))
+    assert all(edge.blocks for edge in engine.queries.edges(["b"]))
     done: list[Outcome] = []
     for name in "abc":
         claims = engine.exchange(done, want(), now=NOW + SECOND).claims
@@ -59,8 +59,8 @@ def test_a_revived_parent_takes_back_what_only_its_end_had_cancelled(engine: Eng
 
 
 def test_who_lost_another_parent_stays_cancelled(engine: Engine) -> None:
-    bonds = [Dependency("a", "c"), Dependency("b", "c"), Dependency("c", "d")]
-    engine.plant([new_job("a"), new_job("b"), child("c"), child("d")], bonds, now=NOW)
+    edges = [Dependency("a", "c"), Dependency("b", "c"), Dependency("c", "d")]
+    engine.insert_graph([new_job("a"), new_job("b"), child("c"), child("d")], edges, now=NOW)
     settle(engine, *map(fail, claim(engine)))
     revive(engine, "a")
     assert states(engine) == {
@@ -82,8 +82,8 @@ def test_who_was_cancelled_by_hand_stays_cancelled(engine: Engine) -> None:
 
 
 def test_jobs_that_meet_again_all_come_back(engine: Engine) -> None:
-    bonds = [Dependency("a", "b"), Dependency("b", "c"), Dependency("a", "c")]
-    engine.plant([new_job("a"), child("b"), child("c")], bonds, now=NOW)
+    edges = [Dependency("a", "b"), Dependency("b", "c"), Dependency("a", "c")]
+    engine.insert_graph([new_job("a"), child("b"), child("c")], edges, now=NOW)
     settle(engine, fail(claim_one(engine)))
     revive(engine, "a")
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "c": State.WAITING}
@@ -103,10 +103,10 @@ def test_a_held_child_is_held_no_more(engine: Engine) -> None:
 
 
 def test_a_child_that_waits_for_others_as_well_waits_for_the_revived_one_again(engine: Engine) -> None:
-    engine.plant([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
+    engine.insert_graph([new_job("a"), new_job("b"), child("c")], [Dependency("a", "c"), Dependency("b", "c")], now=NOW)
     settle(engine, succeed(claim_one(engine)))
     revive(engine, "a")
-    assert engine.desk.bonds(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
+    assert engine.queries.edges(["c"]) == [Dependency("a", "c"), Dependency("b", "c")]
     for claimed in claim(engine):
         assert row(engine, "c").state is State.WAITING
         settle(engine, succeed(claimed))
@@ -127,14 +127,16 @@ def test_a_revived_child_waits_for_parents_that_are_open(engine: Engine) -> None
     plant_chain(engine, "a", "b")
     cancel(engine, "b")
     revive(engine, "b")
-    assert (row(engine, "b").state, engine.desk.history("b")[-1].target) == (State.WAITING, "waiting")
+    assert (row(engine, "b").state, engine.queries.history("b")[-1].target) == (State.WAITING, "waiting")
     settle(engine, succeed(claim_one(engine)))
     assert ids(claim(engine)) == ["b"]
 
 
 def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW)
+    engine.insert_graph(
+        [new_job("part"), child("after")], [Dependency("part", "main"), Dependency("main", "after")], now=NOW
+    )
     settle(engine, succeed(main))
     cancel(engine, "after")
     revive(engine, "after")
@@ -143,7 +145,9 @@ def test_a_revived_child_waits_for_a_parent_whose_own_run_alone_is_over(engine: 
 
 @pytest.mark.parametrize("policy", ["cancel", "hold"])
 def test_a_revived_child_does_not_wait_for_parents_that_have_ended(engine: Engine, policy: Policy) -> None:
-    engine.plant([new_job("a"), child("b"), child("c")], [Dependency("a", "b", policy), Dependency("b", "c")], now=NOW)
+    engine.insert_graph(
+        [new_job("a"), child("b"), child("c")], [Dependency("a", "b", policy), Dependency("b", "c")], now=NOW
+    )
     settle(engine, fail(claim_one(engine)))
     if policy == "hold":
         cancel(engine, "b")
@@ -163,7 +167,7 @@ def test_all_of_a_flow_can_be_revived_at_once(engine: Engine, order: tuple[str, 
 
 def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part")], [Dependency("part", "main")], now=NOW)
+    engine.insert_graph([new_job("part")], [Dependency("part", "main")], now=NOW)
     settle(engine, succeed(main))
     settle(engine, fail(claim_one(engine)))
     assert row(engine, "main").state is State.CANCELLED
@@ -178,8 +182,8 @@ def test_a_job_that_was_cancelled_with_its_run_behind_it_runs_again(engine: Engi
 
 def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c")
-    assert engine.desk.move(the("b"), Trigger.HURRY, 1, now=NOW) == ["b"]
-    assert [(bond.parent, bond.child) for bond in engine.desk.bonds(["b"])] == [("a", "b"), ("b", "c")]
+    assert engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW) == ["b"]
+    assert [(edge.parent, edge.child) for edge in engine.queries.edges(["b"])] == [("a", "b"), ("b", "c")]
     by_name = {claimed.id: claimed for claimed in claim(engine)}
     assert sorted(by_name) == ["a", "b"]
     settle(engine, succeed(by_name["b"]))
@@ -189,20 +193,24 @@ def test_a_hurried_job_runs_without_those_it_waits_for(engine: Engine) -> None:
 
 
 def test_a_held_job_can_be_hurried_and_ends(engine: Engine) -> None:
-    engine.plant([new_job("a"), child("b"), child("c")], [Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW)
+    engine.insert_graph(
+        [new_job("a"), child("b"), child("c")], [Dependency("a", "b", "hold"), Dependency("b", "c")], now=NOW
+    )
     settle(engine, fail(claim_one(engine)))
-    engine.desk.move(the("b"), Trigger.HURRY, 1, now=NOW)
+    engine.queries.move(the("b"), Trigger.HURRY, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "b").state, row(engine, "c").state) == (State.COMPLETED, State.PENDING)
 
 
 def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
     main = submit_and_claim(engine, "main")
-    engine.plant([new_job("part"), child("other")], [Dependency("part", "main"), Dependency("part", "other")], now=NOW)
+    engine.insert_graph(
+        [new_job("part"), child("other")], [Dependency("part", "main"), Dependency("part", "other")], now=NOW
+    )
     settle(engine, succeed(main))
     before = row(engine, "main")
-    assert engine.desk.move(the("main"), Trigger.HURRY, 1, now=NOW) == []
-    assert engine.desk.move(EVERYTHING, Trigger.HURRY, 1, now=NOW) == ["other"]
+    assert engine.queries.move(the("main"), Trigger.HURRY, 1, now=NOW) == []
+    assert engine.queries.move(EVERYTHING, Trigger.HURRY, 1, now=NOW) == ["other"]
     assert row(engine, "main") == before
 
 
@@ -211,22 +219,22 @@ def test_a_job_whose_run_is_over_can_not_be_hurried(engine: Engine) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> None:
-    bonds = [Dependency("a", "b", "hold"), Dependency("b", "c", "run"), Dependency("b", "d")]
-    engine.plant([new_job("a"), *map(child, "bcd")], bonds, now=NOW)
+    edges = [Dependency("a", "b", "hold"), Dependency("b", "c", "run"), Dependency("b", "d")]
+    engine.insert_graph([new_job("a"), *map(child, "bcd")], edges, now=NOW)
     if ended:
         settle(engine, fail(claim_one(engine)))
-    assert engine.desk.move(the("b"), Trigger.DELETE, 1, now=NOW) == ["b"]
-    assert engine.desk.bonds(["a", "b", "c", "d"]) == []
+    assert engine.queries.move(the("b"), Trigger.DELETE, 1, now=NOW) == ["b"]
+    assert engine.queries.edges(["a", "b", "c", "d"]) == []
     assert (row(engine, "c").state, row(engine, "d").state) == (State.PENDING, State.CANCELLED)
     assert row(engine, "d").reason == PARENT_FAILED
 
 
 def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine) -> None:
-    engine.plant(
+    engine.insert_graph(
         [new_job("a"), new_job("b"), child("c")], [Dependency("a", "c", "hold"), Dependency("b", "c")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))
-    engine.desk.move(the("a"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("a"), Trigger.DELETE, 1, now=NOW)
     assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
     settle(engine, succeed(claim_one(engine)))
     assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
@@ -234,8 +242,8 @@ def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine
 
 def test_a_number_of_jobs_that_wait_for_each_other_is_deleted_at_once(engine: Engine) -> None:
     plant_chain(engine, "a", "b", "c", "d")
-    assert sorted(engine.desk.move(the("a", "b", "c"), Trigger.DELETE, 9, now=NOW)) == ["a", "b", "c"]
-    assert (states(engine), engine.desk.bonds(["d"])) == ({"d": State.CANCELLED}, [])
+    assert sorted(engine.queries.move(the("a", "b", "c"), Trigger.DELETE, 9, now=NOW)) == ["a", "b", "c"]
+    assert (states(engine), engine.queries.edges(["d"])) == ({"d": State.CANCELLED}, [])
 
 
 # -- flows
@@ -245,7 +253,7 @@ def plant_flow(engine: Engine, flow: str, *names: str, at: int = NOW) -> FlowRow
     told = FlowRow(flow, f"the {flow}", at)
     first, *others = names
     jobs = [new_job(first, flow=flow), *(child(name, flow=flow) for name in others)]
-    engine.plant(jobs, [Dependency(first, name) for name in others], told, now=at)
+    engine.insert_graph(jobs, [Dependency(first, name) for name in others], told, now=at)
     return told
 
 
@@ -258,78 +266,80 @@ def test_flows_are_told_newest_first_with_their_jobs(engine: Engine) -> None:
         FlowSummary(two, open_ones),
         FlowSummary(one, {"completed": 1, "pending": 1}),
     ]
-    assert engine.desk.flows(9) == tallies
-    assert engine.desk.flows(2) == tallies[:2]
-    assert engine.desk.flows(9, before="f3") == tallies[1:]
-    assert engine.desk.flows(9, ids=["f1", "nowhere", "f3"]) == [tallies[0], tallies[2]]
-    assert engine.desk.flows(9, ids=["nowhere"]) == []
+    assert engine.queries.flows(9) == tallies
+    assert engine.queries.flows(2) == tallies[:2]
+    assert engine.queries.flows(9, before="f3") == tallies[1:]
+    assert engine.queries.flows(9, ids=["f1", "nowhere", "f3"]) == [tallies[0], tallies[2]]
+    assert engine.queries.flows(9, ids=["nowhere"]) == []
 
 
 def test_jobs_are_found_by_their_flow(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
     engine.insert([new_job("other")], now=NOW)
-    assert [job.id for job in engine.desk.find(Filter(flow="f"), 9).jobs] == ["b", "a"]
-    assert [(job.id, job.flow) for job in engine.desk.get(["other"])] == [("other", None)]
-    assert {job.flow for job in engine.desk.get(["a", "b"])} == {"f"}
-    assert engine.desk.count(Filter(flow="f")) == 2
-    assert engine.desk.count(Filter(flow="f", states=(State.WAITING,))) == 1
-    assert engine.desk.count(Filter(flow="nowhere")) == 0
-    assert sorted(engine.desk.move(Filter(flow="f"), Trigger.CANCEL, 9, now=NOW)) == ["a", "b"]
+    assert [job.id for job in engine.queries.find(Filter(flow="f"), 9).jobs] == ["b", "a"]
+    assert [(job.id, job.flow) for job in engine.queries.get(["other"])] == [("other", None)]
+    assert {job.flow for job in engine.queries.get(["a", "b"])} == {"f"}
+    assert engine.queries.count(Filter(flow="f")) == 2
+    assert engine.queries.count(Filter(flow="f", states=(State.WAITING,))) == 1
+    assert engine.queries.count(Filter(flow="nowhere")) == 0
+    assert sorted(engine.queries.move(Filter(flow="f"), Trigger.CANCEL, 9, now=NOW)) == ["a", "b"]
     assert row(engine, "other").state is State.PENDING
 
 
 def test_a_flow_disappears_with_the_last_of_its_jobs(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
-    engine.desk.move(the("b"), Trigger.DELETE, 1, now=NOW)
-    assert [tally.jobs for tally in engine.desk.flows(9)] == [{"pending": 1}]
-    engine.desk.move(the("a"), Trigger.DELETE, 1, now=NOW)
-    assert (engine.desk.flows(9), engine.desk.find(Filter(flow="f"), 9).jobs) == ([], [])
+    engine.queries.move(the("b"), Trigger.DELETE, 1, now=NOW)
+    assert [tally.jobs for tally in engine.queries.flows(9)] == [{"pending": 1}]
+    engine.queries.move(the("a"), Trigger.DELETE, 1, now=NOW)
+    assert (engine.queries.flows(9), engine.queries.find(Filter(flow="f"), 9).jobs) == ([], [])
 
 
 # -- the door and the room
 
 
 def test_a_full_queue_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.desk.rule_queue("small", QueueRules(max_length=1))
+    engine.queries.rule_queue("small", QueueRules(max_length=1))
     with pytest.raises(QueueFull):
-        engine.plant([new_job("a", queue="small"), child("b", queue="small")], [Dependency("a", "b")], now=NOW)
-    assert (states(engine), engine.desk.bonds(["a"])) == ({}, [])
+        engine.insert_graph([new_job("a", queue="small"), child("b", queue="small")], [Dependency("a", "b")], now=NOW)
+    assert (states(engine), engine.queries.edges(["a"])) == ({}, [])
 
 
 def test_a_store_that_has_moved_takes_nothing_of_a_plant(engine: Engine) -> None:
-    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
+    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
     with pytest.raises(StoreMoved):
         plant_flow(engine, "f", "a", "b")
-    assert (states(engine), engine.desk.flows(9)) == ({}, [])
+    assert (states(engine), engine.queries.flows(9)) == ({}, [])
 
 
 # -- to another store
 
 
 def carried(engine: Engine) -> list[tuple[object, ...]]:
-    found = engine.desk.find(EVERYTHING, 99).jobs
+    found = engine.queries.find(EVERYTHING, 99).jobs
     return [(job.id, job.state, job.version, job.flow, bool(job.kin)) for job in found]
 
 
 def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
     plant_flow(engine, "f", "a", "b")
-    engine.plant(
+    engine.insert_graph(
         [new_job("x"), child("y", flow="f")], [Dependency("x", "b", "hold"), Dependency("b", "y", "run")], now=NOW
     )
     settle(engine, succeed(claim_one(engine)))
-    parcels, bonds = engine.porter.pack(0, 100), engine.desk.bonds(["a", "b", "x", "y"])
-    flows = engine.desk.flows(9)
+    job_exports, edges = engine.transfer.pack(0, 100), engine.queries.edges(["a", "b", "x", "y"])
+    flows = engine.queries.flows(9)
     before = carried(engine)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
-    assert (engine.desk.flows(9), engine.desk.bonds(["a", "b", "x", "y"])) == ([], [])
-    assert engine.porter.unpack(parcels) == 4
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 99, now=NOW)
+    assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == ([], [])
+    assert engine.transfer.unpack(job_exports) == 4
     for _ in range(2):
-        engine.porter.unpack_flows([tally.flow for tally in flows])
-        engine.porter.unpack_bonds([*bonds, Dependency("a", "nowhere")])
-    after = [(job.id, job.state, job.version, job.flow, bool(job.kin)) for job in engine.desk.get(["a", "b", "x", "y"])]
+        engine.transfer.import_flows([tally.flow for tally in flows])
+        engine.transfer.import_edges([*edges, Dependency("a", "nowhere")])
+    after = [
+        (job.id, job.state, job.version, job.flow, bool(job.kin)) for job in engine.queries.get(["a", "b", "x", "y"])
+    ]
     assert sorted(after) == sorted(before)
-    assert (engine.desk.flows(9), engine.desk.bonds(["a", "b", "x", "y"])) == (flows, bonds)
+    assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == (flows, edges)
     settle(engine, succeed(claim_one(engine)))
     assert row(engine, "b").state is State.PENDING
 
@@ -342,15 +352,15 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
     """Random graphs, random ends; what has to become of each job is told by its parents alone."""
     chance = random.Random(seed)
     names = [f"n{number:02}" for number in range(40)]
-    bonds = {
+    edges = {
         (parent, name): Dependency(parent, name, chance.choice(["cancel", "cancel", "run", "hold"]))
         for number, name in enumerate(names)
         for parent in chance.sample(names[:number], min(number, chance.randint(0, 3)))
     }
-    children = {bond.child for bond in bonds.values()}
+    children = {edge.child for edge in edges.values()}
     fate = {name: chance.choice([State.COMPLETED, State.COMPLETED, State.COMPLETED, State.FAILED]) for name in names}
     jobs = [child(name) if name in children else new_job(name) for name in names]
-    engine.plant(jobs, list(bonds.values()), now=NOW)
+    engine.insert_graph(jobs, list(edges.values()), now=NOW)
     began: list[str] = []
     done: list[Outcome] = []
     while claims := engine.exchange(done, want(chance.randint(1, 5)), now=NOW).claims:
@@ -358,8 +368,8 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
         done = [succeed(claimed) if fate[claimed.id] is State.COMPLETED else fail(claimed) for claimed in claims]
     expected: dict[str, State] = {}
     for name in names:
-        lost = [bond.policy for bond in bonds.values() if bond.child == name and _is_lost(expected[bond.parent])]
-        held = any(expected[bond.parent] is State.WAITING for bond in bonds.values() if bond.child == name)
+        lost = [edge.policy for edge in edges.values() if edge.child == name and _is_lost(expected[edge.parent])]
+        held = any(expected[edge.parent] is State.WAITING for edge in edges.values() if edge.child == name)
         if "cancel" in lost:
             expected[name] = State.CANCELLED
         elif "hold" in lost or held:
@@ -368,10 +378,10 @@ def test_nothing_waits_for_ever_in_any_graph(engine: Engine, seed: int) -> None:
             expected[name] = fate[name]
     assert states(engine) == expected
     place = {name: number for number, name in enumerate(began)}
-    assert all(place[parent] < place[name] for parent, name in bonds if parent in place and name in place)
-    while waiting := engine.desk.find(Filter(states=(State.WAITING,)), 99).jobs:  # a person lets go on what is held
+    assert all(place[parent] < place[name] for parent, name in edges if parent in place and name in place)
+    while waiting := engine.queries.find(Filter(states=(State.WAITING,)), 99).jobs:  # a person lets go on what is held
         held_ones = [job.id for job in waiting if job.reason == HELD]
-        assert engine.desk.move(the(*held_ones), Trigger.HURRY, 99, now=NOW), "these wait for ever"
+        assert engine.queries.move(the(*held_ones), Trigger.HURRY, 99, now=NOW), "these wait for ever"
         while claims := claim(engine):
             settle(engine, *map(succeed, claims))
     assert set(states(engine).values()) <= FINAL

@@ -16,7 +16,7 @@ from tests.support.builders import HOUR, NOW, claim, claim_one, fail, new_job, r
 from tests.support.engines import KINDS, StoreUnderTest
 
 
-def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Dependency]) -> Outcome:
+def leaving(claimed: Claim, jobs: list[NewJob], edges: list[Dependency]) -> Outcome:
     """A success that spawns these."""
     return Outcome(
         claimed.id,
@@ -26,7 +26,7 @@ def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Dependency]) -> Outc
         NOW,
         finished_at=NOW,
         spawned=tuple(jobs),
-        bonds=tuple(bonds),
+        edges=tuple(edges),
     )
 
 
@@ -50,11 +50,13 @@ def test_others_of_the_turn_are_settled_though_one_of_them_gets_a_child_by_it(en
 
 
 def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
-    engine.plant([new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Dependency("a", "q")], now=NOW)
+    engine.insert_graph(
+        [new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Dependency("a", "q")], now=NOW
+    )
     held = {found.id: found for found in claim(engine)}
     jobs = [new_job(name, state=State.WAITING) for name in ("s", "t")]
-    bonds = [Dependency("s", "a"), Dependency("q", "s"), Dependency("x", "t")]
-    assert settle(engine, leaving(held["a"], jobs, bonds)) == []
+    edges = [Dependency("s", "a"), Dependency("q", "s"), Dependency("x", "t")]
+    assert settle(engine, leaving(held["a"], jobs, edges)) == []
     assert claim_one(engine).id == "s"
     assert states(engine)["t"] is State.WAITING, "it waits for x still"
     settle(engine, succeed(held["x"]))
@@ -64,7 +66,7 @@ def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
 def test_at_a_store_that_has_moved_nothing_is_left_behind(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b")], now=NOW)
     held = {found.id: found for found in claim(engine)}
-    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
+    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
     outcome = leaving(held["a"], [new_job("left")], [Dependency("left", "a")])
     assert settle(engine, outcome, succeed(held["b"])) == [outcome]
     assert states(engine) == {"a": State.RUNNING, "b": State.COMPLETED}
@@ -90,8 +92,8 @@ def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
     (folder / "target").mkdir()
     with ExitStack() as at_end:
         target = StoreUnderTest(elsewhere, folder / "target", at_end).open()
-        target.porter.unpack(engine.porter.pack(0, 10))
-        target.porter.unpack_bonds(engine.desk.bonds(["a", "left"]))
+        target.transfer.unpack(engine.transfer.pack(0, 10))
+        target.transfer.import_edges(engine.queries.edges(["a", "left"]))
         [left] = claim(target, now=NOW + 2 * HOUR)
         settle(target, succeed(left), now=NOW + 2 * HOUR)
         assert row(target, "a").state is State.COMPLETED
@@ -101,9 +103,9 @@ def test_a_parent_that_was_lost_before_the_job_waits_counts_all_the_same(engine:
     """A child of a running job fails, the job retries, and then is given another child: nobody else would tell it."""
     engine.insert([new_job("a")], now=NOW)
     held = claim_one(engine)
-    engine.plant([new_job("first")], [Dependency("first", "a")], now=NOW)
+    engine.insert_graph([new_job("first")], [Dependency("first", "a")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     again = Outcome(held.id, held.version, Trigger.RETRY, State.RETRYING, NOW, run_at=NOW + HOUR, reason="error")
     settle(engine, again)
-    engine.plant([new_job("second")], [Dependency("second", "a")], now=NOW)
+    engine.insert_graph([new_job("second")], [Dependency("second", "a")], now=NOW)
     assert states(engine)["a"] is State.CANCELLED

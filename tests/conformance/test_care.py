@@ -48,7 +48,7 @@ def busy_store(engine: Engine) -> None:
     settle(engine, succeed(claim_one(engine)), retry(claim_one(engine), NOW + 9), fail(claim_one(engine)))
     claim_one(engine)
     family = [new_job("parent", flow="f1"), new_job("child", state=State.WAITING, flow="f1")]
-    engine.plant(family, [Dependency("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
+    engine.insert_graph(family, [Dependency("parent", "child")], FlowRow("f1", "flow", NOW), now=NOW)
 
 
 # -- finding
@@ -73,10 +73,10 @@ def test_a_job_that_runs_under_an_unknown_worker_is_found(engine: Engine) -> Non
 
 def test_finding_changes_nothing(engine: Engine) -> None:
     busy_store(engine)
-    before = [msgspec.json.encode(parcel) for parcel in engine.porter.pack(0, 100)]
+    before = [msgspec.json.encode(job_export) for job_export in engine.transfer.pack(0, 100)]
     found(engine, NOW + 10 * GONE)
-    assert [msgspec.json.encode(parcel) for parcel in engine.porter.pack(0, 100)] == before
-    assert len(engine.desk.workers()) == 1
+    assert [msgspec.json.encode(job_export) for job_export in engine.transfer.pack(0, 100)] == before
+    assert len(engine.queries.workers()) == 1
 
 
 # -- orphans
@@ -100,14 +100,14 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
 
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
     busy_store(engine)
-    engine.porter.unpack_flows([FlowRow("empty", "empty", NOW)])
-    engine.porter.post(StoreStatus("arriving", "elsewhere", NOW))
+    engine.transfer.import_flows([FlowRow("empty", "empty", NOW)])
+    engine.transfer.post(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
     assert engine.care.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert found(engine) == {"orphan_flows": 1}
     assert engine.care.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 1}
-    assert [tally.flow.id for tally in engine.desk.flows(10)] == ["f1"]
+    assert [tally.flow.id for tally in engine.queries.flows(10)] == ["f1"]
 
 
 def test_a_repair_takes_no_more_than_it_is_told(store: StoreUnderTest) -> None:
@@ -165,17 +165,17 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
     engine = store.open()
     engine.insert([new_job("bad"), new_job("häßlich"), new_job("good")], now=NOW)
     settle(engine, fail(claim_one(engine)))
-    engine.timetable.put(schedule("tick"), new=True)
+    engine.schedule_store.put(schedule("tick"), new=True)
     for table in ("headrace_jobs", "headrace_dead", "headrace_schedules"):
         Tampering(store).execute(f"UPDATE {table} SET id = CAST(x'62ff64' AS TEXT) WHERE id NOT IN ('häßlich', 'good')")
     assert found(engine) == {"damaged_ids": 3}
-    assert not engine.timetable.delete("b\ufffdd"), "nobody can ask for it"
+    assert not engine.schedule_store.delete("b\ufffdd"), "nobody can ask for it"
     assert engine.care.repair(["damaged_ids"], 100, NOW) == {"damaged_ids": 3}
     assert found(engine) == {}
     assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
-    assert engine.timetable.delete("b\ufffdd")
+    assert engine.schedule_store.delete("b\ufffdd")
     assert engine.letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
-    assert engine.desk.move(Filter(ids=("b\ufffdd",)), Trigger.DELETE, 10, now=NOW) == ["b\ufffdd"]
+    assert engine.queries.move(Filter(ids=("b\ufffdd",)), Trigger.DELETE, 10, now=NOW) == ["b\ufffdd"]
 
 
 @pytest.mark.engines("redis")
@@ -199,7 +199,7 @@ def test_a_job_that_an_index_has_lost_is_put_back(store: StoreUnderTest, index: 
     assert found(engine).get("unindexed", 0) >= 1
     assert engine.care.repair(["unindexed"], 100, NOW)["unindexed"] >= 1
     assert found(engine) == {}
-    assert engine.desk.count(Filter()) == 9
+    assert engine.queries.count(Filter()) == 9
 
 
 # -- workers
@@ -210,7 +210,7 @@ def test_a_worker_that_is_gone_is_forgotten_and_one_that_is_late_is_not(engine: 
     engine.renew(worker_row("late", seen_at=NOW + 2), [], LEASE, now=NOW)
     assert engine.care.repair(["silent_workers"], 100, NOW + GONE) == {"silent_workers": 0}
     assert engine.care.repair(["silent_workers"], 100, NOW + GONE + 1) == {"silent_workers": 1}
-    assert [worker.id for worker in engine.desk.workers()] == ["late"]
+    assert [worker.id for worker in engine.queries.workers()] == ["late"]
 
 
 def test_a_forgotten_worker_that_comes_back_goes_on(engine: Engine) -> None:
@@ -218,7 +218,7 @@ def test_a_forgotten_worker_that_comes_back_goes_on(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.renew(worker, [], LEASE, now=NOW)
     engine.care.repair(["silent_workers"], 100, NOW + GONE + 1)
-    assert engine.desk.workers() == []
+    assert engine.queries.workers() == []
     engine.renew(msgspec.structs.replace(worker, seen_at=NOW + GONE + 2), [], LEASE, now=NOW + GONE + 2)
     assert settle(engine, succeed(claimed), now=NOW + GONE + 3) == []
 
@@ -248,7 +248,7 @@ def _cap(engine: Engine, what: Filed, most: int, limit: int = 1000) -> int:
 def test_a_log_that_is_too_long_keeps_its_start_its_end_and_its_errors(engine: Engine) -> None:
     _log(engine, 100, errors=frozenset({20, 21, 95}))
     assert _cap(engine, "logs", 40) == 60
-    left = [int(line.message) for line in engine.desk.logs("job")]
+    left = [int(line.message) for line in engine.queries.logs("job")]
     # Ten at the start; of the rest half for the newest and for those before them, oldest first, but errors last.
     assert left == [*range(10), 20, 21, *range(72, 100)]
     assert _cap(engine, "logs", 40) == 0
@@ -257,18 +257,18 @@ def test_a_log_that_is_too_long_keeps_its_start_its_end_and_its_errors(engine: E
 def test_errors_go_as_well_when_there_is_nothing_else(engine: Engine) -> None:
     _log(engine, 60, errors=frozenset(range(60)))
     assert _cap(engine, "logs", 20) == 40
-    assert [int(line.message) for line in engine.desk.logs("job")] == [*range(10), *range(50, 60)]
+    assert [int(line.message) for line in engine.queries.logs("job")] == [*range(10), *range(50, 60)]
 
 
 def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=100), new_job("other", run_at=NOW + 1)], now=NOW)
     for n in range(25):
         settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"error {n}"))
-        engine.desk.amend("job", JobUpdate(priority=n % 5), now=NOW)
-    before = len(engine.desk.history("job"))
+        engine.queries.amend("job", JobUpdate(priority=n % 5), now=NOW)
+    before = len(engine.queries.history("job"))
     assert before == 50
     assert _cap(engine, "history", 40) == before - 40
-    left = engine.desk.history("job")
+    left = engine.queries.history("job")
     assert len(left) == 40
     assert left[0].event == "retry"
     assert sum(entry.error_type is not None for entry in left) == 25
@@ -277,7 +277,7 @@ def test_a_history_that_is_too_long_is_shortened_and_its_errors_stay(engine: Eng
 def test_what_is_short_enough_is_left_alone(engine: Engine) -> None:
     _log(engine, 40)
     assert _cap(engine, "logs", 40) == 0
-    assert len(engine.desk.logs("job")) == 40
+    assert len(engine.queries.logs("job")) == 40
 
 
 def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine) -> None:
@@ -287,18 +287,18 @@ def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine
         assert isinstance(done, TrimResult)
         after = done.reached
     after = done.reached
-    assert len(engine.desk.logs("job")) == 30
+    assert len(engine.queries.logs("job")) == 30
     claimed = submit_and_claim(engine, "second")
     engine.exchange([], None, [JobNote(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
     while engine.care.cap("logs", 30, after, 1000).more:
         pass
-    assert len(engine.desk.logs("second")) == 30
+    assert len(engine.queries.logs("second")) == 30
 
 
 def test_a_very_long_log_is_shortened_in_pieces(engine: Engine) -> None:
     _log(engine, 5000)
     assert _cap(engine, "logs", 100) == 4900
-    left = [int(line.message) for line in engine.desk.logs("job")]
+    left = [int(line.message) for line in engine.queries.logs("job")]
     assert left == [*range(10), *range(4910, 5000)]
 
 
@@ -313,7 +313,7 @@ def test_checkpoint_optimize_and_upkeep_leave_everything_as_it_is(engine: Engine
     engine.care.optimize(full=True)
     log_sizes = engine.care.checkpoint()
     assert not log_sizes or log_sizes["log_after"] <= log_sizes["log_before"]
-    while engine.care.tend(("checkpoint", "vacuum", "optimize"), NOW):
+    while engine.care.maintain(("checkpoint", "vacuum", "optimize"), NOW):
         pass
     assert states(engine) == before
     assert found(engine) == {}
@@ -322,10 +322,15 @@ def test_checkpoint_optimize_and_upkeep_leave_everything_as_it_is(engine: Engine
 
 def test_a_cleared_store_is_as_good_as_a_new_one(engine: Engine) -> None:
     busy_store(engine)
-    engine.timetable.put(schedule(), new=True)
-    engine.desk.pause_queue("q1", True)
+    engine.schedule_store.put(schedule(), new=True)
+    engine.queries.pause_queue("q1", True)
     engine.care.clear()
-    assert (states(engine), engine.desk.queues(), engine.desk.workers(), engine.desk.flows(10)) == ({}, [], [], [])
-    assert (engine.timetable.all(), engine.porter.pack_dead("", 10)) == ([], [])
+    assert (states(engine), engine.queries.queues(), engine.queries.workers(), engine.queries.flows(10)) == (
+        {},
+        [],
+        [],
+        [],
+    )
+    assert (engine.schedule_store.all(), engine.transfer.export_dead_letters("", 10)) == ([], [])
     assert found(engine) == {}
     assert submit_and_claim(engine, "job-0").id == "job-0"

@@ -143,7 +143,7 @@ def test_a_job_that_expired_before_it_started_is_cancelled_instead_of_run(engine
     assert claim(engine, now=NOW + SECOND) == []
     lapsed = row(engine)
     assert (lapsed.state, lapsed.reason, lapsed.finished_at) == (State.CANCELLED, "expired", NOW + SECOND)
-    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.LAPSE]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LAPSE]
 
 
 def test_a_retry_that_expired_is_not_run_again(engine: Engine) -> None:
@@ -177,7 +177,7 @@ def test_not_one_expired_job_slips_through_when_very_many_expire_at_once(engine:
         if answer.next_at is None:
             break
     assert taken == ["good"]
-    assert engine.desk.count(Filter(states=(State.CANCELLED,))) == 12_000
+    assert engine.queries.count(Filter(states=(State.CANCELLED,))) == 12_000
 
 
 # -- what a claim does to the job
@@ -228,7 +228,7 @@ def test_refs_are_unique_among_live_claims(engine: Engine) -> None:
 def test_a_claim_takes_no_more_than_its_limit(engine: Engine, limit: int) -> None:
     engine.insert([new_job(f"{queue}{number}", queue=queue) for queue in "ab" for number in range(3)], now=NOW)
     assert len(claim(engine, limit)) == limit
-    assert engine.desk.count(Filter(states=(State.RUNNING,))) == limit
+    assert engine.queries.count(Filter(states=(State.RUNNING,))) == limit
 
 
 def test_a_limit_of_nothing_claims_nothing(engine: Engine) -> None:
@@ -302,7 +302,7 @@ def test_a_quota_of_nothing_still_lets_the_leftovers_in(engine: Engine) -> None:
 
 def test_the_answer_names_the_open_queues(engine: Engine) -> None:
     engine.insert([new_job(queue, queue=queue) for queue in "abc"], now=NOW)
-    engine.desk.pause_queue("b", True)
+    engine.queries.pause_queue("b", True)
     assert sorted(engine.exchange([], only("a"), now=NOW).queues) == ["a", "c"]
 
 
@@ -311,10 +311,10 @@ def test_the_answer_names_the_open_queues(engine: Engine) -> None:
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(engine: Engine) -> None:
     engine.insert([new_job("a0", queue="a"), new_job("b0", queue="b")], now=NOW)
-    engine.desk.pause_queue("a", True)
+    engine.queries.pause_queue("a", True)
     assert ids(claim(engine)) == ["b0"]
     assert ids(engine.exchange([], only("a"), now=NOW).claims) == []
-    engine.desk.pause_queue("a", False)
+    engine.queries.pause_queue("a", False)
     assert ids(claim(engine)) == ["a0"]
 
 
@@ -328,16 +328,16 @@ def test_a_pause_reaches_the_claims_of_another_process(store: StoreUnderTest) ->
 def test_a_job_already_running_is_untouched_by_a_pause(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     claimed = claim_one(engine)
-    engine.desk.pause_queue("default", True)
+    engine.queries.pause_queue("default", True)
     assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == frozenset()
     assert settle(engine, succeed(claimed)) == []
 
 
 def test_a_queue_paused_before_its_first_job_is_paused(engine: Engine) -> None:
-    engine.desk.pause_queue("default", True)
+    engine.queries.pause_queue("default", True)
     engine.insert([new_job("job")], now=NOW)
     assert claim(engine) == []
-    assert engine.desk.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING) == 1
 
 
 def test_a_queue_whose_share_is_nothing_now_is_served_when_the_others_have_no_jobs(engine: Engine) -> None:

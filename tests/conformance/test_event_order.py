@@ -56,7 +56,7 @@ def _settle_all_kinds(engine: Engine) -> None:
 def _take_one_away(engine: Engine) -> None:
     engine.insert([new_job("late"), new_job("other")], now=NOW)
     claim(engine)
-    engine.desk.move(the("late"), Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(the("late"), Trigger.CANCEL, 1, now=NOW)
 
 
 def _settle_late(engine: Engine) -> None:
@@ -81,7 +81,7 @@ def _lose(engine: Engine) -> None:
 def _dead_ones(engine: Engine) -> None:
     for job_id in ("there", "gone"):
         dead(engine, job_id)
-    engine.desk.move(the("gone"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("gone"), Trigger.DELETE, 1, now=NOW)
 
 
 def _requeue(engine: Engine, most: int = 3) -> None:
@@ -95,7 +95,7 @@ def _dead_with_child(engine: Engine) -> None:
 
 
 def _judge(engine: Engine) -> None:
-    engine.upkeep.judge(
+    engine.staleness_store.mark_stale(
         [StaleAction(job_id, row(engine, job_id).version, "dead", "long", "aa") for job_id in ("a", "b")], now=LATER
     )
 
@@ -138,22 +138,22 @@ COMMITS = {
     "requeue too often": Commit(_dead_ones, lambda engine: _requeue(engine, most=0), "dead.resolved dead.resolved"),
     "retry by hand": Commit(
         _dead_with_child,
-        lambda engine: engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER),
+        lambda engine: engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER),
         "dead.resolved job.enqueued job.enqueued",
     ),
     "cancel a parent": Commit(
         lambda engine: plant_chain(engine, "job", "kid"),
-        lambda engine: engine.desk.move(the("job"), Trigger.CANCEL, 1, now=LATER),
+        lambda engine: engine.queries.move(the("job"), Trigger.CANCEL, 1, now=LATER),
         "job.cancelled job.cancelled",
     ),
     "delete a parent": Commit(
         lambda engine: plant_chain(engine, "job", "kid"),
-        lambda engine: engine.desk.move(the("job"), Trigger.DELETE, 1, now=LATER),
+        lambda engine: engine.queries.move(the("job"), Trigger.DELETE, 1, now=LATER),
         "job.removed job.cancelled",
     ),
     "cancel many": Commit(
         lambda engine: engine.insert(numbered(3), now=NOW),
-        lambda engine: engine.desk.move(Filter(queue="default"), Trigger.CANCEL, 9, now=LATER),
+        lambda engine: engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 9, now=LATER),
         "job.cancelled job.cancelled job.cancelled",
     ),
     "stale": Commit(
@@ -162,8 +162,8 @@ COMMITS = {
         "job.stale job.failed job.stale job.failed dead.entered dead.entered",
     ),
     "fire": Commit(
-        lambda engine: engine.timetable.put(schedule(), new=True),
-        lambda engine: engine.timetable.fire([firing(schedule(), new_job("fired"))], now=NOW),
+        lambda engine: engine.schedule_store.put(schedule(), new=True),
+        lambda engine: engine.schedule_store.fire([firing(schedule(), new_job("fired"))], now=NOW),
         "schedule.fired job.enqueued",
     ),
 }

@@ -122,7 +122,7 @@ def test_whatever_becomes_of_a_run_is_told(engine: Engine, outcome: Any, types: 
 def test_what_is_done_by_hand_is_told(engine: Engine) -> None:
     engine.insert([new_job("job", state=State.SCHEDULED, run_at=LATER)], now=NOW)
     for event in (Trigger.HURRY, Trigger.CANCEL, Trigger.REVIVE, Trigger.DELETE):
-        engine.desk.move(Filter(ids=("job",)), event, 1, now=NOW)
+        engine.queries.move(Filter(ids=("job",)), event, 1, now=NOW)
     assert story(engine) == ["job.scheduled", "job.promoted", "job.cancelled", "job.enqueued", "job.removed"]
 
 
@@ -133,7 +133,7 @@ def test_a_job_that_is_due_is_told_to_be_promoted(engine: Engine) -> None:
 
 
 def test_a_child_is_told_that_all_it_waited_for_has_ended(engine: Engine) -> None:
-    engine.plant(
+    engine.insert_graph(
         [new_job("parent"), new_job("child", state=State.WAITING)], [Dependency("parent", "child", "cancel")], now=NOW
     )
     claimed = claim_one(engine)
@@ -153,11 +153,11 @@ def test_a_stall_tells_who_had_the_job_since_when(engine: Engine) -> None:
 
 
 def test_pauses_and_schedules_are_told(engine: Engine) -> None:
-    engine.desk.pause_queue("mail", True)
-    engine.desk.pause_queue("mail", False)
+    engine.queries.pause_queue("mail", True)
+    engine.queries.pause_queue("mail", False)
     standing = schedule()
-    engine.timetable.put(standing, new=True)
-    engine.timetable.fire([firing(standing, new_job("tick-1"))], now=NOW)
+    engine.schedule_store.put(standing, new=True)
+    engine.schedule_store.fire([firing(standing, new_job("tick-1"))], now=NOW)
     types = [event.type for event in told(engine)]
     assert types[:2] == ["queue.paused", "queue.resumed"]
     assert sorted(types[2:]) == ["job.enqueued", "schedule.fired"]
@@ -176,12 +176,12 @@ def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engi
 
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    parcels, letters = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
-    engine.desk.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
+    job_exports, letters = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
-    engine.porter.unpack(parcels)
-    engine.porter.unpack_dead(letters)
+    engine.transfer.unpack(job_exports)
+    engine.transfer.import_dead_letters(letters)
     assert row(engine).state is State.FAILED
     assert told(engine, before) == []
 
@@ -228,7 +228,7 @@ def test_those_who_write_at_once_lose_nothing_and_keep_an_order(engine: Engine) 
         for number in range(10):
             job_id = f"{thread}-{number}"
             engine.insert([new_job(job_id, queue=f"q{thread}")], now=NOW)
-            engine.desk.move(Filter(ids=(job_id,)), Trigger.CANCEL, 1, now=NOW)
+            engine.queries.move(Filter(ids=(job_id,)), Trigger.CANCEL, 1, now=NOW)
 
     seen: list[Event] = []
     deadline = time.monotonic() + PATIENCE

@@ -42,11 +42,13 @@ def outcome(make: Callable[[Lease], Outcome]) -> Act:
 
 
 def move(event: Trigger) -> Act:
-    return lambda engine, _: engine.desk.move(THE_JOB, event, 1, now=NOW)
+    return lambda engine, _: engine.queries.move(THE_JOB, event, 1, now=NOW)
 
 
 def judged(action: OnStale) -> Act:
-    return lambda engine, _: engine.upkeep.judge([StaleAction("job", row(engine).version, action, "too long")], now=NOW)
+    return lambda engine, _: engine.staleness_store.mark_stale(
+        [StaleAction("job", row(engine).version, action, "too long")], now=NOW
+    )
 
 
 def at(now: int) -> Act:
@@ -69,9 +71,9 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.REVIVE: [move(Trigger.REVIVE)],
     Trigger.HURRY: [move(Trigger.HURRY)],
     Trigger.AMEND: [
-        lambda engine, _: engine.desk.amend("job", JobUpdate(priority=5), now=NOW),
-        lambda engine, _: engine.desk.amend("job", JobUpdate(run_at=LATER + 1), now=NOW),
-        lambda engine, _: engine.desk.amend("job", JobUpdate(run_at=NOW), now=NOW),
+        lambda engine, _: engine.queries.amend("job", JobUpdate(priority=5), now=NOW),
+        lambda engine, _: engine.queries.amend("job", JobUpdate(run_at=LATER + 1), now=NOW),
+        lambda engine, _: engine.queries.amend("job", JobUpdate(run_at=NOW), now=NOW),
     ],
     Trigger.STALE: [judged("dead"), judged("fail")],
     Trigger.DELETE: [move(Trigger.DELETE)],
@@ -105,7 +107,7 @@ def test_an_event_happens_where_the_table_allows_it_and_nowhere_else(
     lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.LAPSE else None)
     before = row(engine)
     ACTS[event][way](engine, lease)
-    after = engine.desk.get(["job"])
+    after = engine.queries.get(["job"])
     if not is_expected(event, way, state):
         assert after == [before]
     elif event is Trigger.DELETE:

@@ -50,20 +50,20 @@ class FamilyMachine(RuleBasedStateMachine):
 
     @initialize(graph=GRAPH)
     def there_is_a_graph(self, graph: list[list[tuple[int, Policy]]]) -> None:
-        self.plant(graph)
+        self.insert_graph(graph)
 
     @rule(graph=GRAPH)
     @precondition(lambda self: len(self.family.members) < 20)
-    def plant(self, graph: list[list[tuple[int, Policy]]]) -> None:
-        jobs, bonds = [], []
+    def insert_graph(self, graph: list[list[tuple[int, Policy]]]) -> None:
+        jobs, edges = [], []
         for picks in graph:
             name = self._fresh_id()
             known = list(self.family.members)
             parents = {known[pick % len(known)]: policy for pick, policy in picks if known}
             jobs.append(new_job(name, state=State.WAITING if parents else None, flow="f", max_attempts=2))
-            bonds += [Dependency(parent, name, policy) for parent, policy in parents.items()]
+            edges += [Dependency(parent, name, policy) for parent, policy in parents.items()]
             self.family.add(name, parents, 2)
-        self.engine.plant(jobs, bonds, FlowRow("f", "family", NOW), now=self.now)
+        self.engine.insert_graph(jobs, edges, FlowRow("f", "family", NOW), now=self.now)
         self.family.settle_down()
 
     @rule(pick=PICK, after=st.none() | PICK, policy=POLICY)
@@ -74,14 +74,14 @@ class FamilyMachine(RuleBasedStateMachine):
             return
         elder, name = names[pick % len(names)], self._fresh_id()
         others: dict[str, Policy] = {} if after is None else {names[after % len(names)]: "run"}
-        bonds = [Dependency(name, elder, policy), *(Dependency(other, name, "run") for other in others)]
+        edges = [Dependency(name, elder, policy), *(Dependency(other, name, "run") for other in others)]
         job = new_job(name, state=State.WAITING if others else None)
         ended = self.family.members[elder].state in FINAL
         if ended or others.keys() & {elder, *self.family.descendants(elder)}:
             with pytest.raises(InvalidJob):
-                self.engine.plant([job], bonds, now=self.now)
+                self.engine.insert_graph([job], edges, now=self.now)
             return
-        self.engine.plant([job], bonds, now=self.now)
+        self.engine.insert_graph([job], edges, now=self.now)
         self.family.add(name, others)
         self.family.add_under(elder, {name: policy})
         self.family.settle_down()
@@ -131,7 +131,7 @@ class FamilyMachine(RuleBasedStateMachine):
             result_checksum=9,
             finished_at=self.now,
             spawned=tuple(new_job(name, max_attempts=2) for name in names),
-            bonds=tuple(Dependency(name, claim.id, policy) for name in names),
+            edges=tuple(Dependency(name, claim.id, policy) for name in names),
         )
         refused = self.engine.exchange([outcome], None, now=self.now).refused
         del self.claims[claim.id]
@@ -162,7 +162,7 @@ class FamilyMachine(RuleBasedStateMachine):
         if not names:
             return
         member = self.family.members[names[pick % len(names)]]
-        moved = self.engine.desk.move(Filter(ids=(member.id,)), event, 1, now=self.now)
+        moved = self.engine.queries.move(Filter(ids=(member.id,)), event, 1, now=self.now)
         assert bool(moved) == _may(member, event)
         if not moved:
             return
@@ -191,13 +191,15 @@ class FamilyMachine(RuleBasedStateMachine):
 
     @invariant()
     def bonds_are_what_the_model_says(self) -> None:
-        bonds = {(bond.parent, bond.child, bond.policy) for bond in self.engine.desk.bonds(list(self.family.members))}
-        assert bonds == {(p, m.id, tie.policy) for m in self.family.members.values() for p, tie in m.ties.items()}
+        edges = {
+            (edge.parent, edge.child, edge.policy) for edge in self.engine.queries.edges(list(self.family.members))
+        }
+        assert edges == {(p, m.id, tie.policy) for m in self.family.members.values() for p, tie in m.ties.items()}
 
     @invariant()
     def the_flow_counts_its_jobs(self) -> None:
         members = [row for row in rows(self.engine).values() if row.flow == "f"]
-        tallies = self.engine.desk.flows(10)
+        tallies = self.engine.queries.flows(10)
         assert sum(sum(tally.jobs.values()) for tally in tallies) == len(members)
         assert len(tallies) == (1 if members else 0)
 

@@ -17,7 +17,7 @@ def names(jobs: list[JobRow]) -> list[str]:
 
 
 def found(engine: Engine, which: Filter) -> list[str]:
-    return names(engine.desk.find(which, 100).jobs)
+    return names(engine.queries.find(which, 100).jobs)
 
 
 @pytest.fixture
@@ -83,8 +83,8 @@ FILTERS = [
 @pytest.mark.parametrize(("which", "expected"), FILTERS)
 def test_find_and_count_and_move_mean_the_same_jobs(full: Engine, which: Filter, expected: list[str]) -> None:
     assert found(full, which) == expected
-    assert full.desk.count(which) == len(expected)
-    cancelled = full.desk.move(which, Trigger.CANCEL, 100, now=NOW)  # all of these may be cancelled
+    assert full.queries.count(which) == len(expected)
+    cancelled = full.queries.move(which, Trigger.CANCEL, 100, now=NOW)  # all of these may be cancelled
     assert sorted(cancelled) == sorted(expected)
 
 
@@ -94,13 +94,13 @@ def test_the_reason_of_a_failure_is_searched_too(engine: Engine) -> None:
 
 
 def test_a_sealed_call_says_nothing_whatever_it_looks_like(engine: Engine) -> None:
-    sealed = '{"$sealed":["2026","bm9uY2U=","bmVlZGxlneedle"]}'
-    engine.insert([new_job("sealed", payload=sealed), new_job("clear", payload='["needle"]')], now=NOW)
-    engine.insert([new_job("told", payload=sealed, metadata='{"k":"needle"}')], now=NOW)
+    encrypted = '{"$sealed":["2026","bm9uY2U=","bmVlZGxlneedle"]}'
+    engine.insert([new_job("sealed", payload=encrypted), new_job("clear", payload='["needle"]')], now=NOW)
+    engine.insert([new_job("told", payload=encrypted, metadata='{"k":"needle"}')], now=NOW)
     for which in (Filter(text="needle"), Filter(text="needle", queue="default")):
         assert sorted(found(engine, which)) == ["clear", "told"]
-        assert engine.desk.count(which) == 2
-    assert sorted(engine.desk.move(Filter(text="needle"), Trigger.CANCEL, 100, now=NOW)) == ["clear", "told"]
+        assert engine.queries.count(which) == 2
+    assert sorted(engine.queries.move(Filter(text="needle"), Trigger.CANCEL, 100, now=NOW)) == ["clear", "told"]
 
 
 @pytest.mark.parametrize("state", State)
@@ -122,7 +122,7 @@ def test_newest_first_means_by_submission_not_by_name_or_priority(engine: Engine
 def pages_of(engine: Engine, which: Filter, size: int) -> list[list[str]]:
     pages, cursor = [], None
     while True:
-        page = engine.desk.find(which, size, cursor)
+        page = engine.queries.find(which, size, cursor)
         pages.append(names(page.jobs))
         assert len(pages) < 100, "the pages never end"
         cursor = page.cursor
@@ -140,23 +140,23 @@ def test_pages_leave_no_gap_and_repeat_nothing(engine: Engine, size: int) -> Non
 
 
 def test_a_page_that_holds_all_has_no_cursor(engine: Engine) -> None:
-    assert engine.desk.find(EVERYTHING, 5).cursor is None
+    assert engine.queries.find(EVERYTHING, 5).cursor is None
     engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
-    assert engine.desk.find(EVERYTHING, 5).cursor is None
+    assert engine.queries.find(EVERYTHING, 5).cursor is None
 
 
 def test_jobs_that_come_and_go_between_pages_disturb_no_other(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}") for number in range(6)], now=NOW)
-    first = engine.desk.find(EVERYTHING, 2)
+    first = engine.queries.find(EVERYTHING, 2)
     engine.insert([new_job("newcomer")], now=NOW)
-    engine.desk.move(Filter(ids=("j4", "j3")), Trigger.DELETE, 9, now=NOW)  # j4 is the job the cursor points at
-    second = engine.desk.find(EVERYTHING, 2, first.cursor)
+    engine.queries.move(Filter(ids=("j4", "j3")), Trigger.DELETE, 9, now=NOW)  # j4 is the job the cursor points at
+    second = engine.queries.find(EVERYTHING, 2, first.cursor)
     assert (names(first.jobs), names(second.jobs)) == (["j5", "j4"], ["j2", "j1"])
 
 
 def test_pages_of_a_tag_and_of_some_states_are_whole_too(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}", tags=("t",) if number % 3 else ()) for number in range(12)], now=NOW)
-    engine.desk.move(Filter(ids=("j1", "j5")), Trigger.CANCEL, 9, now=NOW)
+    engine.queries.move(Filter(ids=("j1", "j5")), Trigger.CANCEL, 9, now=NOW)
     which = Filter(tag="t", states=(State.PENDING, State.CANCELLED))
     assert [name for page in pages_of(engine, which, 3) for name in page] == [
         f"j{number}" for number in range(11, -1, -1) if number % 3
@@ -169,7 +169,7 @@ def test_pages_of_a_tag_and_of_some_states_are_whole_too(engine: Engine) -> None
 def test_a_cursor_nobody_gave_out_is_refused_in_words(engine: Engine, cursor: str) -> None:
     engine.insert([new_job("job")], now=NOW)
     with pytest.raises(InvalidJob, match="cursor"):
-        engine.desk.find(EVERYTHING, 5, cursor)
+        engine.queries.find(EVERYTHING, 5, cursor)
 
 
 # -- get and finished
@@ -177,8 +177,8 @@ def test_a_cursor_nobody_gave_out_is_refused_in_words(engine: Engine, cursor: st
 
 def test_get_returns_the_jobs_that_exist(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b"), new_job("c")], now=NOW)
-    assert sorted(names(engine.desk.get(["c", "ghost", "a", "a"]))) == ["a", "c"]
-    assert engine.desk.get([]) == []
+    assert sorted(names(engine.queries.get(["c", "ghost", "a", "a"]))) == ["a", "c"]
+    assert engine.queries.get([]) == []
 
 
 def test_get_sees_what_another_engine_committed(engine: Engine) -> None:
@@ -194,17 +194,17 @@ def test_endings_tell_of_a_job_what_its_row_does(engine: Engine, state: State) -
     engine.insert([new_job("other")], now=NOW)
     whole = row(engine)
     told = ParentResult(*(getattr(whole, name) for name in ParentResult.__struct_fields__))
-    assert engine.desk.endings(["job", "ghost", "job"]) == [told]
-    assert engine.desk.endings([]) == []
+    assert engine.queries.parent_results(["job", "ghost", "job"]) == [told]
+    assert engine.queries.parent_results([]) == []
 
 
 @pytest.mark.parametrize("state", State)
 def test_finished_are_the_final_states(engine: Engine, state: State) -> None:
     bring(engine, state)
-    assert engine.desk.finished(["job"]) == ({"job"} if state in FINAL else set())
+    assert engine.queries.finished(["job"]) == ({"job"} if state in FINAL else set())
 
 
 def test_what_does_not_exist_counts_as_finished_so_that_nobody_waits_for_it(engine: Engine) -> None:
     engine.insert([new_job("open")], now=NOW)
-    assert engine.desk.finished({"open", "ghost"}) == {"ghost"}
-    assert engine.desk.finished([]) == set()
+    assert engine.queries.finished({"open", "ghost"}) == {"ghost"}
+    assert engine.queries.finished([]) == set()

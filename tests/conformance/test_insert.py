@@ -36,12 +36,12 @@ NASTY = [
 def test_every_job_of_a_batch_is_stored_and_called_new(engine: Engine, size: int) -> None:
     jobs = [new_job(f"j{number}") for number in range(size)]
     assert engine.insert(jobs, now=NOW) == [True] * size
-    assert engine.desk.count(EVERYTHING) == size
+    assert engine.queries.count(EVERYTHING) == size
 
 
 def test_an_empty_batch_is_no_error(engine: Engine) -> None:
     assert engine.insert([], now=NOW) == []
-    assert engine.desk.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING) == 0
 
 
 @pytest.mark.parametrize("companions", [0, 1])
@@ -105,7 +105,7 @@ def test_a_new_job_has_no_past(engine: Engine, companions: int) -> None:
     assert (stored.version, stored.attempt, stored.crashes, stored.releases) == (1, 0, 0, 0)
     empty = ("started_at", "finished_at", "worker", "lease_until", "result", "result_checksum", "progress", "reason")
     assert [getattr(stored, name) for name in empty] == [None] * len(empty)
-    assert engine.desk.history("job") == []
+    assert engine.queries.history("job") == []
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.SCHEDULED, State.WAITING])
@@ -120,7 +120,7 @@ def test_a_repeated_insert_after_a_lost_reply_changes_nothing(engine: Engine) ->
     again = new_job("job", payload='["second"]', queue="other", tags=("two",))
     assert engine.insert([again], now=NOW) == [False]
     assert row(engine) == before
-    assert engine.desk.count(Filter(tag="two")) == 0
+    assert engine.queries.count(Filter(tag="two")) == 0
 
 
 def test_taken_ids_in_a_batch_do_not_keep_the_others_out(engine: Engine) -> None:
@@ -128,14 +128,14 @@ def test_taken_ids_in_a_batch_do_not_keep_the_others_out(engine: Engine) -> None
     batch = [new_job("a"), new_job("b", payload='["new"]', tags=("t",)), new_job("c", tags=("t",))]
     assert engine.insert(batch, now=NOW) == [True, False, True]
     assert row(engine, "b").payload == '["old"]'
-    assert [job.id for job in engine.desk.find(Filter(tag="t"), 10).jobs] == ["c"]
+    assert [job.id for job in engine.queries.find(Filter(tag="t"), 10).jobs] == ["c"]
 
 
 def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) -> None:
     batch = [new_job("a", payload="[1]"), new_job("a", payload="[2]"), new_job("b"), new_job("a", payload="[3]")]
     assert engine.insert(batch, now=NOW) == [True, False, True, False]
     assert row(engine, "a").payload == "[1]"
-    assert engine.desk.count(EVERYTHING) == 2
+    assert engine.queries.count(EVERYTHING) == 2
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -147,8 +147,8 @@ def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(
             engine.insert(batch, whole=True, now=NOW)
     else:
         assert engine.insert(batch, now=NOW) == [number != 250 for number in range(300)]
-    assert engine.desk.count(EVERYTHING) == (1 if whole else 300)
-    assert engine.desk.count(Filter(tag="t")) == (0 if whole else 299)
+    assert engine.queries.count(EVERYTHING) == (1 if whole else 300)
+    assert engine.queries.count(Filter(tag="t")) == (0 if whole else 299)
     assert row(engine, "j250").payload == '["old"]'
 
 
@@ -160,7 +160,7 @@ def test_a_batch_of_nothing_but_known_ids_is_all_false(engine: Engine) -> None:
 
 def test_a_finished_job_still_owns_its_id(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     assert engine.insert([new_job("job")], now=NOW) == [False]
     assert row(engine).state is State.CANCELLED
 
@@ -182,14 +182,14 @@ def test_whole_stores_nothing_at_all_when_one_id_is_taken(engine: Engine, positi
         engine.insert(batch, whole=True, now=NOW)
     assert caught.value.job_id == "taken"
     assert list(rows(engine)) == ["taken"]
-    assert [queue.name for queue in engine.desk.queues()] == ["default"]
+    assert [queue.name for queue in engine.queries.queues()] == ["default"]
 
 
 def test_whole_refuses_an_id_repeated_within_the_batch(engine: Engine) -> None:
     with pytest.raises(DuplicateJob) as caught:
         engine.insert([new_job("a"), new_job("b"), new_job("b")], whole=True, now=NOW)
     assert caught.value.job_id == "b"
-    assert engine.desk.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING) == 0
 
 
 def test_whole_accepts_what_is_all_new(engine: Engine) -> None:
@@ -210,11 +210,11 @@ def test_a_refused_insert_leaves_the_queue_usable(engine: Engine) -> None:
 def test_any_text_is_stored_verbatim_and_never_run(engine: Engine, text: str, companions: int) -> None:
     job = new_job(f"id{text}", queue=f"q{text}", task=f"t{text}", payload=text, metadata=text, tags=(f"g{text}",))
     engine.insert([job, *(new_job(f"other{number}") for number in range(companions))], now=NOW)
-    (stored,) = engine.desk.find(Filter(queue=job.queue, task=job.task, tag=f"g{text}"), 10).jobs
+    (stored,) = engine.queries.find(Filter(queue=job.queue, task=job.task, tag=f"g{text}"), 10).jobs
     assert (stored.id, stored.queue, stored.task, stored.payload) == (job.id, job.queue, job.task, text)
     (claimed,) = engine.exchange([], only(job.queue), now=NOW).claims
     assert (claimed.id, claimed.payload, claimed.metadata) == (job.id, text, text)
-    assert engine.desk.count(EVERYTHING) == 1 + companions
+    assert engine.queries.count(EVERYTHING) == 1 + companions
 
 
 def test_a_zero_character_that_the_payload_writes_as_an_escape_survives(engine: Engine) -> None:
@@ -222,7 +222,7 @@ def test_a_zero_character_that_the_payload_writes_as_an_escape_survives(engine: 
     engine.insert([new_job("one", payload=payload)], now=NOW)
     engine.insert([new_job("two", payload=payload), new_job("three", payload=payload)], now=NOW)
     engine.insert([new_job("four", payload=payload, metadata=payload)], now=NOW)  # alone, into a queue that is known
-    stored = {job.id: job for job in engine.desk.get(["one", "two", "three", "four"])}
+    stored = {job.id: job for job in engine.queries.get(["one", "two", "three", "four"])}
     assert [job.payload for job in stored.values()] == [payload] * 4
     assert stored["four"].metadata == payload
 

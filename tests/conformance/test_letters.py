@@ -60,7 +60,7 @@ def test_a_record_keeps_the_first_failure_and_the_newest_entries(engine: Engine)
         settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"failure {number}"))
     settle(engine, fail(claim_one(engine)))
     kept = snapshot_of(pending(engine)).history
-    assert [filing.error_message for filing in kept] == [f"failure {n}" for n in (*range(19, 9, -1), 0)]
+    assert [history_row.error_message for history_row in kept] == [f"failure {n}" for n in (*range(19, 9, -1), 0)]
     assert snapshot_of(pending(engine)).version == row(engine).version - 1
 
 
@@ -224,7 +224,7 @@ def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
 def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
     first = dead(engine)
     engine.letters.resolve([first.id], "manually_resolved", now=NOW)
-    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     second = fail_again(engine, at=LATER)
     assert second.id > first.id
     assert {letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)} == {first.id, second.id}
@@ -250,7 +250,7 @@ def test_notes_add_up(engine: Engine) -> None:
 def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: Engine) -> None:
     letter = dead(engine)
     engine.letters.note(letter.id, "look at this", now=NOW)
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
     assert [remark.text for remark in remarks_of(later.notes)] == ["look at this"]
     assert (later.task, later.reason, later.fingerprint, later.entered_at) == ("other", "other", "bb", LATER)
@@ -283,7 +283,7 @@ def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
 def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
     dead(engine)
     engine.letters.purge(["pending"], LATER, 10)
-    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0
 
 
@@ -301,5 +301,5 @@ def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) 
 
 def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:
     engine.letters.remove([dead(engine).id])
-    engine.desk.move(the("job"), Trigger.REVIVE, 1, now=LATER)
+    engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0

@@ -27,7 +27,7 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     was = snapshot_of(letter)
     assert (was.state, was.error_type, was.error_message, was.version) == (state, "OSError", "away", version)
     assert [(note.at, note.text, note.by) for note in remarks_of(letter.notes)] == [(LATER, "look at this", "ann")]
-    filed = engine.desk.history("job")[-1]
+    filed = engine.queries.history("job")[-1]
     assert (filed.event, filed.source, filed.detail) == (Trigger.FAIL, state, "wrong (by ann)")
     assert types_after(engine, told) == ["job.failed", "dead.entered"]
 
@@ -37,9 +37,9 @@ def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None
     bring(engine, state)
     for letter in engine.letters.latest(["job"]):
         engine.letters.resolve([letter.id], "manually_resolved", now=NOW)
-    before, history = row(engine), engine.desk.history("job")
+    before, history = row(engine), engine.queries.history("job")
     assert engine.letters.add(ORDER, now=LATER) == "added"
-    assert (row(engine), engine.desk.history("job")) == (before, history)
+    assert (row(engine), engine.queries.history("job")) == (before, history)
     letter = pending(engine)
     assert (snapshot_of(letter).state, letter.notes) == (state, None)
     (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
@@ -72,9 +72,11 @@ def test_what_waits_for_it_is_cancelled_and_comes_back_with_it(engine: Engine) -
 def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> None:
     bring(engine, State.CANCELLED)
     assert engine.letters.add(ORDER, now=LATER) == "added"
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=LATER)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=LATER)
     engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
-    told = [(filing.event, filing.source, filing.target) for filing in engine.desk.history("job")]
+    told = [
+        (history_row.event, history_row.source, history_row.target) for history_row in engine.queries.history("job")
+    ]
     assert told[-2:] == [("cancel", told[-2][1], "cancelled"), ("revive", "cancelled", "pending")]
     assert row(engine).state not in FINAL
 

@@ -52,7 +52,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     assert resolved.requeues == 1
     (remark,) = remarks_of(resolved.notes)
     assert (remark.at, remark.text, remark.by) == (LATER, "fixed it", "ops")
-    entry = engine.desk.history("job")[-1]
+    entry = engine.queries.history("job")[-1]
     assert (entry.event, entry.target, entry.detail) == (Trigger.REVIVE, State.PENDING, "requeued from the desk")
     claimed = claim_one(engine, now=LATER)
     assert (claimed.id, claimed.attempt) == ("job", 1)
@@ -62,7 +62,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
 def test_the_errors_of_before_stay_in_the_history(engine: Engine) -> None:
     letter = dead(engine)
     engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
-    assert [entry.error_type for entry in engine.desk.history("job")] == ["KeyError", None]
+    assert [entry.error_type for entry in engine.queries.history("job")] == ["KeyError", None]
 
 
 @pytest.mark.parametrize(("priority", "boost", "expected"), [(95, 10, 100), (-95, -10, -100), (3, 0, 3)])
@@ -82,14 +82,14 @@ def test_the_arguments_may_be_others(engine: Engine) -> None:
 
 
 def ids_of(engine: Engine, which: Filter) -> list[str]:
-    return [job.id for job in engine.desk.find(which, 10).jobs]
+    return [job.id for job in engine.queries.find(which, 10).jobs]
 
 
 def test_a_requeue_for_later_is_scheduled(engine: Engine) -> None:
     letter = dead(engine)
     engine.letters.requeue([RequeueRequest(letter.id, run_at=LATER + SECOND)], now=LATER)
     assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER + SECOND)
-    assert engine.desk.history("job")[-1].target == State.SCHEDULED
+    assert engine.queries.history("job")[-1].target == State.SCHEDULED
     assert claim_one(engine, now=LATER + SECOND).id == "job"
 
 
@@ -121,7 +121,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
 
 def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
     dead(engine)
-    engine.desk.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
+    engine.queries.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
     (resolved,) = engine.letters.latest(["job"])
     assert (resolved.status, resolved.requeues, resolved.resolved_by) == ("requeued", 0, "ops")
     assert fail_again(engine, at=LATER).requeues == 0
@@ -130,7 +130,7 @@ def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
 def test_a_job_that_is_gone_is_stored_anew(engine: Engine) -> None:
     letter = dead(engine, priority=3, payload="[1]", tags=("red",), metadata='{"a":1}', max_attempts=5, queue="mail")
     version = row(engine).version
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     assert engine.letters.get([letter.id]) == [letter]
     (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert done == Requeued(letter.id, "job", "stored_anew", 1)
@@ -147,27 +147,27 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     engine.insert([new_job("job")], now=NOW)
     settle(engine, retry(claim_one(engine), NOW, message="first"))
     settle(engine, fail(claim_one(engine)))
-    before = engine.desk.history("job")
+    before = engine.queries.history("job")
     told = tell(row(engine), before)
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     told_so_far = engine.events.last()
     engine.letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
     assert types_after(engine, told_so_far) == ["dead.resolved", "job.enqueued"]
-    *kept, again = engine.desk.history("job")
-    assert [(filing.at, filing.event, filing.version) for filing in kept] == [
-        (filing.at, filing.event, filing.version) for filing in before
+    *kept, again = engine.queries.history("job")
+    assert [(history_row.at, history_row.event, history_row.version) for history_row in kept] == [
+        (history_row.at, history_row.event, history_row.version) for history_row in before
     ]
     assert [error.message for error in errors_of(kept)] == [error.message for error in errors_of(before)]
     assert (again.event, again.source, again.target, again.detail) == ("revive", "failed", "pending", "requeued by ann")
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
-    anew = tell(row(engine), engine.desk.history("job"))
+    anew = tell(row(engine), engine.queries.history("job"))
     assert [entry.event for entry in anew[:-3]] == [entry.event for entry in told]
     assert [entry.event for entry in anew[-3:]] == [Trigger.REVIVE, Trigger.CLAIM, Trigger.SUCCEED]
 
 
 def test_a_job_that_is_gone_may_get_other_arguments_and_another_time(engine: Engine) -> None:
     letter = dead(engine)
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     engine.letters.requeue([RequeueRequest(letter.id, run_at=LATER + 1, payload="[2]", checksum=2)], now=LATER)
     job = row(engine)
     assert (job.state, job.run_at, job.payload, job.checksum) == (State.SCHEDULED, LATER + 1, "[2]", 2)
@@ -175,7 +175,7 @@ def test_a_job_that_is_gone_may_get_other_arguments_and_another_time(engine: Eng
 
 def test_a_new_job_of_the_same_id_is_left_alone(engine: Engine) -> None:
     letter = dead(engine)
-    engine.desk.move(the("job"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     engine.insert([new_job("job", version=NOW)], now=NOW)
     before = row(engine)
     (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
@@ -196,7 +196,7 @@ def test_only_a_pending_record_is_requeued(engine: Engine) -> None:
 
 def test_many_are_requeued_together(engine: Engine) -> None:
     letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(5)]
-    engine.desk.move(the("j3"), Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(the("j3"), Trigger.DELETE, 1, now=NOW)
     done = engine.letters.requeue([RequeueRequest(letter.id) for letter in letters], now=LATER)
     assert [each.verdict for each in done] == ["requeued", "requeued", "requeued", "stored_anew", "requeued"]
     assert set(states(engine).values()) == {State.PENDING}
@@ -243,11 +243,11 @@ def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
     (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert done == Requeued(letter.id, "job", "requeued", 1)
     assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
-    assert [verdict.id for verdict in engine.admit([candidate("twin", key="key")], now=LATER)] == ["job"]
+    assert [verdict.id for verdict in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
 
 
 def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:
-    engine.plant(
+    engine.insert_graph(
         [new_job("first"), child("second", unique_key="key")], [Dependency("first", "second", "cancel")], now=NOW
     )
     settle(engine, fail(claim_one(engine)))

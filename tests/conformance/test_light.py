@@ -18,10 +18,10 @@ from tests.support.servers import RedisServer
 
 LONG_CALL, LONG_RESULT = f'[["{"p" * 500_000}"],{{}}]', f'"{"r" * 900_000}"'
 LOOKS: dict[str, Callable[[Engine], list[JobRow]]] = {
-    "get": lambda engine: engine.desk.get(["job"], light=True),
-    "find": lambda engine: engine.desk.find(EVERYTHING, 10, light=True).jobs,
-    "found by a text": lambda engine: engine.desk.find(Filter(text="ppp"), 10, light=True).jobs,
-    "found by its id": lambda engine: engine.desk.find(Filter(ids=("job",)), 10, light=True).jobs,
+    "get": lambda engine: engine.queries.get(["job"], light=True),
+    "find": lambda engine: engine.queries.find(EVERYTHING, 10, light=True).jobs,
+    "found by a text": lambda engine: engine.queries.find(Filter(text="ppp"), 10, light=True).jobs,
+    "found by its id": lambda engine: engine.queries.find(Filter(ids=("job",)), 10, light=True).jobs,
 }
 look = pytest.mark.parametrize("look", LOOKS.values(), ids=LOOKS)
 
@@ -31,7 +31,7 @@ def a_job(engine: Engine, payload: str, result: str | None) -> JobRow:
     engine.insert([new_job("job", payload=payload, checksum=codec.checksum(payload))], now=NOW)
     (claimed,) = claim(engine)
     settle(engine, succeed(claimed, result=result))
-    [whole] = engine.desk.get(["job"])
+    [whole] = engine.queries.get(["job"])
     return whole
 
 
@@ -54,14 +54,14 @@ def test_what_is_short_is_there(engine: Engine, look: Callable[[Engine], list[Jo
 
 def test_one_that_is_long_does_not_hide_the_other(engine: Engine) -> None:
     whole = a_job(engine, "[[1],{}]", LONG_RESULT)
-    [light] = engine.desk.get(["job"], light=True)
+    [light] = engine.queries.get(["job"], light=True)
     assert (light.payload, light.result) == (whole.payload, LEFT_OUT)
 
 
 def test_a_light_look_ahead(engine: Engine) -> None:
     engine.insert([new_job("short"), new_job("long", payload=LONG_CALL)], now=NOW)
-    assert [job.payload for job in engine.desk.peek("default", 10, light=True)] == [
-        engine.desk.get(["short"])[0].payload,
+    assert [job.payload for job in engine.queries.peek("default", 10, light=True)] == [
+        engine.queries.get(["short"])[0].payload,
         LEFT_OUT,
     ]
 
@@ -69,10 +69,10 @@ def test_a_light_look_ahead(engine: Engine) -> None:
 @pytest.mark.engines("redis")
 def test_a_light_read_of_a_damaged_record_tells_what_is_left(redis_engine: RedisEngine) -> None:
     a_job(redis_engine, LONG_CALL, LONG_RESULT)
-    ask, tag = redis_engine.wire.ask, f"{{{redis_engine.prefix}}}"
+    ask, tag = redis_engine.connections.ask, f"{{{redis_engine.prefix}}}"
     number = ask("HGET", f"{tag}:ids", "job")
     ask("HSET", f"{tag}:jobs", number, ask("HGET", f"{tag}:jobs", number)[:2000])
-    assert redis_engine.desk.get(["job"], light=True) == redis_engine.desk.get(["job"])
+    assert redis_engine.queries.get(["job"], light=True) == redis_engine.queries.get(["job"])
 
 
 @pytest.mark.engines("redis")
@@ -87,5 +87,5 @@ def test_bytes_that_a_light_list_takes_out_of_redis(quiet_store: RedisEngine, qu
         return int(told["total_net_output_bytes"])
 
     before = sent()
-    assert len(quiet_store.desk.find(EVERYTHING, 40, light=True).jobs) == 40
+    assert len(quiet_store.queries.find(EVERYTHING, 40, light=True).jobs) == 40
     assert sent() - before < 200_000

@@ -69,11 +69,11 @@ however_it_ends = pytest.mark.parametrize("end", WAYS_TO_END.values(), ids=WAYS_
 
 
 def rated(engine: Engine, rate: Rate | None, queue: str = "default") -> None:
-    engine.desk.rule_queue(queue, QueueRules(rate=rate))
+    engine.queries.rule_queue(queue, QueueRules(rate=rate))
 
 
 def at_once(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.desk.rule_queue(queue, QueueRules(concurrency=jobs))
+    engine.queries.rule_queue(queue, QueueRules(concurrency=jobs))
 
 
 # -- the rate of a queue
@@ -119,12 +119,12 @@ def test_who_takes_less_than_the_burst_may_take_the_rest(engine: Engine) -> None
 
 @pytest.mark.slow
 def test_over_30_seconds_three_workers_start_exactly_what_the_rate_allows(store: StoreUnderTest) -> None:
-    crew = [store.open() for _ in range(3)]
-    crew[0].insert(numbered(3100), now=NOW)
-    rated(crew[0], per_second(100, burst=20))
+    worker_state = [store.open() for _ in range(3)]
+    worker_state[0].insert(numbered(3100), now=NOW)
+    rated(worker_state[0], per_second(100, burst=20))
     begun: list[str] = []
     for turn, elapsed in enumerate(range(0, 30 * SECOND + 1, 50)):
-        begun += started(crew[turn % 3], now=NOW + elapsed, worker=f"w{turn % 3}", lease=HOUR)
+        begun += started(worker_state[turn % 3], now=NOW + elapsed, worker=f"w{turn % 3}", lease=HOUR)
         assert len(begun) == 20 + elapsed // 10
     assert len(set(begun)) == 3020
 
@@ -238,7 +238,7 @@ def test_rules_made_anew_with_the_same_rate_spend_nothing_anew(engine: Engine) -
     engine.insert(numbered(50), now=NOW)
     rated(engine, TEN_A_SECOND)
     assert len(started(engine)) == 5
-    engine.desk.rule_queue("default", QueueRules(rate=TEN_A_SECOND, weight=3, concurrency=40))
+    engine.queries.rule_queue("default", QueueRules(rate=TEN_A_SECOND, weight=3, concurrency=40))
     assert look(engine).next_at == NOW + TENTH
     assert started(engine) == []
 
@@ -267,7 +267,7 @@ def test_a_rate_leaves_other_queues_with_their_order(engine: Engine) -> None:
 
 def test_a_rate_does_not_change_the_order(engine: Engine) -> None:
     engine.insert([new_job(f"p{number}", priority=number % 4, lifo=number % 3 == 0) for number in range(20)], now=NOW)
-    shown = [job.id for job in engine.desk.peek("default", 100)]
+    shown = [job.id for job in engine.queries.peek("default", 100)]
     rated(engine, TEN_A_SECOND)
     begun: list[str] = []
     for elapsed in range(0, 2000, TENTH):
@@ -287,7 +287,7 @@ def test_no_more_run_at_once_than_the_rule_says(store: StoreUnderTest) -> None:
         2,
         0,
     ]
-    assert one.desk.running(NOW) == [("default", "work", "", 5)]
+    assert one.queries.running(NOW) == [("default", "work", "", 5)]
 
 
 def test_a_concurrency_that_is_given_up_is_lifted_at_once(engine: Engine) -> None:
@@ -335,7 +335,7 @@ def test_a_slot_returns_when_an_operator_cancels_its_job(engine: Engine) -> None
     engine.insert(numbered(9), now=NOW)
     at_once(engine, 2)
     first, _ = look(engine).claims
-    assert engine.desk.move(Filter(ids=(first.id,)), Trigger.CANCEL, 1, now=NOW) == [first.id]
+    assert engine.queries.move(Filter(ids=(first.id,)), Trigger.CANCEL, 1, now=NOW) == [first.id]
     assert len(started(engine)) == 1
     assert started(engine) == []
 
@@ -365,7 +365,7 @@ def test_a_slot_returns_when_a_claim_is_disowned(engine: Engine) -> None:
     engine.insert(numbered(9), now=NOW)
     at_once(engine, 2)
     first, second = look(engine).claims
-    assert engine.disown("w1", [lease_of(first)], now=NOW) == [second.id]
+    assert engine.release_unknown_claims("w1", [lease_of(first)], now=NOW) == [second.id]
     assert len(started(engine)) == 1
 
 
@@ -395,7 +395,7 @@ def test_what_ran_before_the_rule_was_made_counts(engine: Engine) -> None:
 
 def test_a_rate_and_a_concurrency_both_hold(engine: Engine) -> None:
     engine.insert(numbered(50), now=NOW)
-    engine.desk.rule_queue("default", QueueRules(rate=TEN_A_SECOND, concurrency=3))
+    engine.queries.rule_queue("default", QueueRules(rate=TEN_A_SECOND, concurrency=3))
     claims = look(engine).claims
     assert len(claims) == 3
     second = look(engine, done=[succeed(claimed) for claimed in claims]).claims
@@ -420,7 +420,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
     (claimed,) = look(working).claims
     if end == "wait":  # its success is not its end, and yet it holds its place no longer
         later = new_job("later", state=State.SCHEDULED, run_at=NOW + HOUR)
-        working.plant([later], [Dependency("later", claimed.id)], now=NOW)
+        working.insert_graph([later], [Dependency("later", claimed.id)], now=NOW)
     bell = waiting.listen("work")
     try:
         while bell.wait(0.1):  # what is still on its way from before
@@ -431,7 +431,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTes
         elif end == "fail":
             settle(working, fail(claimed))
         elif end == "cancel":
-            working.desk.move(Filter(ids=(claimed.id,)), Trigger.CANCEL, 1, now=NOW)
+            working.queries.move(Filter(ids=(claimed.id,)), Trigger.CANCEL, 1, now=NOW)
         else:
             working.reap(10, now=RAN_OUT)
         assert bell.wait(PATIENCE)
@@ -458,17 +458,17 @@ def test_the_answer_tells_the_weights_of_the_queues_that_have_one(store: StoreUn
     operator, working = store.open(), store.open()
     operator.insert([new_job(name, queue=name) for name in ("a", "b", "c")], now=NOW)
     assert look(working, 1).weights == {}
-    operator.desk.rule_queue("a", QueueRules(weight=5))
-    operator.desk.rule_queue("b", QueueRules(weight=2, concurrency=1))
-    operator.desk.rule_queue("c", QueueRules(max_length=10))
+    operator.queries.rule_queue("a", QueueRules(weight=5))
+    operator.queries.rule_queue("b", QueueRules(weight=2, concurrency=1))
+    operator.queries.rule_queue("c", QueueRules(max_length=10))
     assert look(working, 1).weights == {"a": 5, "b": 2}
-    operator.desk.rule_queue("a", QueueRules())
+    operator.queries.rule_queue("a", QueueRules())
     assert look(working, 1).weights == {"b": 2}
 
 
 def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> None:
     engine, other = store.open(), store.open()
-    assert engine.desk.tasks() == []
+    assert engine.queries.tasks() == []
     rules = {
         "mail.send": TaskRules(paused=True),
         "a.b": TaskRules(rate=Rate(500_000, 3), concurrency=2),
@@ -476,25 +476,25 @@ def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> Non
         "it's %s {x}*?": TaskRules(paused=True, concurrency=7),
     }
     for name, of_task in rules.items():
-        engine.desk.rule_task(name, of_task)
-    assert other.desk.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
+        engine.queries.rule_task(name, of_task)
+    assert other.queries.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
 
 
 def test_new_rules_of_a_task_take_the_place_of_the_old_ones_and_none_remove_it(engine: Engine) -> None:
-    engine.desk.rule_task("work", TaskRules(paused=True))
-    engine.desk.rule_task("work", TaskRules(concurrency=2))
-    assert engine.desk.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
-    engine.desk.rule_task("work", TaskRules())
-    assert engine.desk.tasks() == []
-    engine.desk.rule_task("never had any", TaskRules())
-    assert engine.desk.tasks() == []
+    engine.queries.rule_task("work", TaskRules(paused=True))
+    engine.queries.rule_task("work", TaskRules(concurrency=2))
+    assert engine.queries.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
+    engine.queries.rule_task("work", TaskRules())
+    assert engine.queries.tasks() == []
+    engine.queries.rule_task("never had any", TaskRules())
+    assert engine.queries.tasks() == []
 
 
 def test_a_new_rule_of_a_task_wakes_the_workers(store: StoreUnderTest) -> None:
     engine, listening = store.open(), store.open()
     engine.insert([new_job("a")], now=NOW)
     bell = listening.listen("work")
-    engine.desk.rule_task("work", TaskRules(concurrency=5))
+    engine.queries.rule_task("work", TaskRules(concurrency=5))
     assert bell.wait(PATIENCE)
     bell.close()
 
@@ -509,11 +509,11 @@ def test_the_desk_tells_what_runs_by_queue_task_and_lane(engine: Engine) -> None
         ],
         now=NOW,
     )
-    assert engine.desk.running(NOW) == []
+    assert engine.queries.running(NOW) == []
     assert len(started(engine)) == 6
-    found = sorted(engine.desk.running(NOW))
+    found = sorted(engine.queries.running(NOW))
     assert found == [("a", "one", "", 3), ("a", "two", "", 2), ("b", "one", '["c:k"]', 1)]
-    assert engine.desk.running(RAN_OUT) == []
+    assert engine.queries.running(RAN_OUT) == []
 
 
 # -- many at once
@@ -546,7 +546,9 @@ def by_key(claimed: Claim) -> str:
     return claimed.id.split("-")[0]
 
 
-def run_all(crew: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim], str], room: int = 3) -> list[int]:
+def run_all(
+    worker_state: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim], str], room: int = 3
+) -> list[int]:
     """Start and end every job with all engines at once; the numbers of running jobs that the desk told meanwhile."""
     told: list[int] = []
     deadline = time.monotonic() + PATIENCE
@@ -555,40 +557,40 @@ def run_all(crew: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim],
         held: list[Claim] = []
         while len(gauge.begun) < jobs:
             assert time.monotonic() < deadline, f"only {len(gauge.begun)} of {jobs} jobs were started in time"
-            claims = look(crew[number], room, worker=f"w{number}").claims
+            claims = look(worker_state[number], room, worker=f"w{number}").claims
             gauge.begin(claims, kind)
             held += claims
-            told.append(running_jobs(crew[number]))
+            told.append(running_jobs(worker_state[number]))
             gauge.end(held, kind)
-            assert settle(crew[number], *map(succeed, held)) == []
+            assert settle(worker_state[number], *map(succeed, held)) == []
             held = []
 
-    together(len(crew), work)
+    together(len(worker_state), work)
     return told
 
 
 @pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_run_more_than_the_concurrency(store: StoreUnderTest) -> None:
-    crew = [store.open() for _ in range(8)]
-    crew[0].insert(numbered(200), now=NOW)
-    at_once(crew[0], 5)
+    worker_state = [store.open() for _ in range(8)]
+    worker_state[0].insert(numbered(200), now=NOW)
+    at_once(worker_state[0], 5)
     gauge = Gauge()
-    told = run_all(crew, 200, gauge, lambda claimed: "all")
+    told = run_all(worker_state, 200, gauge, lambda claimed: "all")
     assert sorted(gauge.begun) == [f"j{number:04}" for number in range(200)]
     assert gauge.most["all"] <= 5
     assert max(told) <= 5
-    assert set(states(crew[0]).values()) == {State.COMPLETED}
+    assert set(states(worker_state[0]).values()) == {State.COMPLETED}
 
 
 @pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> None:
-    crew = [store.open() for _ in range(8)]
-    crew[0].insert(numbered(400), now=NOW)
-    rated(crew[0], per_second(10, burst=50))
+    worker_state = [store.open() for _ in range(8)]
+    worker_state[0].insert(numbered(400), now=NOW)
+    rated(worker_state[0], per_second(10, burst=50))
 
     def take_all(elapsed: int) -> int:
         def take(number: int) -> int:
-            return sum(len(started(crew[number], 3, now=NOW + elapsed, worker=f"w{number}")) for _ in range(8))
+            return sum(len(started(worker_state[number], 3, now=NOW + elapsed, worker=f"w{number}")) for _ in range(8))
 
         return sum(together(8, take))
 
@@ -597,11 +599,11 @@ def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> 
 
 @pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTest) -> None:
-    crew = [store.open() for _ in range(8)]
-    crew[0].desk.rule_queue("default", QueueRules(key_concurrency=2))
-    crew[0].insert([keyed(f"k{number % 12}-{number}", f"k{number % 12}") for number in range(180)], now=NOW)
+    worker_state = [store.open() for _ in range(8)]
+    worker_state[0].queries.rule_queue("default", QueueRules(key_concurrency=2))
+    worker_state[0].insert([keyed(f"k{number % 12}-{number}", f"k{number % 12}") for number in range(180)], now=NOW)
     gauge = Gauge()
-    run_all(crew, 180, gauge, by_key)
+    run_all(worker_state, 180, gauge, by_key)
     assert len(set(gauge.begun)) == len(gauge.begun) == 180
     assert set(gauge.most) == {f"k{number}" for number in range(12)}
     assert max(gauge.most.values()) <= 2
@@ -610,30 +612,30 @@ def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTes
 @pytest.mark.slow_on("postgres")
 def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
     """Keys, rates of keys, a queue's rate and concurrency, and a task's: none is exceeded by anybody."""
-    crew = [store.open() for _ in range(8)]
+    worker_state = [store.open() for _ in range(8)]
     rules = QueueRules(rate=per_second(10, 70), concurrency=6, key_concurrency=2, key_rate=per_second(1, 12))
-    crew[0].desk.rule_queue("default", rules)
-    crew[0].desk.rule_task("work", TaskRules(concurrency=5))
+    worker_state[0].queries.rule_queue("default", rules)
+    worker_state[0].queries.rule_task("work", TaskRules(concurrency=5))
     jobs = [
         gated(f"k{number % 8}-{number}", Limit("key", f"k{number % 8}"), Limit("rate", f"k{number % 8}"))
         for number in range(160)
     ]
-    crew[0].insert([*jobs, *[tenant(f"t-{number}", "t") for number in range(40)]], now=NOW)
+    worker_state[0].insert([*jobs, *[tenant(f"t-{number}", "t") for number in range(40)]], now=NOW)
     gauge = Gauge()
-    told = run_all(crew, 70, gauge, by_key)
+    told = run_all(worker_state, 70, gauge, by_key)
     assert len(set(gauge.begun)) == len(gauge.begun) == 70
     assert max(told) <= 5
     assert all(most <= 2 for key, most in gauge.most.items() if key != "t")
     starts = {key: sum(job_id.startswith(f"{key}-") for job_id in gauge.begun) for key in gauge.most}
     assert max(starts.values()) <= 12
-    assert started(crew[0]) == []
+    assert started(worker_state[0]) == []
 
 
 def test_queues_without_rules_are_not_slowed_by_who_minds_rules_elsewhere(store: StoreUnderTest) -> None:
     """Each job of both queues exactly once, whoever claims how."""
-    crew = [store.open() for _ in range(4)]
-    at_once(crew[0], 1000, "ruled")
-    crew[0].insert([*numbered(300, "p", queue="plain"), *numbered(300, "r", queue="ruled")], now=NOW)
+    worker_state = [store.open() for _ in range(4)]
+    at_once(worker_state[0], 1000, "ruled")
+    worker_state[0].insert([*numbered(300, "p", queue="plain"), *numbered(300, "r", queue="ruled")], now=NOW)
     deadline = time.monotonic() + PATIENCE
     begun: list[str] = []
 
@@ -642,15 +644,15 @@ def test_queues_without_rules_are_not_slowed_by_who_minds_rules_elsewhere(store:
         while len(begun) < 600:
             assert time.monotonic() < deadline
             for one in wanted:
-                begun.extend(ids(crew[number].exchange([], one, now=NOW).claims))
+                begun.extend(ids(worker_state[number].exchange([], one, now=NOW).claims))
 
     together(4, drain)
     assert len(set(begun)) == len(begun) == 600
-    assert crew[0].desk.count(EVERYTHING) == 600
+    assert worker_state[0].queries.count(EVERYTHING) == 600
 
 
 def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engine) -> None:
-    engine.desk.rule_queue("ruled", QueueRules(concurrency=1000))
+    engine.queries.rule_queue("ruled", QueueRules(concurrency=1000))
     engine.insert([new_job(f"p{n}", queue="plain") for n in range(100)], now=NOW)
     engine.insert([new_job(f"r{n}", queue="ruled") for n in range(20)], now=NOW)
     shares = (QueueShare("plain", 5), QueueShare("ruled", 5))
@@ -661,7 +663,7 @@ def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engi
 
 
 def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engine) -> None:
-    engine.desk.rule_queue("default", QueueRules(rate=Rate(100_000, 2)))
+    engine.queries.rule_queue("default", QueueRules(rate=Rate(100_000, 2)))
     engine.insert([new_job(f"j{n}") for n in range(10)], now=NOW)
     assert len(engine.exchange([], ClaimRequest("w1", 10, HOUR), now=NOW).claims) == 2
     before = NOW - HOUR
@@ -675,7 +677,7 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
 
 
 def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
-    return allows(rate, engine.desk.rested_at({queue: rate}).get(queue, 0), 1000 * now)
+    return allows(rate, engine.queries.rate_state_at({queue: rate}).get(queue, 0), 1000 * now)
 
 
 def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> None:
@@ -698,7 +700,7 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
     engine.insert([*numbered(2), new_job("a", queue="a")], now=NOW)
     assert len(started(engine)) == 3
     rates = {"default": rate, "a": rate, 'it"s': rate, "unknown": rate}
-    rested = engine.desk.rested_at(rates)
+    rested = engine.queries.rate_state_at(rates)
     assert {queue: allows(rate, rested.get(queue, 0), 1000 * NOW) for queue in rates} == {
         "default": 3,
         "a": 4,
@@ -706,4 +708,4 @@ def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None
         "unknown": 5,
     }
     assert left(engine, other, NOW) == 5
-    assert engine.desk.rested_at({}) == {}
+    assert engine.queries.rate_state_at({}) == {}

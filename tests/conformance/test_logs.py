@@ -31,7 +31,7 @@ def note(engine: Engine, *notes: JobNote) -> None:
 
 
 def lines(engine: Engine, job_id: str = "job", limit: int = 1000) -> list[str]:
-    return [line.message for line in engine.desk.logs(job_id, limit)]
+    return [line.message for line in engine.queries.logs(job_id, limit)]
 
 
 def test_lines_are_kept_in_the_order_they_were_written(engine: Engine) -> None:
@@ -45,7 +45,7 @@ def test_a_line_tells_its_time_level_attempt_and_fields(engine: Engine) -> None:
     settle(engine, retry(submit_and_claim(engine), NOW))
     claimed = claim_one(engine)
     note(engine, JobNote("job", claimed.version, NOW + 3, level="warning", message="ü 🚰", fields='{"a":1}'))
-    (line,) = engine.desk.logs("job")
+    (line,) = engine.queries.logs("job")
     assert (line.at, line.level, line.attempt, line.message, line.fields) == (NOW + 3, "warning", 2, "ü 🚰", '{"a":1}')
 
 
@@ -60,7 +60,7 @@ def test_lines_of_all_attempts_are_kept(engine: Engine) -> None:
     engine.exchange([retry(first, NOW)], None, [log(first, "one")], now=NOW)
     second = claim_one(engine)
     engine.exchange([succeed(second)], None, [log(second, "two")], now=NOW)
-    assert [(line.attempt, line.message) for line in engine.desk.logs("job")] == [(1, "one"), (2, "two")]
+    assert [(line.attempt, line.message) for line in engine.queries.logs("job")] == [(1, "one"), (2, "two")]
 
 
 def test_of_several_reports_of_progress_the_last_wins(engine: Engine) -> None:
@@ -74,7 +74,7 @@ def test_progress_is_no_transition(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     note(engine, progress(claimed, "half"), log(claimed, "hello"))
     assert row(engine).version == claimed.version
-    assert engine.desk.history("job") == []
+    assert engine.queries.history("job") == []
 
 
 def test_one_note_may_carry_both(engine: Engine) -> None:
@@ -118,7 +118,7 @@ def test_notes_are_stored_before_the_same_exchange_settles_the_job(engine: Engin
 
 def test_a_cancelled_attempt_is_silenced(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW + SECOND)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW + SECOND)
     note(engine, log(claimed, "too late"), progress(claimed, "too late"))
     assert (row(engine).progress, lines(engine)) == (None, [])
 

@@ -183,7 +183,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(event=st.sampled_from([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE]), pick=PICKS)
     def move_one(self, event: Trigger, pick: int) -> None:
         chosen = self._any_job(pick).id
-        moved = self.engines[0].desk.move(Filter(ids=(chosen,)), event, 5, "ann", now=self.now)
+        moved = self.engines[0].queries.move(Filter(ids=(chosen,)), event, 5, "ann", now=self.now)
         assert moved == self.model.move(lambda job: job.id == chosen, event, 5, self.now)
 
     @rule(
@@ -192,7 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
         limit=st.integers(1, 3),
     )
     def move_some(self, event: Trigger, queue: str, limit: int) -> None:
-        moved = self.engines[1].desk.move(Filter(queue=queue), event, limit, now=self.now)
+        moved = self.engines[1].queries.move(Filter(queue=queue), event, limit, now=self.now)
         assert sorted(moved) == sorted(self.model.move(lambda job: job.queue == queue, event, limit, self.now))
 
     @precondition(lambda self: self.model.jobs)
@@ -205,12 +205,12 @@ class StoreMachine(RuleBasedStateMachine):
     def amend(self, pick: int, priority: int | None, delay: int | None, queue: str | None) -> None:
         chosen = self._any_job(pick).id
         changes = JobUpdate(priority, None if delay is None else self.now + delay, queue)
-        amended = self.engines[0].desk.amend(chosen, changes, now=self.now)
+        amended = self.engines[0].queries.amend(chosen, changes, now=self.now)
         assert amended == self.model.amend(chosen, changes, self.now)
 
     @rule(queue=st.sampled_from(QUEUES), paused=st.booleans())
     def pause(self, queue: str, paused: bool) -> None:
-        self.engines[0].desk.pause_queue(queue, paused)
+        self.engines[0].queries.pause_queue(queue, paused)
         (self.model.paused.add if paused else self.model.paused.discard)(queue)
 
     @rule(by=st.sampled_from([1, 40, 200, 40_000]))

@@ -37,7 +37,7 @@ def tell(engine: Engine, count: int, at: int = NOW, queue: str = "mail", task: s
 
 
 def completed(engine: Engine, width: Resolution = EVER, queue: str | None = None, since: int = NOW - DAY) -> int:
-    found = jobs_in(engine.shelf, width, since, NOW + DAY, queue)
+    found = jobs_in(engine.document_store, width, since, NOW + DAY, queue)
     return total(cell for _, cells in found for cell in cells.values()).completed
 
 
@@ -54,7 +54,7 @@ def test_what_is_told_is_counted_in_every_width(engine: Engine) -> None:
     for width in ALL:
         assert completed(engine, width) == 7
         assert completed(engine, width, "mail") == 3
-    [(start, workers)] = workers_in(engine.shelf, MINUTE, NOW, NOW + 1)
+    [(start, workers)] = workers_in(engine.document_store, MINUTE, NOW, NOW + 1)
     assert (start, workers["w1"].completed, workers["w1"].run.total) == (MINUTE.start(NOW), 7, 210)
 
 
@@ -86,27 +86,27 @@ def test_a_queue_of_many_tasks_keeps_their_sum_too(engine: Engine) -> None:
             fold_all(engine)
     fold_all(engine)
     for width in ALL:
-        sums = list(sums_in(engine.shelf, width, NOW, NOW, "mail"))
+        sums = list(sums_in(engine.document_store, width, NOW, NOW, "mail"))
         assert [(cell.completed, cell.run.total) for _, cell in sums] == [(60, 1800)]
         assert completed(engine, width) == 60, "and it is not counted with them"
-        [(_, one)] = jobs_in(engine.shelf, width, NOW, NOW, "mail", "task3")
+        [(_, one)] = jobs_in(engine.document_store, width, NOW, NOW, "mail", "task3")
         assert one["mail", "task3"].completed == 4
-        assert len({place for _, cells in jobs_in(engine.shelf, width, NOW, NOW) for place in cells}) == 20
+        assert len({place for _, cells in jobs_in(engine.document_store, width, NOW, NOW) for place in cells}) == 20
 
 
 class Beside:
     """A shelf on which something happens just before or just after papers are put."""
 
     def __init__(self, engine: Engine, before: Any = None, after: Any = None) -> None:
-        self._shelf, self._before, self._after = engine.shelf, before, after
+        self._document_store, self._before, self._after = engine.document_store, before, after
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._shelf, name)
+        return getattr(self._document_store, name)
 
-    def put(self, papers: Sequence[Document]) -> bool:
+    def put(self, documents: Sequence[Document]) -> bool:
         for act, is_next in ((self._before, False), (self._after, True)):
             if is_next:
-                done = self._shelf.put(papers)
+                done = self._document_store.put(documents)
             if act is not None:
                 self._before = self._after = None
                 act()
@@ -183,7 +183,7 @@ def test_what_is_told_late_goes_where_it_belongs_unless_that_is_no_longer_kept(e
     fold_all(engine)
     assert completed(engine, EVER) == 3
     starts = {
-        width: [start for start, _ in jobs_in(engine.shelf, width, NOW - 100 * DAY, NOW)]
+        width: [start for start, _ in jobs_in(engine.document_store, width, NOW - 100 * DAY, NOW)]
         for width in (TEN_SECONDS, MINUTE, HOUR)
     }
     recent, old = NOW - 3_600_000, NOW - 8 * DAY
@@ -205,11 +205,11 @@ def test_what_is_too_old_goes_and_the_sum_of_all_stays(engine: Engine, monkeypat
 
 
 def test_many_buckets_are_read_to_the_last(engine: Engine) -> None:
-    papers = [
+    documents = [
         Document(TEN_SECONDS.kind, f"{(NOW - NOW % 10_000) // 1000 - 10 * number:010d}/q/mail", 0, '{"send":[1,0,1]}')
         for number in range(2100)
     ]
-    engine.shelf.put(papers)
+    engine.document_store.put(documents)
     assert completed(engine, TEN_SECONDS) == completed(engine, TEN_SECONDS, "mail") == 2100
 
 
@@ -222,10 +222,10 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
         bring(engine, State.PENDING, f"job{number}", queue="mail")
     engine.renew(worker_row("w1", seen_at=NOW, queues='["mail"]'), [], 0, now=NOW)
     for name in ("hourly", "nightly"):
-        engine.timetable.put(schedule(name), new=True)
+        engine.schedule_store.put(schedule(name), new=True)
     samplers = [GaugeSampler(engine), GaugeSampler(engine)]
     assert [sampler.sample(NOW) for sampler in samplers] == [True, False]
-    [(start, found)] = gauges_in(engine.shelf, TEN_SECONDS, NOW, NOW + 1)
+    [(start, found)] = gauges_in(engine.document_store, TEN_SECONDS, NOW, NOW + 1)
     assert start == TEN_SECONDS.start(NOW)
     assert gauged("depth", "mail", [found]) == gauged("depth", None, [found]) == 3
     assert gauged("oldest", "mail", [found]) == (NOW - THEN) / 1000
@@ -237,7 +237,7 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
     assert clients is None if engine.url.startswith("sqlite") else clients is not None and clients >= 1
     bring(engine, State.PENDING, "more", queue="mail")
     assert [sampler.sample(NOW + 10_000) for sampler in samplers] == [True, False]
-    [(_, whole)] = gauges_in(engine.shelf, HOUR, NOW, NOW + 1)
+    [(_, whole)] = gauges_in(engine.document_store, HOUR, NOW, NOW + 1)
     assert (whole["mail"]["pending"].last, whole["mail"]["pending"].count) == (4, 2)
 
 
@@ -247,7 +247,7 @@ def test_of_two_who_read_at_the_same_time_one_is_counted(
     other = GaugeSampler(store.open())
     monkeypatch.setattr(engine, "shelf", Beside(engine, before=lambda: other.sample(NOW)))
     GaugeSampler(engine).sample(NOW)
-    [(_, found)] = gauges_in(engine.shelf, MINUTE, NOW, NOW + 1)
+    [(_, found)] = gauges_in(engine.document_store, MINUTE, NOW, NOW + 1)
     assert found[STORE]["workers"].count == 1
 
 

@@ -26,7 +26,7 @@ def a_mixed_queue(engine: Engine) -> None:
 
 def test_peek_shows_the_order_of_the_claims(engine: Engine) -> None:
     a_mixed_queue(engine)
-    shown = [job.id for job in engine.desk.peek("default", 100)]
+    shown = [job.id for job in engine.queries.peek("default", 100)]
     assert len(shown) == 60
     claimed: list[str] = []
     while claims := engine.exchange([], only("default", 7), now=NOW).claims:
@@ -36,36 +36,36 @@ def test_peek_shows_the_order_of_the_claims(engine: Engine) -> None:
 
 def test_peek_stops_at_its_limit_and_starts_at_the_front(engine: Engine) -> None:
     a_mixed_queue(engine)
-    assert engine.desk.peek("default", 5) == engine.desk.peek("default", 100)[:5]
+    assert engine.queries.peek("default", 5) == engine.queries.peek("default", 100)[:5]
 
 
 def test_peek_takes_nothing(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    before = engine.desk.find(EVERYTHING, 10)
-    engine.desk.peek("default", 10)
-    assert engine.desk.find(EVERYTHING, 10) == before
+    before = engine.queries.find(EVERYTHING, 10)
+    engine.queries.peek("default", 10)
+    assert engine.queries.find(EVERYTHING, 10) == before
 
 
 def test_peek_shows_only_pending_jobs(engine: Engine) -> None:
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number)
-    assert [job.id for job in engine.desk.peek("default", 100)] == [State.PENDING.value]
+    assert [job.id for job in engine.queries.peek("default", 100)] == [State.PENDING.value]
 
 
 def test_peek_shows_a_paused_queue_too(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    engine.desk.pause_queue("default", True)
+    engine.queries.pause_queue("default", True)
     assert claim(engine) == []
-    assert [job.id for job in engine.desk.peek("default", 10)] == ["job"]
+    assert [job.id for job in engine.queries.peek("default", 10)] == ["job"]
 
 
 def test_peek_follows_hand_made_changes(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("b"), new_job("late", run_at=NOW + HOUR)], now=NOW)
-    engine.desk.move(Filter(ids=("a",)), Trigger.CANCEL, 1, now=NOW)
-    engine.desk.move(Filter(ids=("a",)), Trigger.REVIVE, 1, now=NOW + SECOND)
-    engine.desk.move(Filter(ids=("late",)), Trigger.HURRY, 1, now=NOW + 2 * SECOND)
-    assert [job.id for job in engine.desk.peek("default", 10)] == ["b", "a", "late"]
+    engine.queries.move(Filter(ids=("a",)), Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(Filter(ids=("a",)), Trigger.REVIVE, 1, now=NOW + SECOND)
+    engine.queries.move(Filter(ids=("late",)), Trigger.HURRY, 1, now=NOW + 2 * SECOND)
+    assert [job.id for job in engine.queries.peek("default", 10)] == ["b", "a", "late"]
 
 
 def test_peek_into_a_queue_nobody_knows_is_empty(engine: Engine) -> None:
-    assert engine.desk.peek("nowhere", 10) == []
+    assert engine.queries.peek("nowhere", 10) == []

@@ -56,11 +56,11 @@ MOVED = StoreStatus("moved", "redis://elsewhere/0", NOW)
 ARRIVING = StoreStatus("arriving", "sqlite:////from/here.db", NOW)
 CLOSED: dict[str, type[Exception]] = {"moved": StoreMoved, "arriving": EngineUnavailable}
 NOBODY = Filter(queue="a queue that nobody knows")
-every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda notice: notice.kind)
+every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda store_status: store_status.kind)
 
 
 def carry(source: Engine, target: Engine) -> int:
-    return target.porter.unpack(source.porter.pack(0, 1000))
+    return target.transfer.unpack(source.transfer.pack(0, 1000))
 
 
 def without_seq(job: JobRow) -> JobRow:
@@ -69,41 +69,41 @@ def without_seq(job: JobRow) -> JobRow:
 
 def contents(engine: Engine) -> list[JobExport]:
     """Everything of every job, but for the numbers that each store gives by itself."""
-    return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.porter.pack(0, 100_000)]
+    return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.transfer.pack(0, 100_000)]
 
 
 # -- the notice
 
 
 def test_no_notice_hangs_at_a_new_store(engine: Engine) -> None:
-    assert engine.porter.notice() is None
+    assert engine.transfer.store_status() is None
 
 
 @every_notice
-def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, notice: StoreStatus) -> None:
+def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, store_status: StoreStatus) -> None:
     first, second = store.open(), store.open()
-    first.porter.post(notice)
-    assert second.porter.notice() == notice
+    first.transfer.post(store_status)
+    assert second.transfer.store_status() == store_status
     first.close()
-    assert store.open().porter.notice() == notice
-    second.porter.post(None)
-    assert store.open().porter.notice() is None
-    second.porter.post(None)  # once more does no harm
+    assert store.open().transfer.store_status() == store_status
+    second.transfer.post(None)
+    assert store.open().transfer.store_status() is None
+    second.transfer.post(None)  # once more does no harm
 
 
 def test_a_notice_takes_the_place_of_the_one_before(engine: Engine) -> None:
-    for notice in (MOVED, ARRIVING, MOVED, msgspec.structs.replace(MOVED, other="other", at=1)):
-        engine.porter.post(notice)
-        assert engine.porter.notice() == notice
+    for store_status in (MOVED, ARRIVING, MOVED, msgspec.structs.replace(MOVED, other="other", at=1)):
+        engine.transfer.post(store_status)
+        assert engine.transfer.store_status() == store_status
 
 
 @pytest.mark.parametrize("notice", [MOVED, ARRIVING, None])
 def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
-    store: StoreUnderTest, notice: StoreStatus | None
+    store: StoreUnderTest, store_status: StoreStatus | None
 ) -> None:
     engine, other = store.open(), store.open()
     for before in (None, StoreStatus("arriving", "elsewhere", -5), MOVED, ARRIVING):
-        engine.porter.post(before)
+        engine.transfer.post(before)
         for wrong in (
             None,
             MOVED,
@@ -112,30 +112,30 @@ def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
             StoreStatus("arriving", "there", -5),
         ):
             if wrong != before:
-                assert not other.porter.swap(wrong, notice)
-                assert engine.porter.notice() == before
-        assert other.porter.swap(before, notice)
-        assert engine.porter.notice() == notice
-    engine.porter.post(None)
+                assert not other.transfer.swap(wrong, store_status)
+                assert engine.transfer.store_status() == before
+        assert other.transfer.swap(before, store_status)
+        assert engine.transfer.store_status() == store_status
+    engine.transfer.post(None)
     assert engine.insert([new_job("job")]) == [True], "the door is open again"
 
 
 def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(4)]
     for before in (None, MOVED):
-        engines[0].porter.post(before)
-        with ThreadPoolExecutor(len(engines)) as crew:
+        engines[0].transfer.post(before)
+        with ThreadPoolExecutor(len(engines)) as worker_state:
             tries = [
-                crew.submit(engine.porter.swap, before, StoreStatus("arriving", "elsewhere", place))
+                worker_state.submit(engine.transfer.swap, before, StoreStatus("arriving", "elsewhere", place))
                 for place, engine in enumerate(engines, 1)
             ]
         [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
-        assert engines[0].porter.notice() == StoreStatus("arriving", "elsewhere", winner)
+        assert engines[0].transfer.store_status() == StoreStatus("arriving", "elsewhere", winner)
 
 
 def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("job")])
-    target.porter.post(MOVED)
+    target.transfer.post(MOVED)
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
         carry(engine, target)
     assert states(target) == {}
@@ -143,20 +143,23 @@ def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: 
 
 @pytest.mark.parametrize("notice", [None, MOVED, StoreStatus("arriving", "somewhere else", 1)])
 def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
-    engine: Engine, target: Engine, notice: StoreStatus | None
+    engine: Engine, target: Engine, store_status: StoreStatus | None
 ) -> None:
     engine.exchange([fail(submit_and_claim(engine, "failed"))], None, now=NOW)
-    parcels, records = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
-    assert parcels
+    job_exports, records = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    assert job_exports
     assert records
-    target.porter.post(notice)
-    for unpack in (lambda: target.porter.unpack(parcels, "here"), lambda: target.porter.unpack_dead(records, "here")):
+    target.transfer.post(store_status)
+    for unpack in (
+        lambda: target.transfer.unpack(job_exports, "here"),
+        lambda: target.transfer.import_dead_letters(records, "here"),
+    ):
         with pytest.raises(CopyFinished):
             unpack()
-    assert target.porter.pack(0, 10) == []
-    assert target.porter.pack_dead("", 10) == []
-    target.porter.post(StoreStatus("arriving", "here", 1))
-    assert target.porter.unpack(parcels, "here") == target.porter.unpack_dead(records, "here") == 1
+    assert target.transfer.pack(0, 10) == []
+    assert target.transfer.export_dead_letters("", 10) == []
+    target.transfer.post(StoreStatus("arriving", "here", 1))
+    assert target.transfer.unpack(job_exports, "here") == target.transfer.import_dead_letters(records, "here") == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -164,7 +167,7 @@ def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
 def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: int, whole: bool) -> None:
     engine, producer = store.open(), store.open()
     producer.insert([new_job("before")], now=NOW)
-    engine.porter.post(MOVED)
+    engine.transfer.post(MOVED)
     for queue in ("default", "a queue that nobody knows"):
         jobs = [new_job(f"j{number}", queue=queue, tags=("t",)) for number in range(size)]
         with pytest.raises(StoreMoved, match="redis://elsewhere/0") as refused:
@@ -175,16 +178,16 @@ def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: 
 
 @every_notice
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_nobody_requeues_while_a_notice_hangs(engine: Engine, notice: StoreStatus, is_gone: bool) -> None:
+def test_nobody_requeues_while_a_notice_hangs(engine: Engine, store_status: StoreStatus, is_gone: bool) -> None:
     letter = dead(engine, "moved")
     if is_gone:
-        engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+        engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     before = states(engine)
-    engine.porter.post(notice)
-    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
+    engine.transfer.post(store_status)
+    with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
         engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert (states(engine), one(engine, letter.id).status) == (before, "pending")
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert [each.job_id for each in engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)] == ["moved"]
 
 
@@ -192,44 +195,46 @@ def test_nobody_requeues_while_a_notice_hangs(engine: Engine, notice: StoreStatu
 @pytest.mark.parametrize("event", [Trigger.REVIVE, Trigger.CANCEL, Trigger.HURRY])
 @pytest.mark.parametrize("which", [Filter(ids=("moved", "later")), EVERYTHING, NOBODY], ids=["ids", "all", "none"])
 def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
-    engine: Engine, notice: StoreStatus, event: Trigger, which: Filter
+    engine: Engine, store_status: StoreStatus, event: Trigger, which: Filter
 ) -> None:
     engine.insert([new_job("moved"), new_job("later", run_at=LATER)], now=NOW)
-    engine.desk.move(Filter(ids=("moved",)), Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(Filter(ids=("moved",)), Trigger.CANCEL, 1, now=NOW)
     before = contents(engine)
-    engine.porter.post(notice)
-    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
-        engine.desk.move(which, event, 10, now=NOW)
+    engine.transfer.post(store_status)
+    with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
+        engine.queries.move(which, event, 10, now=NOW)
     assert contents(engine) == before
-    engine.porter.post(None)
-    assert bool(engine.desk.move(which, event, 10, now=NOW)) == (which != NOBODY)
+    engine.transfer.post(None)
+    assert bool(engine.queries.move(which, event, 10, now=NOW)) == (which != NOBODY)
 
 
 @every_notice
-def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
+def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(
+    engine: Engine, store_status: StoreStatus
+) -> None:
     engine.insert([new_job("j1")], now=NOW)
     before = contents(engine)
-    engine.porter.post(notice)
-    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
-        engine.desk.amend("j1", JobUpdate(priority=9), now=NOW)
-    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
-        engine.desk.signal("j1", "paid", None, None, now=NOW)
+    engine.transfer.post(store_status)
+    with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
+        engine.queries.amend("j1", JobUpdate(priority=9), now=NOW)
+    with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
+        engine.queries.signal("j1", "paid", None, None, now=NOW)
     assert contents(engine) == before
 
 
 def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine: Engine) -> None:
     engine.insert([new_job("j1")], now=NOW)
-    engine.porter.post(ARRIVING)
+    engine.transfer.post(ARRIVING)
     with pytest.raises(EngineUnavailable, match="filled from"):
-        engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    engine.porter.post(MOVED)
-    assert engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW) == ["j1"]
+        engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    engine.transfer.post(MOVED)
+    assert engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW) == ["j1"]
 
 
 @pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])
 def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: StoreStatus | None) -> None:
-    engine.porter.post(MOVED)
-    engine.porter.post(after)
+    engine.transfer.post(MOVED)
+    engine.transfer.post(after)
     assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
     assert engine.insert([new_job("a")], now=NOW) == [False]
     with pytest.raises(DuplicateJob):
@@ -260,31 +265,31 @@ def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnder
     started.wait(PATIENCE)
     while len(accepted) < 60:
         assert any(thread.is_alive() for thread in threads)
-    engine.porter.post(MOVED)
-    there = {parcel.job.id for parcel in engine.porter.pack(0, 1_000_000)}
+    engine.transfer.post(MOVED)
+    there = {job_export.job.id for job_export in engine.transfer.pack(0, 1_000_000)}
     for thread in threads:
         assert refused.acquire(timeout=PATIENCE), "a producer was not refused"
         thread.join(PATIENCE)
     assert there == {"first", *accepted}
-    assert engine.desk.count(EVERYTHING) == len(there)
+    assert engine.queries.count(EVERYTHING) == len(there)
 
 
 @every_notice
-def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, notice: StoreStatus) -> None:
+def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, store_status: StoreStatus) -> None:
     engine, worker = store.open(), store.open()
     worker.insert([new_job("a"), new_job("b")], now=NOW)
     assert ids(claim(worker, 1)) == ["a"]
-    engine.porter.post(notice)
+    engine.transfer.post(store_status)
     answer = worker.exchange([], NOTHING, now=NOW)
     assert (answer.claims, answer.queues) == ([], ())
     assert claim(worker) == []
     assert row(engine, "b").state is State.PENDING
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert ids(claim(worker)) == ["b"]
 
 
 @every_notice
-def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest, notice: StoreStatus) -> None:
+def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest, store_status: StoreStatus) -> None:
     """What is packed as waiting once `post` has returned is not started afterwards."""
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(3000)], now=NOW)
@@ -301,53 +306,53 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
         thread.start()
     started.wait(PATIENCE)
     running = Filter(states=(State.RUNNING,))
-    while engine.desk.count(running) < 40:
+    while engine.queries.count(running) < 40:
         assert all(thread.is_alive() for thread in threads)
-    engine.porter.post(notice)
-    then = engine.desk.count(running)
+    engine.transfer.post(store_status)
+    then = engine.queries.count(running)
     closed.set()
     for thread in threads:
         thread.join(PATIENCE)
-    assert engine.desk.count(running) == then < 3000
+    assert engine.queries.count(running) == then < 3000
 
 
 @every_notice
-def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
-    presence = engine.attend(worker_row())
+def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_status: StoreStatus) -> None:
+    presence = engine.register_worker(worker_row())
     engine.insert([new_job(name) for name in ("done", "again", "lost")], now=NOW)
     done, again, lost = claim(engine, lease=LEASE)
-    engine.porter.post(notice)
+    engine.transfer.post(store_status)
     assert engine.renew(worker_row(), [lease_of(done), lease_of(again)], 2 * LEASE, now=NOW).lost == frozenset()
     answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
     assert answer.refused == []
     assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.RUNNING}
-    assert [line.message for line in engine.desk.logs("lost")] == ["still here"]
+    assert [line.message for line in engine.queries.logs("lost")] == ["still here"]
     presence.close()
 
 
 def test_what_nobody_ends_any_more_is_reaped_at_a_store_that_has_moved(engine: Engine) -> None:
     """Whoever carries its jobs waits for those that run."""
     submit_and_claim(engine, "lost")
-    engine.porter.post(MOVED)
+    engine.transfer.post(MOVED)
     assert [job.id for job in engine.reap(10, now=NOW + LEASE)] == ["lost"]
     assert states(engine) == {"lost": State.PENDING}
 
 
 @pytest.mark.parametrize("paused", [False, True])
 @every_notice
-def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, notice: StoreStatus, paused: bool) -> None:
+def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, store_status: StoreStatus, paused: bool) -> None:
     """What a job's end means to others can't be decided before everything has arrived; and nobody comes at once for
     what is not done."""
     engine, worker = store.open(), store.open()
     engine.insert([new_job("due", run_at=LATER), new_job("lapsed", expires_at=LATER)], now=NOW)
-    engine.desk.pause_queue("default", paused)
-    engine.porter.post(notice)
+    engine.queries.pause_queue("default", paused)
+    engine.transfer.post(store_status)
     before = rows(engine)
     for wanted in (NOTHING, want()):
         answer = worker.exchange([], wanted, now=LATER)
         assert (answer.claims, answer.next_at, answer.queues) == ([], None, ())
     assert rows(engine) == before
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert ids(claim(worker, now=LATER)) == ([] if paused else ["due"])
     assert states(engine) == {"due": State.PENDING if paused else State.RUNNING, "lapsed": State.CANCELLED}
 
@@ -363,16 +368,16 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
 
     def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.ClaimResult:
         seen = see(*args, **more)
-        if engine.porter.notice() is None:
+        if engine.transfer.store_status() is None:
             assert seen.lapses == LATER
-            engine.porter.post(ARRIVING)
+            engine.transfer.post(ARRIVING)
         return seen
 
     monkeypatch.setattr(settle_and_claim, "claim", see_and_dawdle)
     assert worker.exchange([], want(), now=LATER).next_at is None
     assert states(engine) == {"lapsed": State.PENDING}
     monkeypatch.undo()
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert claim(worker, now=LATER) == []
     assert states(engine) == {"lapsed": State.CANCELLED}
 
@@ -380,11 +385,11 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
 def test_nothing_is_reaped_while_jobs_arrive(engine: Engine) -> None:
     engine.insert([new_job("again"), new_job("last time", max_attempts=1)], now=NOW)
     claim(engine)
-    engine.porter.post(ARRIVING)
+    engine.transfer.post(ARRIVING)
     before = rows(engine)
     assert engine.reap(10, now=NOW + LEASE) == []
     assert rows(engine) == before
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert sorted(job.id for job in engine.reap(10, now=NOW + LEASE)) == ["again", "last time"]
     assert states(engine) == {"again": State.PENDING, "last time": State.FAILED}
 
@@ -396,25 +401,25 @@ def test_a_worker_that_died_while_jobs_arrive_is_remembered_until_its_own_are_re
     worker = store.send("hold", "victim", 2, 1)
     assert worker.hear() == ["begun", "fetched"]
     worker.kill()
-    engine.porter.post(ARRIVING)
+    engine.transfer.post(ARRIVING)
     for _ in range(2):
         assert engine.reap(10, now=NOW) == []
-    assert [known.id for known in engine.desk.workers()] == ["victim"]
-    engine.porter.post(None)
+    assert [known.id for known in engine.queries.workers()] == ["victim"]
+    engine.transfer.post(None)
     assert len(engine.reap(10, now=NOW)) == 2
     assert {job.id: (job.attempt, job.releases) for job in rows(engine).values()} == {
         "begun": (1, 0),
         "fetched": (0, 1),
     }
-    assert engine.desk.workers() == []
+    assert engine.queries.workers() == []
 
 
 @every_notice
-def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: StoreStatus) -> None:
+def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, store_status: StoreStatus) -> None:
     """What was carried must still be there when it is compared, however old it is."""
     bring(engine, State.COMPLETED, "old", queue="mail")
     bring(engine, State.FAILED, "older", queue="mail")
-    engine.porter.post(notice)
+    engine.transfer.post(store_status)
     engine.reap(10, now=NOW + 1000 * 24 * HOUR)
     assert states(engine) == {"old": State.COMPLETED, "older": State.FAILED}
 
@@ -422,28 +427,28 @@ def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: St
 @every_notice
 @pytest.mark.parametrize("action", ["dead", "fail", "review"])
 def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
-    engine: Engine, notice: StoreStatus, action: OnStale
+    engine: Engine, store_status: StoreStatus, action: OnStale
 ) -> None:
     """Where it came from it would fail beside the one that lives elsewhere, and where it arrives without its kin."""
     engine.insert([new_job("old"), new_job("older")], now=NOW)
     judged = [StaleAction(name, 1, action, "pending for long", "print") for name in ("old", "older")]
     before = contents(engine)
-    engine.porter.post(notice)
-    assert engine.upkeep.judge(judged, now=NOW) == [False, False]
+    engine.transfer.post(store_status)
+    assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
     assert engine.letters.latest(["old", "older"]) == []
-    engine.porter.post(None)
-    assert engine.upkeep.judge(judged, now=NOW) == [True, True]
+    engine.transfer.post(None)
+    assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 
 
 @every_notice
-def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, notice: StoreStatus) -> None:
+def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, store_status: StoreStatus) -> None:
     engine, worker = store.open(), store.open()
-    engine.porter.post(notice)
+    engine.transfer.post(store_status)
     bell = worker.listen("work")
     while bell.wait(0):  # the call that came with the notice itself may still be on its way
         pass
-    engine.porter.post(None)
+    engine.transfer.post(None)
     assert bell.wait(PATIENCE)
     bell.close()
 
@@ -452,8 +457,8 @@ def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest,
 
 
 def test_an_empty_store_has_nothing_to_pack(engine: Engine) -> None:
-    assert engine.porter.pack(0, 10) == []
-    assert engine.porter.pack_dead("", 10) == []
+    assert engine.transfer.pack(0, 10) == []
+    assert engine.transfer.export_dead_letters("", 10) == []
 
 
 def test_jobs_are_packed_in_the_order_of_submission_a_page_at_a_time(engine: Engine) -> None:
@@ -461,9 +466,9 @@ def test_jobs_are_packed_in_the_order_of_submission_a_page_at_a_time(engine: Eng
     for number, name in enumerate(names):
         engine.insert([new_job(name, priority=number, queue=f"q{number % 2}", run_at=NOW - number)], now=NOW)
     packed, after = [], 0
-    while page := engine.porter.pack(after, 2):
+    while page := engine.transfer.pack(after, 2):
         assert len(page) <= 2
-        packed += [parcel.job.id for parcel in page]
+        packed += [job_export.job.id for job_export in page]
         after = page[-1].job.seq
     assert packed == names
 
@@ -475,11 +480,11 @@ def test_a_parcel_is_the_job_with_everything_that_was_filed_about_it(engine: Eng
     again = claim_one(engine)
     settle(engine, retry(again, NOW, message="twice"))
     engine.insert([new_job("second")], now=NOW)
-    first, second = engine.porter.pack(0, 10)
+    first, second = engine.transfer.pack(0, 10)
     assert [first.job, second.job] == [row(engine, "first"), row(engine, "second")]
-    assert first.history == engine.desk.history("first")
-    assert [filing.error_message for filing in first.history] == ["once", "twice"]
-    assert first.logs == engine.desk.logs("first")
+    assert first.history == engine.queries.history("first")
+    assert [history_row.error_message for history_row in first.history] == ["once", "twice"]
+    assert first.logs == engine.queries.logs("first")
     assert [line.message for line in first.logs] == ["one", "two"]
     assert (second.history, second.logs) == ([], [])
 
@@ -498,8 +503,8 @@ def test_what_is_packed_while_workers_settle_fits_together(store: StoreUnderTest
     thread.start()
     try:
         for _ in range(100):
-            for parcel in engine.porter.pack(0, 100):
-                assert all(filing.version <= parcel.job.version for filing in parcel.history)
+            for job_export in engine.transfer.pack(0, 100):
+                assert all(history_row.version <= job_export.job.version for history_row in job_export.history)
     finally:
         stop.set()
         thread.join(PATIENCE)
@@ -517,7 +522,7 @@ def bring_every_state(engine: Engine) -> None:
     assert engine.reap(10, now=NOW + HOUR)
     revived = submit_and_claim(engine, "revived", queue="revived")
     settle(engine, fail(revived))
-    engine.desk.move(Filter(ids=("revived",)), Trigger.REVIVE, 1, by="me", now=NOW)
+    engine.queries.move(Filter(ids=("revived",)), Trigger.REVIVE, 1, by="me", now=NOW)
     more = {"tags": ("red", "ö'\"x"), "metadata": '{"k":"v"}', "options": '{"timeout":5000}'}
     for place, state in enumerate(State):
         bring(engine, state, f"{state}-job", queue=f"of {state}", priority=place - 4, lifo=bool(place % 2), **more)
@@ -526,8 +531,8 @@ def bring_every_state(engine: Engine) -> None:
 def test_a_job_in_every_state_arrives_with_everything_it_has(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     packed = contents(engine)
-    assert {parcel.job.state for parcel in packed} == set(State)
-    assert any(parcel.logs for parcel in packed)
+    assert {job_export.job.state for job_export in packed} == set(State)
+    assert any(job_export.logs for job_export in packed)
     assert carry(engine, target) == len(packed)
     assert contents(target) == packed
     assert contents(engine) == packed, "the sender changed"
@@ -536,8 +541,8 @@ def test_a_job_in_every_state_arrives_with_everything_it_has(engine: Engine, tar
 def test_the_desk_finds_what_was_unpacked(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     carry(engine, target)
-    ours, theirs = engine.desk, target.desk
-    assert sorted(theirs.depths(), key=str) == sorted(ours.depths(), key=str)
+    ours, theirs = engine.queries, target.queries
+    assert sorted(theirs.queue_counts(), key=str) == sorted(ours.queue_counts(), key=str)
     for which in (Filter(tag="red"), Filter(tag="ö'\"x"), Filter(task="work"), Filter(text="ßß"), Filter(worker="w1")):
         found = [job.id for job in theirs.find(which, 100).jobs]
         assert found == [job.id for job in ours.find(which, 100).jobs] != []
@@ -584,12 +589,12 @@ def test_time_goes_on_for_unpacked_jobs(engine: Engine, target: Engine) -> None:
 def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
     bring_every_state(engine)
     carry(engine, target)
-    target.porter.unpack_dead(engine.porter.pack_dead("", 100))
+    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 100))
     over = sum(job.state in FINAL for job in rows(target).values())
-    assert len(target.desk.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
-    assert {letter.status for letter in target.porter.pack_dead("", 100)} == {"requeued"}
+    assert len(target.queries.move(EVERYTHING, Trigger.REVIVE, 100, now=NOW)) == over
+    assert {letter.status for letter in target.transfer.export_dead_letters("", 100)} == {"requeued"}
     left = sum(job.state is not State.RUNNING for job in rows(target).values())
-    assert len(target.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)) == left
+    assert len(target.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)) == left
     assert set(states(target).values()) == {State.RUNNING}
 
 
@@ -600,7 +605,7 @@ def test_jobs_are_unpacked_behind_those_that_are_there_and_new_ones_come_behind_
     target.insert([new_job("z"), new_job("y")], now=NOW)
     assert carry(engine, target) == 2
     target.insert([new_job("a")], now=NOW)
-    assert [parcel.job.id for parcel in target.porter.pack(0, 10)] == ["z", "y", "c", "b", "a"]
+    assert [job_export.job.id for job_export in target.transfer.pack(0, 10)] == ["z", "y", "c", "b", "a"]
     assert ids(claim(target)) == ["z", "y", "c", "b", "a"]
 
 
@@ -611,8 +616,8 @@ def test_a_job_whose_id_is_there_is_left_as_it_is(engine: Engine, target: Engine
     [mine] = contents(target)
     everything = contents(engine)
     assert carry(engine, target) == len(everything) - 1
-    assert contents(target) == [mine, *(parcel for parcel in everything if parcel.job.id != "running-job")]
-    assert [job.id for job in target.desk.find(Filter(tag="mine"), 10).jobs] == ["running-job"]
+    assert contents(target) == [mine, *(job_export for job_export in everything if job_export.job.id != "running-job")]
+    assert [job.id for job in target.queries.find(Filter(tag="mine"), 10).jobs] == ["running-job"]
 
 
 def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine) -> None:
@@ -624,41 +629,41 @@ def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine
 
 
 def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
-    assert engine.porter.unpack([]) == 0
-    assert engine.porter.unpack_dead([]) == 0
-    engine.porter.unpack_queues([])
-    assert engine.desk.queues() == []
+    assert engine.transfer.unpack([]) == 0
+    assert engine.transfer.import_dead_letters([]) == 0
+    engine.transfer.import_queues([])
+    assert engine.queries.queues() == []
 
 
 def test_jobs_are_unpacked_while_a_notice_says_that_they_arrive(engine: Engine, target: Engine) -> None:
     bring(engine, State.PENDING)
-    target.porter.post(ARRIVING)
+    target.transfer.post(ARRIVING)
     assert carry(engine, target) == 1
     assert claim(target) == []
-    target.porter.post(None)
+    target.transfer.post(None)
     assert ids(claim(target)) == ["job"]
 
 
 def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: StoreUnderTest, target: Engine) -> None:
     source, producer = store.open(), target
     source.insert([new_job(f"j{number}") for number in range(400)], now=NOW)
-    parcels = source.porter.pack(0, 400)
-    assert target.porter.notice() is None  # its tables are there: to make them is not what is tried here
+    job_exports = source.transfer.pack(0, 400)
+    assert target.transfer.store_status() is None  # its tables are there: to make them is not what is tried here
     start = threading.Barrier(2)
     submitted: list[bool] = []
 
     def produce() -> None:
         start.wait(PATIENCE)
-        for parcel in reversed(parcels):
-            submitted.extend(producer.insert([new_job(parcel.job.id)], now=NOW))
+        for job_export in reversed(job_exports):
+            submitted.extend(producer.insert([new_job(job_export.job.id)], now=NOW))
 
     thread = threading.Thread(target=produce)
     thread.start()
     start.wait(PATIENCE)
-    unpacked = sum(target.porter.unpack(parcels[place : place + 20]) for place in range(0, 400, 20))
+    unpacked = sum(target.transfer.unpack(job_exports[place : place + 20]) for place in range(0, 400, 20))
     thread.join(PATIENCE)
     assert unpacked + sum(submitted) == 400
-    assert target.desk.count(EVERYTHING) == 400
+    assert target.queries.count(EVERYTHING) == 400
 
 
 # -- queues
@@ -666,20 +671,20 @@ def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: Stor
 
 def test_queues_arrive_with_their_settings(engine: Engine) -> None:
     engine.insert([new_job("a", queue="old")], now=NOW)
-    engine.desk.pause_queue("old", True)
-    engine.desk.pause_queue("open", False)
+    engine.queries.pause_queue("old", True)
+    engine.queries.pause_queue("open", False)
     came = [QueueRow("new ☃", True, NOW - HOUR), QueueRow("old", False, NOW - HOUR), QueueRow("open", True, NOW)]
-    engine.porter.unpack_queues(came)
-    assert engine.desk.queues() == came
+    engine.transfer.import_queues(came)
+    assert engine.queries.queues() == came
     engine.insert([new_job("b", queue="new ☃")], now=NOW)
     assert ids(claim(engine)) == ["a"]
 
 
 def test_a_queue_of_an_unpacked_job_is_known(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("a", queue="mail")], now=NOW)
-    target.desk.pause_queue("reports", True)
+    target.queries.pause_queue("reports", True)
     carry(engine, target)
-    assert {queue.name: queue.paused for queue in target.desk.queues()} == {"mail": False, "reports": True}
+    assert {queue.name: queue.paused for queue in target.queries.queues()} == {"mail": False, "reports": True}
 
 
 # -- dead letters
@@ -695,7 +700,7 @@ def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
     for number in range(5):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
     packed: list[DeadLetterRow] = []
-    while page := engine.porter.pack_dead(packed[-1].id if packed else "", 2):
+    while page := engine.transfer.export_dead_letters(packed[-1].id if packed else "", 2):
         assert len(page) <= 2
         packed += page
     assert [found.id for found in packed] == sorted(found.id for found in packed)
@@ -706,36 +711,36 @@ def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
 def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> None:
     for number in range(3):
         settle(engine, fail(submit_and_claim(engine, f"j{number}")))
-    engine.desk.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
-    packed = engine.porter.pack_dead("", 10)
+    engine.queries.move(Filter(ids=("j1",)), Trigger.REVIVE, 1, by="me", now=NOW)
+    packed = engine.transfer.export_dead_letters("", 10)
     assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
-    assert target.porter.unpack_dead(packed) == 3
-    assert target.porter.pack_dead("", 10) == packed
-    assert target.porter.unpack_dead(packed) == 0
-    assert target.porter.pack_dead("", 10) == packed
+    assert target.transfer.import_dead_letters(packed) == 3
+    assert target.transfer.export_dead_letters("", 10) == packed
+    assert target.transfer.import_dead_letters(packed) == 0
+    assert target.transfer.export_dead_letters("", 10) == packed
 
 
 def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
     mine = letter("a", "job", "requeued")
-    assert engine.porter.unpack_dead([mine]) == 1
+    assert engine.transfer.import_dead_letters([mine]) == 1
     other = letter("b", "other")
-    assert engine.porter.unpack_dead([letter("a", "another job"), other]) == 1
-    assert engine.porter.pack_dead("", 10) == [mine, other]
+    assert engine.transfer.import_dead_letters([letter("a", "another job"), other]) == 1
+    assert engine.transfer.export_dead_letters("", 10) == [mine, other]
 
 
 def test_one_dead_letter_is_pending_for_a_job(engine: Engine) -> None:
-    assert engine.porter.unpack_dead([letter("a", "job"), letter("c", "job", "requeued")]) == 2
-    assert engine.porter.unpack_dead([letter("b", "job")]) == 0
-    assert [found.id for found in engine.porter.pack_dead("", 10)] == ["a", "c"]
+    assert engine.transfer.import_dead_letters([letter("a", "job"), letter("c", "job", "requeued")]) == 2
+    assert engine.transfer.import_dead_letters([letter("b", "job")]) == 0
+    assert [found.id for found in engine.transfer.export_dead_letters("", 10)] == ["a", "c"]
 
 
 def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine, target: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     carry(engine, target)
-    target.porter.unpack_dead(engine.porter.pack_dead("", 10))
-    target.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
+    target.transfer.import_dead_letters(engine.transfer.export_dead_letters("", 10))
+    target.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(target, fail(claim_one(target), reason="second"))
-    found = {found.status: found.reason for found in target.porter.pack_dead("", 10)}
+    found = {found.status: found.reason for found in target.transfer.export_dead_letters("", 10)}
     assert found == {"requeued": "first", "pending": "second"}
 
 

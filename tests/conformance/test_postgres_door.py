@@ -63,14 +63,14 @@ class Door:
         self._schema = store.address.rpartition("schema=")[2]
         self._watch = servers.postgres_connection(store.address)
         self._caller = psycopg.connect(servers._without(store.address, "schema"))
-        self._crew = ThreadPoolExecutor(2)
+        self._worker_state = ThreadPoolExecutor(2)
 
     def close_behind(self, act: Callable[[Engine], T]) -> T:
         """What comes of an act that began before the store had moved, and went on after."""
         self.engine.joined(self._caller).insert([new_job("a caller's")])
-        closing = self._crew.submit(self.engine.porter.post, MOVED)
+        closing = self._worker_state.submit(self.engine.transfer.post, MOVED)
         self._until_one_waits_for("ShareLock")
-        acting = self._crew.submit(act, self._store.open())
+        acting = self._worker_state.submit(act, self._store.open())
         self._until_one_waits_for("RowExclusiveLock")
         self._caller.commit()
         closing.result(PATIENCE)
@@ -84,7 +84,7 @@ class Door:
 
     def leave(self) -> None:
         self._caller.close()  # whoever still waits for it goes on
-        self._crew.shutdown()
+        self._worker_state.shutdown()
 
 
 @pytest.fixture
@@ -105,24 +105,26 @@ def test_a_success_that_leaves_jobs_behind_is_refused_with_them(door: Door) -> N
 
 def test_a_schedule_does_not_fire(door: Door) -> None:
     tick = schedule()
-    assert door.engine.timetable.put(tick, new=True)
-    assert door.close_behind(lambda engine: engine.timetable.fire([firing(tick, new_job("fired"))], now=NOW)) == [False]
-    assert door.engine.timetable.all() == [tick]
-    assert door.engine.timetable.occurrences(tick.id) == []
+    assert door.engine.schedule_store.put(tick, new=True)
+    assert door.close_behind(lambda engine: engine.schedule_store.fire([firing(tick, new_job("fired"))], now=NOW)) == [
+        False
+    ]
+    assert door.engine.schedule_store.all() == [tick]
+    assert door.engine.schedule_store.occurrences(tick.id) == []
 
 
 def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
-    jobs, bonds = [new_job("parent"), child("one")], [Dependency("parent", "one")]
+    jobs, edges = [new_job("parent"), child("one")], [Dependency("parent", "one")]
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-        door.close_behind(lambda engine: engine.plant(jobs, bonds, now=NOW))
+        door.close_behind(lambda engine: engine.insert_graph(jobs, edges, now=NOW))
     assert states(door.engine).keys() == {"known", "a caller's"}
 
 
 def test_a_job_is_not_revived_by_hand(door: Door) -> None:
     door.engine.insert([new_job("cold")], now=NOW)
-    door.engine.desk.move(Filter(ids=("cold",)), Trigger.CANCEL, 1, now=NOW)
+    door.engine.queries.move(Filter(ids=("cold",)), Trigger.CANCEL, 1, now=NOW)
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
-        door.close_behind(lambda engine: engine.desk.move(Filter(ids=("cold",)), Trigger.REVIVE, 1, now=NOW))
+        door.close_behind(lambda engine: engine.queries.move(Filter(ids=("cold",)), Trigger.REVIVE, 1, now=NOW))
     assert states(door.engine)["cold"] is State.CANCELLED
 
 
@@ -130,14 +132,14 @@ def test_nothing_is_swept_up(door: Door) -> None:
     done = submit_and_claim(door.engine, "old")
     settle(door.engine, succeed(done))
     leaving = Lease("old", row(door.engine, "old").version)
-    assert door.close_behind(lambda engine: engine.sweeper.clear([leaving])) == []
+    assert door.close_behind(lambda engine: engine.retention_store.clear([leaving])) == []
     assert states(door.engine)["old"] is State.COMPLETED
 
 
 def test_nothing_is_judged_by_its_age(door: Door) -> None:
     door.engine.insert([new_job("old")], now=NOW)
     judged = [StaleAction("old", 1, "dead", "pending for long", "print")]
-    assert door.close_behind(lambda engine: engine.upkeep.judge(judged, now=NOW)) == [False]
+    assert door.close_behind(lambda engine: engine.staleness_store.mark_stale(judged, now=NOW)) == [False]
     assert states(door.engine)["old"] is State.PENDING
 
 
@@ -145,15 +147,15 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, operator = store.open(), store.open()
-    operator.desk.rule_queue("default", QueueRules(concurrency=3))
+    operator.queries.rule_queue("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
     take = settle_and_claim.claim_carefully
 
     def take_late(*given: Any) -> settle_and_claim.ClaimResult:
-        operator.porter.post(MOVED)
+        operator.transfer.post(MOVED)
         return take(*given)
 
     monkeypatch.setattr(settle_and_claim, "claim_carefully", take_late)
     assert claim(worker) == []
-    assert operator.porter.notice() == MOVED
+    assert operator.transfer.store_status() == MOVED
     assert states(operator) == {"job": State.PENDING}

@@ -134,7 +134,7 @@ def test_a_child_that_ends_in_order_clears_up_only_what_is_its_own(
 
 def test_a_fork_while_every_lock_is_held_leaves_the_child_able_to_work(engine: PostgresEngine) -> None:
     """As other threads of the parent may hold them at that moment."""
-    with engine.server._lock, engine.server._breaker._lock, engine._tower._lock:
+    with engine.server._lock, engine.server._breaker._lock, engine._server_bells._lock:
         child = Child(lambda _: (use(engine), engine.listen("work").wait(0)))
     assert child.hear() == (["before", "child"], False)
     child.end()

@@ -85,10 +85,10 @@ def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
     undone: list[str] = []
     monkeypatch.setattr(connections, "_step_aside", lambda: undone.append("once"))
     held = sorted(map(lease_of, claim(engine)), key=attrgetter("id"), reverse=True)
-    with ThreadPoolExecutor(2) as crew, holding(store, engine, "middle") as other:
-        moved = crew.submit(engine.desk.move, EVERYTHING, Trigger.CANCEL, 10, now=NOW)
+    with ThreadPoolExecutor(2) as worker_state, holding(store, engine, "middle") as other:
+        moved = worker_state.submit(engine.queries.move, EVERYTHING, Trigger.CANCEL, 10, now=NOW)
         wait_until_held_up(store.address, engine, 1)
-        handed_in = crew.submit(act, engine, held)
+        handed_in = worker_state.submit(act, engine, held)
         wait_until_held_up(store.address, engine, 2)
         other.commit()
         assert len(moved.result(PATIENCE)) == 3
@@ -99,8 +99,8 @@ def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
 def test_a_renewal_waits_for_nobody_and_gives_nothing_up(store: StoreUnderTest, engine: PostgresEngine) -> None:
     held = [lease_of(each) for each in claim(engine)]
     later = NOW + LEASE // 2
-    with ThreadPoolExecutor(1) as crew, holding(store, engine, "middle"):
-        renewal = crew.submit(engine.renew, worker_row(), held, LEASE, now=later)
+    with ThreadPoolExecutor(1) as worker_state, holding(store, engine, "middle"):
+        renewal = worker_state.submit(engine.renew, worker_row(), held, LEASE, now=later)
         assert renewal.result(PATIENCE).lost == frozenset()
         until = {name: row(engine, name).lease_until for name in ("a", "middle", "z")}
     assert until == {"a": later + LEASE, "middle": NOW + LEASE, "z": later + LEASE}
@@ -113,7 +113,7 @@ def test_a_claim_that_passes_over_locked_jobs_is_made_again_soon(
     store: StoreUnderTest, engine: PostgresEngine, rules: QueueRules
 ) -> None:
     """Nobody rings when somebody who had locked a job leaves it as it was."""
-    engine.desk.rule_queue("default", rules)
+    engine.queries.rule_queue("default", rules)
     with holding(store, engine, "a"):
         answer = engine.exchange([], want(10), now=NOW)
         assert sorted(job.id for job in answer.claims) == ["middle", "z"]

@@ -69,7 +69,7 @@ def asked(engine: PostgresEngine, question: str) -> object:
 
 def live(engine: PostgresEngine) -> None:
     """What a worker and its operators do."""
-    engine.attend(worker_row()).close()
+    engine.register_worker(worker_row()).close()
     engine.insert([new_job(f"j{number}", tags=("a",)) for number in range(20)], now=NOW)
     engine.insert([new_job("later", run_at=NOW + 10)], whole=True, now=NOW)
     for _ in range(3):
@@ -77,12 +77,12 @@ def live(engine: PostgresEngine) -> None:
         engine.renew(worker_row(), [lease_of(each) for each in claims], LEASE, now=NOW)
         done, failed, again, left = claims
         engine.exchange([succeed(done), fail(failed), retry(again, NOW + 5)], None, [log(done, "hello")], now=NOW)
-        engine.disown("w1", [], now=NOW)
+        engine.release_unknown_claims("w1", [], now=NOW)
         assert states(engine)[left.id] is State.PENDING
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 2, now=NOW)
-    engine.desk.pause_queue("default", False)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 2, now=NOW)
+    engine.queries.pause_queue("default", False)
     engine.reap(10, now=NOW + LEASE + 1)
-    engine.sign_off("w1")
+    engine.unregister_worker("w1")
     engine.care.inspect(NOW)
     engine.facts()
 
@@ -116,7 +116,7 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
         hang_up(server, db)
 
     monkeypatch.setattr(ConnectionPool, "hang_up", look_and_hang_up)
-    engine.care.backup(Path("nowhere"), lambda view: look(cast(Any, view)._ledger._db))
+    engine.care.backup(Path("nowhere"), lambda view: look(cast(Any, view)._tx._db))
     assert told == ["0", "77s"], "it may take its time, and only it"
 
 

@@ -97,10 +97,10 @@ def test_a_fresh_schema_is_made_ready_even_where_migrations_are_by_hand(url: str
 def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str) -> None:
     engine = open_engine(url)
     acts: dict[str, Callable[[], object]] = {
-        "desk": lambda: engine.desk.count(EVERYTHING),
+        "desk": lambda: engine.queries.count(EVERYTHING),
         "bell": lambda: engine.listen("work").close(),
         "reap": lambda: engine.reap(1, now=NOW),
-        "sign off": lambda: engine.sign_off("w1"),
+        "sign off": lambda: engine.unregister_worker("w1"),
         "ring": lambda: engine.ring("work"),
         "facts": engine.facts,
         "check": engine.care.inspect,
@@ -208,7 +208,7 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
     acts: list[Callable[[], object]] = [
         lambda: engine.insert([new_job("other")], now=NOW),
         lambda: claim(engine),
-        lambda: engine.desk.count(EVERYTHING),
+        lambda: engine.queries.count(EVERYTHING),
         lambda: engine.reap(1, now=NOW),
         engine.migrate,
         lambda: engine.listen("work"),
@@ -299,7 +299,7 @@ def test_two_schemas_of_one_database_neither_see_nor_hear_each_other(database: s
         open_engine(f"{engine.url.replace('@', f':{urlsplit(database).password}@')}").ring("work")
         assert bells[engine.url].wait(PATIENCE)
         assert claim(engine) == []
-        assert engine.desk.queues() == []
+        assert engine.queries.queues() == []
     assert ids(claim(here)) == ["job"]
     for bell in bells.values():
         bell.close()
@@ -334,7 +334,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     engine.exchange([], want(), now=NOW)
     engine.reap(10, now=NOW)
-    assert engine.desk.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING) == 1
     assert engine.care.inspect(NOW) is not None
     for table in ("jobs", "queues", "schema", "store", "workers"):
         assert db.execute(f"SELECT count(*) FROM decoy.headrace_{table}").fetchone() == (0,)

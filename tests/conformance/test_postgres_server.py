@@ -187,7 +187,7 @@ def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is
         terminate(other, backend(connection))
     eventually(lambda: all(map(module._has_something_to_say, broken)), "the news of it arrives")
     names = list(server._backends.values())
-    engine._tower._call().hang_up()
+    engine._server_bells._call().hang_up()
     assert not any(server.is_ours(name) for name in names)
 
 
@@ -209,7 +209,7 @@ def test_a_transaction_that_breaks_off_before_its_commit_is_done_anew(
 
     assert server.transact(act) == "done"
     assert len(set(rounds)) == 2
-    assert engine.desk.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING) == 0
 
 
 def test_a_server_that_breaks_off_every_time_is_an_error_in_the_end(
@@ -295,7 +295,7 @@ def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: Co
 
     assert server.transact(act) == "done"
     assert len(rounds) == 3
-    assert engine.desk.count(EVERYTHING) == 0
+    assert engine.queries.count(EVERYTHING) == 0
 
 
 @pytest.mark.slow
@@ -532,7 +532,7 @@ def test_a_setting_that_the_driver_can_not_read_is_an_error_of_the_configuration
     store: StoreUnderTest, open_engine: Open
 ) -> None:
     with pytest.raises(ConfigError, match=r"url: .*connect_timeout"):
-        open_engine(f"{store.address}&connect_timeout=soon").desk.count(EVERYTHING)
+        open_engine(f"{store.address}&connect_timeout=soon").queries.count(EVERYTHING)
 
 
 def test_what_the_role_may_not_do_is_told_with_what_to_do(
@@ -554,12 +554,12 @@ def test_a_read_only_server_is_told_with_what_to_do_and_may_be_read(store: Store
     for act in (lambda: engine.insert([new_job("other")], now=NOW), lambda: claim(engine)):
         with pytest.raises(EngineUnavailable, match=r"read-only .* use the address of the primary"):
             act()
-    assert engine.desk.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING) == 1
 
 
 def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, store: StoreUnderTest) -> None:
     servers.drop(store.address)
-    for act in (lambda: engine.desk.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
+    for act in (lambda: engine.queries.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
         with pytest.raises(EngineUnavailable, match=r"`headrace migrate` makes (it|them) anew"):
             act()
     assert engine.migrate() == ["0001_foundation"]
@@ -572,7 +572,7 @@ def test_a_database_that_has_no_connection_left_is_told_with_what_to_do(open_eng
     servers.postgres_connection(servers._postgres.url()).execute(f"ALTER DATABASE {name} CONNECTION LIMIT 0")
     try:
         with pytest.raises(EngineUnavailable, match="lower `connections` in the URL"):
-            open_engine(url).desk.count(EVERYTHING)
+            open_engine(url).queries.count(EVERYTHING)
     finally:
         servers.drop(url)
 
@@ -659,7 +659,7 @@ def test_a_pooler_that_was_not_announced_is_guessed(engine: PostgresEngine, monk
     engine.close()
     monkeypatch.setattr(engine.address, "connect", refuse)
     with pytest.raises(EngineUnavailable, match="add `pooler=on` to the URL"):
-        engine.desk.count(EVERYTHING)
+        engine.queries.count(EVERYTHING)
 
 
 def test_jobs_that_a_crash_of_the_server_would_lose_are_warned_of(store: StoreUnderTest, open_engine: Open) -> None:
@@ -690,7 +690,7 @@ def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEng
         "1 jobs are running under workers that never signed on" in finding
         for finding in map(str, engine.care.inspect(NOW))
     )
-    engine.attend(worker_row("stranger")).close()
+    engine.register_worker(worker_row("stranger")).close()
     assert not any("never signed on" in finding for finding in map(str, engine.care.inspect(NOW)))
 
 

@@ -48,11 +48,11 @@ def rules_of(queue: QueueRow) -> QueueRules:
 
 
 def known(engine: Engine) -> dict[str, QueueRules]:
-    return {queue.name: rules_of(queue) for queue in engine.desk.queues()}
+    return {queue.name: rules_of(queue) for queue in engine.queries.queues()}
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.desk.rule_queue(queue, QueueRules(max_length=jobs))
+    engine.queries.rule_queue(queue, QueueRules(max_length=jobs))
 
 
 def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
@@ -71,8 +71,8 @@ def is_stored(engine: Engine, jobs: list[NewJob]) -> bool:
 
 def test_a_queue_has_no_rules_until_somebody_makes_them(engine: Engine) -> None:
     engine.insert([new_job("a", queue="a")], now=NOW)
-    engine.desk.pause_queue("b", True)
-    assert [queue.rules for queue in engine.desk.queues()] == [None, None]
+    engine.queries.pause_queue("b", True)
+    assert [queue.rules for queue in engine.queries.queues()] == [None, None]
 
 
 def test_rules_are_shown_with_their_queue_and_with_no_other(engine: Engine) -> None:
@@ -98,9 +98,9 @@ def test_new_rules_take_the_place_of_the_old_ones(engine: Engine) -> None:
 
 def test_rules_leave_the_age_and_the_pause_of_a_queue_alone(engine: Engine) -> None:
     engine.insert([new_job("a")], now=NOW)
-    engine.desk.pause_queue("default", True)
+    engine.queries.pause_queue("default", True)
     at_most(engine, 5)
-    (queue,) = engine.desk.queues()
+    (queue,) = engine.queries.queues()
     assert (queue.created_at, queue.paused) == (NOW, True)
 
 
@@ -108,7 +108,7 @@ def test_a_pause_and_new_jobs_leave_the_rules_alone(engine: Engine) -> None:
     at_most(engine, 5)
     engine.insert(some(2), now=NOW)
     for paused in (True, False):
-        engine.desk.pause_queue("default", paused)
+        engine.queries.pause_queue("default", paused)
         assert known(engine) == {"default": QueueRules(max_length=5)}
 
 
@@ -146,7 +146,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
     engine.insert([new_job("free", queue="free")], now=NOW)
     at_most(target, 9)
     at_most(target, 9, "free")
-    target.porter.unpack_queues(engine.desk.queues())
+    target.transfer.import_queues(engine.queries.queues())
     assert known(target) == {"default": QueueRules(max_length=2), "free": QueueRules()}
     assert not is_stored(target, some(3))
 
@@ -154,7 +154,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
 def test_what_is_carried_over_is_not_refused_for_its_length(engine: Engine, target: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(target, 2)
-    assert target.porter.unpack(engine.porter.pack(0, 100)) == 5
+    assert target.transfer.unpack(engine.transfer.pack(0, 100)) == 5
     assert not is_stored(target, [new_job("new")])
 
 
@@ -188,7 +188,7 @@ def test_exactly_full_is_allowed_and_one_more_is_not(engine: Engine, length: int
     at_most(engine, length)
     assert is_stored(engine, some(length))
     assert not is_stored(engine, [new_job("one more")])
-    assert engine.desk.count(EVERYTHING) == length
+    assert engine.queries.count(EVERYTHING) == length
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -200,7 +200,7 @@ def test_a_batch_with_too_many_is_refused_as_a_whole(engine: Engine, size: int, 
     with pytest.raises(QueueFull):
         engine.insert(batch, whole=whole, now=NOW)
     assert list(rows(engine)) == ["there"]
-    assert engine.desk.count(Filter(tag="t")) == 0
+    assert engine.queries.count(Filter(tag="t")) == 0
     assert is_stored(engine, batch[1:])
 
 
@@ -257,15 +257,15 @@ def take(engine: Engine) -> None:
 
 
 def cancel(engine: Engine) -> None:
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
 
 
 def delete(engine: Engine) -> None:
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
 
 
 def move_elsewhere(engine: Engine) -> None:
-    engine.desk.amend("there", JobUpdate(queue="elsewhere"), now=NOW)
+    engine.queries.amend("there", JobUpdate(queue="elsewhere"), now=NOW)
 
 
 def let_lapse(engine: Engine) -> None:
@@ -307,7 +307,7 @@ def test_a_job_that_retries_returns_to_a_queue_that_filled_up_meanwhile(engine: 
 def test_a_shorter_rule_keeps_the_jobs_that_are_there(engine: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(engine, 2)
-    assert engine.desk.count(EVERYTHING) == 5
+    assert engine.queries.count(EVERYTHING) == 5
     claim(engine, 3)
     assert not is_stored(engine, [new_job("new")])
     claim(engine, 1)
@@ -329,7 +329,7 @@ def test_a_rule_that_is_lifted_or_raised_lets_jobs_in_again(engine: Engine, leng
 
 def full_of_one(engine: Engine) -> None:
     at_most(engine, 1)
-    engine.admit([candidate("there", run_at=LATER)], now=NOW)
+    engine.insert_unique([candidate("there", run_at=LATER)], now=NOW)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -339,7 +339,7 @@ def full_of_one(engine: Engine) -> None:
 def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, object], whole: bool) -> None:
     full_of_one(engine)
     with pytest.raises(QueueFull):
-        engine.admit([candidate("new", **more)], whole=whole, now=NOW)  # type: ignore[arg-type]
+        engine.insert_unique([candidate("new", **more)], whole=whole, now=NOW)  # type: ignore[arg-type]
     assert list(rows(engine)) == ["there"]
 
 
@@ -349,7 +349,7 @@ def test_a_new_job_is_refused_by_admit_too(engine: Engine, more: dict[str, objec
 )
 def test_one_that_is_there_already_needs_no_room(engine: Engine, act: str, kind: str) -> None:
     full_of_one(engine)
-    (verdict,) = engine.admit([candidate("again", act)], now=NOW)  # type: ignore[arg-type]
+    (verdict,) = engine.insert_unique([candidate("again", act)], now=NOW)  # type: ignore[arg-type]
     assert (verdict.kind, verdict.id) == (kind, "there")
     assert list(rows(engine)) == ["there"]
     assert not is_stored(engine, [new_job("new")])
@@ -357,7 +357,7 @@ def test_one_that_is_there_already_needs_no_room(engine: Engine, act: str, kind:
 
 def test_duplicates_within_a_batch_need_room_once(engine: Engine) -> None:
     at_most(engine, 1)
-    verdicts = engine.admit([candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
+    verdicts = engine.insert_unique([candidate("a"), candidate("b"), candidate("c", "replace")], now=NOW)
     assert [(verdict.kind, verdict.id) for verdict in verdicts] == [("new", "a"), ("existing", "a"), ("replaced", "a")]
 
 
@@ -367,18 +367,18 @@ def test_an_admission_with_too_many_undoes_all_of_it(engine: Engine) -> None:
     before = row(engine, "there")
     batch = [candidate("again", "replace", payload='["new"]'), candidate("a", key="a"), candidate("b", key="b")]
     with pytest.raises(QueueFull):
-        engine.admit(batch, now=NOW)
+        engine.insert_unique(batch, now=NOW)
     assert rows(engine) == {"there": before}
-    assert engine.desk.history("there") == []
-    assert [verdict.kind for verdict in engine.admit(batch[:2], now=NOW)] == ["replaced", "new"]
+    assert engine.queries.history("there") == []
+    assert [verdict.kind for verdict in engine.insert_unique(batch[:2], now=NOW)] == ["replaced", "new"]
 
 
 def test_a_job_is_not_replaced_into_a_full_queue(engine: Engine) -> None:
-    engine.admit([candidate("there")], now=NOW)
+    engine.insert_unique([candidate("there")], now=NOW)
     at_most(engine, 1, "full")
     engine.insert([new_job("a", queue="full")], now=NOW)
     with pytest.raises(QueueFull):
-        engine.admit([candidate("again", "replace", queue="full")], now=NOW)
+        engine.insert_unique([candidate("again", "replace", queue="full")], now=NOW)
     assert row(engine, "there").queue == "default"
     assert ids(engine.exchange([], only("default"), now=NOW).claims) == ["there"]
 
@@ -395,7 +395,7 @@ def test_many_that_fill_a_queue_at_once_never_overfill_it(store: StoreUnderTest,
         return sum(size * is_stored(engines[number], some(size, f"{number}-{turn}-")) for turn in range(12))
 
     assert sum(together(THREADS, fill)) == fit
-    assert engines[0].desk.count(EVERYTHING) == fit
+    assert engines[0].queries.count(EVERYTHING) == fit
 
 
 def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -> None:
@@ -406,14 +406,14 @@ def test_many_that_admit_at_once_never_overfill_a_queue(store: StoreUnderTest) -
         kinds: list[str] = []
         for turn in range(30):  # the same thirty keys for everybody, of which twenty find room
             try:
-                (verdict,) = engines[number].admit([candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
+                (verdict,) = engines[number].insert_unique([candidate(f"{number}-{turn}", key=f"key {turn}")], now=NOW)
                 kinds.append(verdict.kind)
             except QueueFull:
                 kinds.append("full")
         return kinds
 
     kinds = [kind for one in together(THREADS, fill) for kind in one]
-    assert kinds.count("new") == engines[0].desk.count(EVERYTHING) == 20
+    assert kinds.count("new") == engines[0].queries.count(EVERYTHING) == 20
     assert kinds.count("existing") == 20 * (THREADS - 1)
 
 
@@ -428,16 +428,16 @@ def test_batches_that_name_the_queues_in_opposite_order_do_not_block_each_other(
         return sum(is_stored(engines[number], batch) for batch in batches)
 
     assert sum(together(4, fill)) == 60
-    assert engines[0].desk.count(EVERYTHING) == 180
+    assert engines[0].queries.count(EVERYTHING) == 180
 
 
 def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:
     at_most(engine, 1, "full")
     engine.insert([new_job("a", queue="full")], now=NOW)
-    engine.timetable.put(schedule("nightly"), new=True)
-    row = engine.timetable.get("nightly")
+    engine.schedule_store.put(schedule("nightly"), new=True)
+    row = engine.schedule_store.get("nightly")
     assert row is not None
     with pytest.raises(QueueFull):
-        engine.timetable.fire([ScheduleFire(row, (new_job("b", queue="full"),))], now=NOW)
-    assert engine.timetable.get("nightly") == row
+        engine.schedule_store.fire([ScheduleFire(row, (new_job("b", queue="full"),))], now=NOW)
+    assert engine.schedule_store.get("nightly") == row
     assert sorted(rows(engine)) == ["a"]

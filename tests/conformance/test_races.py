@@ -115,7 +115,7 @@ def acts_on(engine: Engine, other: Engine, claimed: Claim) -> dict[str, Callable
         "fail": lambda: not settle(engine, fail(claimed), now=RAN_OUT),
         "reap": lambda: bool(other.reap(10, now=RAN_OUT)),
         "reap again": lambda: bool(engine.reap(10, now=RAN_OUT)),
-        "cancel": lambda: bool(other.desk.move(Filter(ids=("job",)), Trigger.CANCEL, 1, now=RAN_OUT)),
+        "cancel": lambda: bool(other.queries.move(Filter(ids=("job",)), Trigger.CANCEL, 1, now=RAN_OUT)),
     }
 
 
@@ -142,8 +142,8 @@ def test_two_reapers_spend_one_attempt(engine: Engine, other: Engine) -> None:
     claim(engine)
     reaped = [job.id for reaper in (engine, other, engine) for job in reaper.reap(6, now=RAN_OUT)]
     assert sorted(reaped) == [f"j{number}" for number in range(10)]
-    assert {job.attempt for job in engine.desk.find(EVERYTHING, 10).jobs} == {1}
-    assert {job.crashes for job in engine.desk.find(EVERYTHING, 10).jobs} == {1}
+    assert {job.attempt for job in engine.queries.find(EVERYTHING, 10).jobs} == {1}
+    assert {job.crashes for job in engine.queries.find(EVERYTHING, 10).jobs} == {1}
 
 
 def test_a_renewal_just_before_the_reaper_saves_the_job(engine: Engine, other: Engine) -> None:
@@ -162,24 +162,24 @@ def test_a_renewal_just_after_the_reaper_does_not_bring_it_back(engine: Engine, 
 
 def test_a_cancelled_and_revived_job_refuses_the_worker_it_was_taken_from(engine: Engine, other: Engine) -> None:
     claimed = submit_and_claim(engine)
-    other.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    other.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
+    other.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    other.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert settle(engine, succeed(claimed)) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
 
 
 def test_an_operators_change_and_a_claim_do_not_both_win(engine: Engine, other: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
-    assert other.desk.amend("job", JobUpdate(queue="slow"), now=NOW)
+    assert other.queries.amend("job", JobUpdate(queue="slow"), now=NOW)
     claimed = claim_one(engine)
     assert claimed.queue == "slow"
-    assert not other.desk.amend("job", JobUpdate(queue="fast"), now=NOW)
+    assert not other.queries.amend("job", JobUpdate(queue="fast"), now=NOW)
 
 
 def test_a_worker_of_a_deleted_job_cannot_settle_a_new_job_of_the_same_id(engine: Engine, other: Engine) -> None:
     old = submit_and_claim(engine, worker="old")
-    other.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    other.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    other.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    other.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     new = submit_and_claim(other, worker="new", version=NOW)
     refused = settle(engine, succeed(old, result='"of the old job"'))
     assert [outcome.id for outcome in refused] == ["job"]
@@ -228,7 +228,7 @@ def test_threads_that_claim_at_once_take_each_job_exactly_once(store: StoreUnder
     everything = [job_id for part in taken for job_id in part]
     assert len(everything) == 2000
     assert set(everything) == {f"j{number}" for number in range(2000)}
-    assert {(job.attempt, job.version) for job in first.desk.find(EVERYTHING, 5000).jobs} == {(1, 2)}
+    assert {(job.attempt, job.version) for job in first.queries.find(EVERYTHING, 5000).jobs} == {(1, 2)}
 
 
 def test_processes_that_claim_at_once_take_each_job_exactly_once(store: StoreUnderTest) -> None:
@@ -256,7 +256,7 @@ def test_threads_that_insert_the_same_ids_at_once_agree_on_who_was_first(engine:
     run_together([submit(0, engine), submit(1, other)])
     assert [one != two for one, two in zip(*answers, strict=True)] == [True] * 300
     winners = {f"j{number}": f"[{int(answers[1][number])}]" for number in range(300)}
-    assert {job.id: job.payload for job in engine.desk.find(EVERYTHING, 1000).jobs} == winners
+    assert {job.id: job.payload for job in engine.queries.find(EVERYTHING, 1000).jobs} == winners
 
 
 def test_reapers_settlers_and_an_operator_at_once_end_every_attempt_once(engine: Engine, other: Engine) -> None:
@@ -277,7 +277,7 @@ def test_reapers_settlers_and_an_operator_at_once_end_every_attempt_once(engine:
 
     def cancel_some() -> None:
         for number in range(399, 0, -4):
-            cancelled.extend(other.desk.move(Filter(ids=(f"j{number:03}",)), Trigger.CANCEL, 1, now=RAN_OUT))
+            cancelled.extend(other.queries.move(Filter(ids=(f"j{number:03}",)), Trigger.CANCEL, 1, now=RAN_OUT))
 
     run_together([settle_all, reap_all, cancel_some])
     assert sorted(settled + reaped + cancelled) == [f"j{number:03}" for number in range(400)]
@@ -285,7 +285,7 @@ def test_reapers_settlers_and_an_operator_at_once_end_every_attempt_once(engine:
     assert {found[job_id] for job_id in settled} <= {State.COMPLETED}
     assert {found[job_id] for job_id in reaped} <= {State.FAILED}
     assert {found[job_id] for job_id in cancelled} <= {State.CANCELLED}
-    assert {job.version for job in engine.desk.find(EVERYTHING, 1000).jobs} == {3}
+    assert {job.version for job in engine.queries.find(EVERYTHING, 1000).jobs} == {3}
 
 
 def test_readers_never_see_half_a_commit(engine: Engine, other: Engine) -> None:
@@ -302,8 +302,8 @@ def test_readers_never_see_half_a_commit(engine: Engine, other: Engine) -> None:
 
     def count() -> None:
         while not done.is_set():
-            seen.add(other.desk.count(EVERYTHING) % 25)
+            seen.add(other.queries.count(EVERYTHING) % 25)
 
     run_together([write, count])
     assert seen <= {0}
-    assert other.desk.count(EVERYTHING) == 60 * 25
+    assert other.queries.count(EVERYTHING) == 60 * 25

@@ -60,7 +60,7 @@ def test_a_reaped_job_can_be_claimed_at_once(engine: Engine) -> None:
 def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> None:
     claimed = submit_and_claim(engine, worker="w9")
     engine.reap(10, now=RAN_OUT)
-    (entry,) = engine.desk.history("job")
+    (entry,) = engine.queries.history("job")
     assert (entry.event, entry.source, entry.target) == (Trigger.EXPIRE, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (RAN_OUT, claimed.version + 1, 1, "w9")
     assert entry.started_at == NOW
@@ -79,7 +79,7 @@ def test_a_job_without_attempts_left_fails_as_worker_lost(store: StoreUnderTest)
     (letter,) = store.dead_letters()
     assert (letter.job_id, letter.reason, letter.status) == ("job", "worker_lost", "pending")
     assert letter.snapshot["payload"] == '["x"]'
-    assert engine.desk.history("job")[0].target == State.FAILED
+    assert engine.queries.history("job")[0].target == State.FAILED
 
 
 def test_a_job_that_keeps_killing_its_worker_is_given_up_after_its_attempts(engine: Engine) -> None:
@@ -106,7 +106,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     stored = row(engine)
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
-    assert [entry.target for entry in engine.desk.history("job")] == ["pending", "pending", "failed"]
+    assert [entry.target for entry in engine.queries.history("job")] == ["pending", "pending", "failed"]
     (letter,) = engine.letters.latest(["job"])
     assert (letter.reason, letter.status) == ("crash_loop", "pending")
     assert letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
@@ -148,7 +148,7 @@ def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
 def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) -> None:
     engine.insert([new_job("job", max_attempts=50)], now=NOW)
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
-    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
+    engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
     (letter,) = engine.letters.latest(["job"])
     assert [worker for _, worker in snapshot_of(letter).crashes] == ["w3", "w4"]
@@ -209,7 +209,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.desk.history("job")] == [Trigger.EXPIRE, "lease lost"]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.EXPIRE, "lease lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:
@@ -244,7 +244,7 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     found = [row(engine, f"j{number}") for number in range(5)]
     assert [(job.attempt, job.crashes, job.releases) for job in found] == [(1, 1, 0)] * 2 + [(0, 0, 1)] * 3
     assert [job.version for job in found] == [3] * 5
-    events = [[entry.event for entry in engine.desk.history(job.id)] for job in found]
+    events = [[entry.event for entry in engine.queries.history(job.id)] for job in found]
     assert events == [[Trigger.EXPIRE]] * 2 + [[Trigger.RELEASE]] * 3
 
 
@@ -269,29 +269,29 @@ def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store
     worker.hear()
     worker.kill()
     assert len(engine.reap(2, now=NOW)) == 2
-    assert [known.id for known in engine.desk.workers()] == ["victim"]  # as long as it has jobs, it can be looked up
+    assert [known.id for known in engine.queries.workers()] == ["victim"]  # as long as it has jobs, it can be looked up
     assert [len(engine.reap(2, now=NOW)) for _ in range(3)] == [2, 1, 0]
-    assert engine.desk.workers() == []
-    assert {job.crashes for job in engine.desk.find(EVERYTHING, 10).jobs} == {1}
+    assert engine.queries.workers() == []
+    assert {job.crashes for job in engine.queries.find(EVERYTHING, 10).jobs} == {1}
 
 
 def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)
-    presence = engine.attend(worker_row("survivor"))
+    presence = engine.register_worker(worker_row("survivor"))
     worker = store.send("hold", "victim", 1, 1)
     worker.hear()
-    assert {known.id for known in engine.desk.workers()} == {"survivor", "victim"}
+    assert {known.id for known in engine.queries.workers()} == {"survivor", "victim"}
     worker.kill()
     engine.reap(10, now=NOW)
-    assert [known.id for known in engine.desk.workers()] == ["survivor"]
+    assert [known.id for known in engine.queries.workers()] == ["survivor"]
     presence.close()
 
 
 def test_the_death_of_one_worker_does_not_touch_the_jobs_of_another(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(4)], now=NOW)
-    presence = engine.attend(worker_row("survivor"))
+    presence = engine.register_worker(worker_row("survivor"))
     mine = claim(engine, 2, worker="survivor")
     worker = store.send("hold", "victim", 2, 2)
     theirs = worker.hear()
@@ -302,7 +302,7 @@ def test_the_death_of_one_worker_does_not_touch_the_jobs_of_another(store: Store
 
 
 def test_a_live_worker_keeps_its_unexpired_jobs_and_loses_the_expired(engine: Engine) -> None:
-    presence = engine.attend(worker_row("w1"))
+    presence = engine.register_worker(worker_row("w1"))
     engine.insert([new_job("short"), new_job("long")], now=NOW)
     claim_one(engine, lease=SECOND)
     claim_one(engine, lease=HOUR)
@@ -323,17 +323,17 @@ def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest,
     assert len(engine.reap(1, now=NOW, alive=True)) == 1
     assert len(engine.reap(10, now=NOW, alive=True)) == 1
     assert states(engine) == {"again": State.PENDING, "last": State.FAILED, "waits": State.SCHEDULED}
-    assert {entry.at for name in ("again", "last") for entry in engine.desk.history(name)} == {NOW}
+    assert {entry.at for name in ("again", "last") for entry in engine.queries.history(name)} == {NOW}
     assert len(engine.exchange([succeed(each) for each in claims], None, now=NOW).refused) == 2
 
 
 def test_a_worker_that_left_in_order_is_not_taken_for_dead(engine: Engine) -> None:
-    presence = engine.attend(worker_row("w1"))
+    presence = engine.register_worker(worker_row("w1"))
     submit_and_claim(engine)
     presence.close()
-    engine.sign_off("w1")
+    engine.unregister_worker("w1")
     assert engine.reap(10, now=NOW) == []
-    assert engine.desk.workers() == []
+    assert engine.queries.workers() == []
     assert [job.id for job in engine.reap(10, now=RAN_OUT)] == ["job"]
 
 
@@ -362,7 +362,7 @@ def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_m
         (State.FAILED, 1, 1),
         (State.FAILED, 1, 1),
     ]
-    assert [entry.detail for entry in engine.desk.history("again")] == ["its worker died before its end was stored"]
+    assert [entry.detail for entry in engine.queries.history("again")] == ["its worker died before its end was stored"]
 
 
 def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> None:
@@ -371,9 +371,9 @@ def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> 
     assert worker.hear() == []
     worker.kill()
     assert engine.reap(10, now=NOW) == []
-    assert engine.desk.workers() == []
+    assert engine.queries.workers() == []
 
 
 def test_a_store_signs_a_worker_off_before_it_has_seen_any(engine: Engine) -> None:
-    engine.sign_off("stranger")
-    assert engine.desk.workers() == []
+    engine.unregister_worker("stranger")
+    assert engine.queries.workers() == []

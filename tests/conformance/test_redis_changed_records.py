@@ -102,9 +102,9 @@ def test_a_flow_is_told_whatever_state_a_job_of_it_has(
 ) -> None:
     engine = redis_engine
     flow = FlowRow("flow", "name", NOW)
-    engine.plant([new_job("bad", flow="flow"), new_job("good", flow="flow")], [], flow, now=NOW)
+    engine.insert_graph([new_job("bad", flow="flow"), new_job("good", flow="flow")], [], flow, now=NOW)
     inside.client.hset(inside.key("jobs"), number_of(inside, "bad"), record)
-    [tally] = engine.desk.flows(10)
+    [tally] = engine.queries.flows(10)
     assert (tally.flow, tally.jobs) == (flow, {"pending": 1})
 
 
@@ -126,7 +126,7 @@ def test_a_job_with_a_name_that_is_no_text_is_damaged(
     repair(engine)
     assert codes(engine) == set()
     assert (row(engine, "bad").state, row(engine, "bad").queue) == (State.FAILED, "default")
-    assert engine.desk.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.queries.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert list(states(engine)) == ["good"]
 
 
@@ -146,7 +146,7 @@ def test_a_finished_job_whose_id_is_none_can_be_deleted(redis_engine: RedisEngin
     settle(engine, fail(*claim(engine)))
     change(inside, "bad", id=held)
     repair(engine)
-    assert engine.desk.move(Filter(ids=tuple(states(engine))), Trigger.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.queries.move(Filter(ids=tuple(states(engine))), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert states(engine) == {}
 
 
@@ -255,7 +255,7 @@ def test_a_lease_that_leads_to_another_job_does_nothing_to_it(
     lead_to(inside, "leases", "other", NOW - 1)
     takes: dict[str, Callable[[], list[Any]]] = {
         "reap": lambda: list(engine.reap(10, now=NOW)),
-        "disown": lambda: list(engine.disown("w1", (), now=NOW)),
+        "disown": lambda: list(engine.release_unknown_claims("w1", (), now=NOW)),
     }
     assert takes[take]() == []
     assert msgspec.structs.replace(row(engine, "other"), lease_until=None) == before
@@ -275,7 +275,7 @@ def test_a_lease_that_leads_to_no_running_job_goes(redis_engine: RedisEngine, in
 
 def test_crashes_that_are_no_number_keep_no_queue_from_its_order(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    engine.desk.rule_queue("default", QueueRules(strategy="fresh_first"))
+    engine.queries.rule_queue("default", QueueRules(strategy="fresh_first"))
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     change(inside, "bad", attempt=1, crashes="x")
     assert "good" in ids(claim(engine))
@@ -297,7 +297,7 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
     inside.client.hset(inside.key("workers"), "w1", b"\x9f" + b"".join(values))
     renewal = engine.renew(worker, [lease_of(claimed)], LEASE, now=NOW + SECOND)
     assert (renewal.wish, renewal.lost) == ("run", frozenset())
-    assert engine.desk.workers()[0].wish == "run"
+    assert engine.queries.workers()[0].wish == "run"
 
 
 # -- what is told page by page
@@ -306,11 +306,11 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
 def test_a_flow_whose_record_has_another_id_is_told_once(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     for name in ("f1", "f2", "f3"):
-        engine.plant([new_job(f"job-{name}", flow=name)], [], FlowRow(name, "name", NOW), now=NOW)
+        engine.insert_graph([new_job(f"job-{name}", flow=name)], [], FlowRow(name, "name", NOW), now=NOW)
     inside.client.hset(inside.key("flows"), "f2", msgspec.msgpack.encode(FlowRow("f9", "name", NOW)))
-    pages = itertools.islice(flow_pages(engine.desk), 5)
+    pages = itertools.islice(flow_pages(engine.queries), 5)
     assert [flow.id for page in pages for flow in page] == ["f3", "f2", "f1"]
-    assert [tally.flow.id for tally in engine.desk.flows(1, "f2")] == ["f1"]
+    assert [tally.flow.id for tally in engine.queries.flows(1, "f2")] == ["f1"]
 
 
 def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
@@ -323,4 +323,4 @@ def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
     values = _values(inside.client.hget(inside.key("letters"), names[0]))
     values[0] = _packed("z")
     inside.client.hset(inside.key("letters"), names[0], b"\x9d" + b"".join(values))
-    assert [letter.id.encode() for letter in engine.porter.pack_dead("", 10)] == names
+    assert [letter.id.encode() for letter in engine.transfer.export_dead_letters("", 10)] == names

@@ -51,8 +51,8 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     assert {state for name, state in states(engine).items() if name in names} == {State.FAILED}
     letters = engine.letters.latest(names)
     assert {(letter.job_id, letter.reason) for letter in letters} == {(name, "corrupt_record") for name in names}
-    assert engine.desk.count(Filter(states=(State.FAILED,))) == len(names)
-    assert sorted(engine.desk.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
+    assert engine.queries.count(Filter(states=(State.FAILED,))) == len(names)
+    assert sorted(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
 
 
@@ -63,13 +63,13 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     engine.insert([new_job(name, tags=("t",)) for name in [*names, "good"]], now=NOW)
     for name, length in zip(names, lengths, strict=True):
         spoil(inside, "bodies", name, length)
-    assert {job.id for job in engine.desk.find(Filter(), 1000).jobs} >= {*names, "good"}
-    assert len(engine.desk.peek("default", 1000)) == len(names) + 1
+    assert {job.id for job in engine.queries.find(Filter(), 1000).jobs} >= {*names, "good"}
+    assert len(engine.queries.peek("default", 1000)) == len(names) + 1
     claims = engine.exchange([], want(1000), now=NOW).claims
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {letter.job_id for letter in engine.letters.latest(names)} == set(names)
-    assert len(engine.desk.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
+    assert len(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
 def test_a_job_whose_record_is_damaged_while_it_runs_fails_when_it_is_handed_in(
@@ -99,7 +99,7 @@ def test_a_damaged_job_can_be_deleted_before_anybody_met_it(redis_engine: RedisE
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     spoil(inside, "jobs", "bad", 3)
     assert row(engine, "bad").reason == "corrupt_record"
-    assert engine.desk.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
+    assert engine.queries.move(Filter(ids=("bad",)), Trigger.DELETE, 10, now=NOW) == ["bad"]
     assert list(states(engine)) == ["good"]
 
 
@@ -120,11 +120,11 @@ def _damage(engine: RedisEngine) -> list[Finding]:
 
 def test_a_time_without_its_schedule_is_found_and_removed(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    engine.timetable.put(schedule("tick", due_at=NOW + HOUR), new=True)
+    engine.schedule_store.put(schedule("tick", due_at=NOW + HOUR), new=True)
     inside.client.zadd(inside.key("times"), {"ghost": 1, "later ghost": NOW + 2 * HOUR})
     assert [(f.code, f.count, f.repairable) for f in engine.care.inspect(NOW)] == [("orphan_times", 2, True)]
-    assert engine.timetable.due(10, NOW) == []
-    assert engine.timetable.next_due() == NOW + HOUR, "one that was due is not looked at again"
+    assert engine.schedule_store.due(10, NOW) == []
+    assert engine.schedule_store.next_due() == NOW + HOUR, "one that was due is not looked at again"
     assert engine.care.repair(["orphan_times"], 100, NOW) == {"orphan_times": 1}
     assert engine.care.inspect(NOW) == []
 
@@ -132,11 +132,11 @@ def test_a_time_without_its_schedule_is_found_and_removed(redis_engine: RedisEng
 def test_a_damaged_schedule_does_not_fire_and_keeps_no_other_from_it(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     for name in ("bad", "good"):
-        engine.timetable.put(schedule(name), new=True)
+        engine.schedule_store.put(schedule(name), new=True)
     inside.client.hset(inside.key("schedules"), "bad", b"\x91\xa3bad")
-    assert [found.id for found in engine.timetable.due(10, NOW)] == ["good"]
-    assert [found.id for found in engine.timetable.all()] == ["bad", "good"]
-    assert engine.timetable.delete("bad")
+    assert [found.id for found in engine.schedule_store.due(10, NOW)] == ["good"]
+    assert [found.id for found in engine.schedule_store.all()] == ["bad", "good"]
+    assert engine.schedule_store.delete("bad")
 
 
 def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: RedisEngine, inside: Inside) -> None:
@@ -149,8 +149,8 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     for kind in ("h", "l"):
         entry = inside.client.lindex(inside.key(f"{kind}:{number}"), 0)
         inside.client.lset(inside.key(f"{kind}:{number}"), 0, entry[: len(entry) // 2])
-    assert [line.message for line in engine.desk.logs("job")][-1] == "second"
-    assert len(engine.desk.history("job")) == 1
+    assert [line.message for line in engine.queries.logs("job")][-1] == "second"
+    assert len(engine.queries.history("job")) == 1
     [letter_id] = inside.client.hkeys(inside.key("letters"))
     packed = inside.client.hget(inside.key("letters"), letter_id)
     inside.client.hset(inside.key("letters"), letter_id, packed[: len(packed) // 2])
@@ -173,6 +173,6 @@ def test_an_id_that_leads_to_another_job_leads_to_its_own_again(redis_engine: Re
     number = inside.client.hget(inside.key("ids"), "other")
     inside.client.hset(inside.key("ids"), "one", number)
     assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
-    assert {job.id for job in engine.desk.get(["one", "other"])} == {"one", "other"}
-    assert engine.desk.move(Filter(ids=("one",)), Trigger.DELETE, 10, now=NOW) == ["one"]
+    assert {job.id for job in engine.queries.get(["one", "other"])} == {"one", "other"}
+    assert engine.queries.move(Filter(ids=("one",)), Trigger.DELETE, 10, now=NOW) == ["one"]
     assert list(states(engine)) == ["other"]

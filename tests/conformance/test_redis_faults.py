@@ -59,15 +59,15 @@ def engine(server: OwnRedis) -> Iterator[RedisEngine]:
 
 
 @pytest.fixture
-def wire(server: OwnRedis) -> Iterator[Proxy]:
+def connections(server: OwnRedis) -> Iterator[Proxy]:
     with Proxy(server.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def far(engine: RedisEngine, server: OwnRedis, wire: Proxy) -> Iterator[RedisEngine]:
+def far(engine: RedisEngine, server: OwnRedis, connections: Proxy) -> Iterator[RedisEngine]:
     """A second engine on the same store, behind a wire that can be cut."""
-    made = RedisEngine(wire.through(server.url))
+    made = RedisEngine(connections.through(server.url))
     yield made
     made.close()
 
@@ -106,7 +106,7 @@ def test_an_insert_whose_answer_was_lost_knows_its_own_jobs_again(
         fresh = engine.insert([new_job(f"j{number}") for number in range(size)], whole=whole, now=NOW)
     assert len(told) == 1
     assert fresh == [True] * size
-    assert engine.desk.count(EVERYTHING) == size
+    assert engine.queries.count(EVERYTHING) == size
 
 
 def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_again(
@@ -114,8 +114,8 @@ def test_an_insert_whose_answer_was_lost_with_the_scripts_knows_its_own_jobs_aga
 ) -> None:
     """As by a failover: the new server has the jobs, and none of the scripts."""
     engine.insert([new_job("before")], now=NOW)
-    forget_idle = engine.wire._forget_idle
-    monkeypatch.setattr(engine.wire, "_forget_idle", lambda: (forget_idle(), server.client.script_flush()))
+    forget_idle = engine.connections._forget_idle
+    monkeypatch.setattr(engine.connections, "_forget_idle", lambda: (forget_idle(), server.client.script_flush()))
     with lost_answers(monkeypatch, 1):
         assert engine.insert([new_job("job")], whole=True, now=NOW) == [True]
     assert sorted(rows(engine)) == ["before", "job"]
@@ -156,7 +156,7 @@ def test_an_exchange_whose_answer_was_lost_is_not_repeated(
         engine.exchange([succeed(done)], want(5), now=NOW)
     assert len(told) == 1
     assert states(engine) == {"done": State.COMPLETED, "next": State.RUNNING}
-    assert engine.disown("w1", [], now=NOW) == ["next"]
+    assert engine.release_unknown_claims("w1", [], now=NOW) == ["next"]
     assert row(engine, "next").attempt == 0
     assert claim_one(engine).attempt == 1
 
@@ -164,10 +164,10 @@ def test_an_exchange_whose_answer_was_lost_is_not_repeated(
 def test_reads_and_renewals_are_repeated(engine: RedisEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     lease = lease_of(submit_and_claim(engine))
     acts: list[Callable[[], Any]] = [
-        lambda: engine.desk.get(["job"])[0].id == "job",
-        lambda: engine.desk.find(EVERYTHING, 5).jobs[0].id == "job",
+        lambda: engine.queries.get(["job"])[0].id == "job",
+        lambda: engine.queries.find(EVERYTHING, 5).jobs[0].id == "job",
         lambda: engine.renew(worker_row(), [lease], LEASE, now=NOW).lost == frozenset(),
-        lambda: engine.desk.wish("w1", "pause"),
+        lambda: engine.queries.wish("w1", "pause"),
     ]
     for act in acts:
         with lost_answers(monkeypatch, 1) as told:
@@ -178,40 +178,40 @@ def test_reads_and_renewals_are_repeated(engine: RedisEngine, monkeypatch: pytes
 # -- connections that are cut
 
 
-def test_a_connection_that_died_while_idle_is_noticed_before_it_is_used(far: RedisEngine, wire: Proxy) -> None:
+def test_a_connection_that_died_while_idle_is_noticed_before_it_is_used(far: RedisEngine, connections: Proxy) -> None:
     claimed = submit_and_claim(far)
-    wire.cut()
+    connections.cut()
     assert far.exchange([succeed(claimed)], want(), now=NOW).refused == []
     assert row(far).state is State.COMPLETED
 
 
-def test_after_an_outage_everything_goes_on_by_itself(far: RedisEngine, wire: Proxy) -> None:
+def test_after_an_outage_everything_goes_on_by_itself(far: RedisEngine, connections: Proxy) -> None:
     far.insert([new_job("before")], now=NOW)
-    wire.refuse()
-    wire.cut()
+    connections.refuse()
+    connections.cut()
     with pytest.raises(EngineUnavailable, match="is Redis running there"):
         far.insert([new_job("meanwhile")], now=NOW)
-    wire.accept_again()
+    connections.accept_again()
     far.insert([new_job("after")], now=NOW)
     assert sorted(states(far)) == ["after", "before"]
 
 
-def test_during_a_long_outage_nobody_waits_for_it_each_time(far: RedisEngine, wire: Proxy) -> None:
+def test_during_a_long_outage_nobody_waits_for_it_each_time(far: RedisEngine, connections: Proxy) -> None:
     far.prepare()
-    wire.refuse()
-    wire.cut()
+    connections.refuse()
+    connections.cut()
     for _ in range(5):
         with pytest.raises(EngineUnavailable):
-            far.desk.count(EVERYTHING)
+            far.queries.count(EVERYTHING)
     with pytest.raises(EngineUnavailable, match="asked again in"):
-        far.desk.count(EVERYTHING)
-    wire.accept_again()
+        far.queries.count(EVERYTHING)
+    connections.accept_again()
     eventually(lambda: answers(far))
 
 
 def answers(engine: RedisEngine) -> bool:
     try:
-        engine.desk.count(EVERYTHING)
+        engine.queries.count(EVERYTHING)
     except EngineUnavailable:
         return False
     return True
@@ -253,7 +253,7 @@ def test_more_threads_than_connections_wait_for_their_turn(server: OwnRedis, eng
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert narrow.desk.count(EVERYTHING) == 20
+    assert narrow.queries.count(EVERYTHING) == 20
     clients = [client for client in server.client.client_list() if client["cmd"] == "evalsha"]
     assert len(clients) <= 3
     narrow.close()
@@ -274,19 +274,19 @@ def full(engine: RedisEngine, server: OwnRedis) -> Iterator[RedisEngine]:
 
 
 def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, server: OwnRedis) -> None:
-    before = rows(full), full.desk.workers(), full.desk.depths(), server.client.dbsize()
+    before = rows(full), full.queries.workers(), full.queries.queue_counts(), server.client.dbsize()
     acts: list[Callable[[], Any]] = [
         lambda: full.insert([new_job("new", queue="new", tags=("new",))], now=NOW),
-        lambda: full.desk.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
-        lambda: full.desk.pause_queue("default", True),
-        lambda: full.desk.wish("w1", "stop"),
+        lambda: full.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
+        lambda: full.queries.pause_queue("default", True),
+        lambda: full.queries.wish("w1", "stop"),
     ]
     for act in (
         acts * 2
     ):  # the server is there, however often it refuses: it is still asked, and what makes room still done
         with pytest.raises(EngineUnavailable, match="out of memory and nothing was changed"):
             act()
-    assert (rows(full), full.desk.workers(), full.desk.depths(), server.client.dbsize()) == before
+    assert (rows(full), full.queries.workers(), full.queries.queue_counts(), server.client.dbsize()) == before
 
 
 def test_without_memory_workers_go_on(full: RedisEngine) -> None:
@@ -299,26 +299,26 @@ def test_without_memory_workers_go_on(full: RedisEngine) -> None:
     assert [reaped.id for reaped in full.reap(10, now=NOW + 2 * LEASE)] == [claimed.id]
     assert row(full, claimed.id).state is State.PENDING
     (again,) = full.exchange([], want(worker="new"), now=NOW + 2 * LEASE).claims
-    assert full.disown("new", [], now=NOW + 2 * LEASE) == [again.id]
+    assert full.release_unknown_claims("new", [], now=NOW + 2 * LEASE) == [again.id]
     newcomer = RedisEngine(full.url)
     newcomer.prepare()
     newcomer.close()
 
 
 def lease_of_running(engine: RedisEngine) -> Any:
-    (running,) = engine.desk.find(Filter(states=(State.RUNNING,)), 2).jobs
+    (running,) = engine.queries.find(Filter(states=(State.RUNNING,)), 2).jobs
     return running
 
 
 def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
-    assert len(full.desk.move(Filter(states=(State.PENDING,)), Trigger.DELETE, 9, now=NOW)) == 1
+    assert len(full.queries.move(Filter(states=(State.PENDING,)), Trigger.DELETE, 9, now=NOW)) == 1
     with pytest.raises(EngineUnavailable):
-        full.sweeper.record(RetentionRun(at=NOW, duration=1))
-    chore = RetentionTask(full, Settings(), 60.0, lambda: None)
-    while chore.do() == 0.0:  # they ended long ago, by the server's clock
+        full.retention_store.record(RetentionRun(at=NOW, duration=1))
+    maintenance_task = RetentionTask(full, Settings(), 60.0, lambda: None)
+    while maintenance_task.do() == 0.0:  # they ended long ago, by the server's clock
         pass
-    assert full.desk.count(Filter(states=(State.COMPLETED, State.CANCELLED))) == 0
-    assert full.desk.count(Filter(states=(State.FAILED,))) == 1
+    assert full.queries.count(Filter(states=(State.COMPLETED, State.CANCELLED))) == 0
+    assert full.queries.count(Filter(states=(State.FAILED,))) == 1
 
 
 def test_a_replica_says_so() -> None:
@@ -409,12 +409,14 @@ def test_who_names_queues_is_not_rung_for_others(engine: RedisEngine, far: Redis
         bell.close()
 
 
-def test_a_lost_line_rings_everybody_and_is_taken_up_again(engine: RedisEngine, far: RedisEngine, wire: Proxy) -> None:
+def test_a_lost_line_rings_everybody_and_is_taken_up_again(
+    engine: RedisEngine, far: RedisEngine, connections: Proxy
+) -> None:
     listening = [far.listen(topic) for topic in ("work", "done", "orders")]
-    lines = wire.connections
-    wire.cut()
+    lines = connections.connections
+    connections.cut()
     assert [bell.wait(PATIENCE) for bell in listening] == [True, True, True]
-    eventually(lambda: wire.connections > lines)
+    eventually(lambda: connections.connections > lines)
     eventually(lambda: rings_through(engine, listening[2]))
     for bell in listening:
         bell.close()

@@ -12,7 +12,7 @@ import pytest
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules
 from headrace.core.jobs.records import ClaimRequest, Filter, JobUpdate
 from headrace.core.jobs.states import State, Trigger
-from headrace.core.queues.limits import Limit, gates_of, lane_of
+from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
 from headrace.engines.redis import script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside, any_outcome
@@ -39,7 +39,7 @@ def expected(engine: RedisEngine) -> dict[str, Any]:
     """What must be there of lanes and holds, told by the rows alone."""
     lanes: dict[tuple[str, str], dict[str, float]] = {}
     found: dict[str, Any] = {}
-    for job in engine.desk.find(EVERYTHING, 100_000).jobs:
+    for job in engine.queries.find(EVERYTHING, 100_000).jobs:
         member = f"{job.seq:012d}"
         standing = (100 - job.priority) * 2**45 + job.rank
         if job.state is State.PENDING and job.lane:
@@ -48,9 +48,9 @@ def expected(engine: RedisEngine) -> dict[str, Any]:
         elif job.state is State.PENDING:
             found.setdefault(f"in:pending:{job.queue}", {})[member] = standing
         elif job.state is State.RUNNING:
-            for gate in gates_of(job.lane):
-                if gate.kind == "key":
-                    found.setdefault(f"held:c:{gate.name}", {})[member] = job.seq
+            for lane_limit in lane_limits_of(job.lane):
+                if lane_limit.kind == "key":
+                    found.setdefault(f"held:c:{lane_limit.name}", {})[member] = job.seq
     for (queue, lane), jobs in lanes.items():
         level = f"{round(min(jobs.values()) / 2**45):03d}"
         found[f"lane:{queue}:{lane}"] = jobs
@@ -100,7 +100,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
             for number in range(5)
         ]
         engine.insert(jobs, now=now)
-        engine.admit([candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
+        engine.insert_unique([candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
         if turn % 7 == 3:
             rules = QueueRules(
                 strategy=chance.choice([None, "fifo", "lifo", "weighted_random", "fresh_first"]),
@@ -110,8 +110,8 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
                 concurrency=chance.choice([None, 4]),
                 key_concurrency=chance.choice([None, 2]),
             )
-            engine.desk.rule_queue(chance.choice("ab"), rules)
-            engine.desk.rule_task(
+            engine.queries.rule_queue(chance.choice("ab"), rules)
+            engine.queries.rule_task(
                 chance.choice(["x", 'y"\\/\n']), TaskRules(chance.random() < 0.3, None, chance.choice([None, 3]))
             )
         chance.shuffle(held)
@@ -121,27 +121,29 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
         assert len({claimed.id for claimed in claims}) == len(claims)
         held += claims
         event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
-        engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
-        engine.desk.amend(
+        engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
+        engine.queries.amend(
             f"j{turn}-0", JobUpdate(queue=chance.choice("abc"), priority=chance.choice([None, 7])), now=now
         )
         engine.reap(2, now=now)
-        engine.disown("w1", [], now=now) if chance.random() < 0.1 else None
+        engine.release_unknown_claims("w1", [], now=now) if chance.random() < 0.1 else None
         assert kept(inside) == expected(engine)
-    everything = engine.desk.find(EVERYTHING, 100_000).jobs
-    assert {gate for job in everything for gate in gates_of(job.lane)} > set(GATES)
+    everything = engine.queries.find(EVERYTHING, 100_000).jobs
+    assert {lane_limit for job in everything for lane_limit in lane_limits_of(job.lane)} > set(GATES)
     for queue in "ab":
         waiting = [job for job in everything if job.queue == queue and job.state is State.PENDING]
         which = Filter(queue=queue, states=(State.PENDING,))
-        assert engine.desk.count(which) == len(waiting)
-        assert {job.id for job in engine.desk.find(which, 1000).jobs} == {job.id for job in waiting}
-        assert {job.id for job in engine.desk.peek(queue, 1000)} == {job.id for job in waiting}
-        depth = [depth for depth in engine.desk.depths() if (depth.queue, depth.state) == (queue, State.PENDING)]
+        assert engine.queries.count(which) == len(waiting)
+        assert {job.id for job in engine.queries.find(which, 1000).jobs} == {job.id for job in waiting}
+        assert {job.id for job in engine.queries.peek(queue, 1000)} == {job.id for job in waiting}
+        depth = [
+            depth for depth in engine.queries.queue_counts() if (depth.queue, depth.state) == (queue, State.PENDING)
+        ]
         assert [(found.jobs, found.oldest) for found in depth] == [
             (len(waiting), min(abs(job.rank) for job in waiting))
         ]
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 10_000, now=now)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 10_000, now=now)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 10_000, now=now)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 10_000, now=now)
     assert kept(inside) == {}
 
 
@@ -162,8 +164,8 @@ def test_a_job_that_is_damaged_in_its_lane_is_passed_over(store: StoreUnderTest)
 def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(store: StoreUnderTest) -> None:
     engine, inside = store.open(), Inside(store.address)
     engine.insert([new_job(name, lane='["c:k","r:k"]') for name in ("runs", "waits")], now=NOW)
-    engine.desk.rule_queue("default", QueueRules(rate=per_second(1, 5)))
-    engine.desk.rule_task("other", TaskRules(paused=True))
+    engine.queries.rule_queue("default", QueueRules(rate=per_second(1, 5)))
+    engine.queries.rule_task("other", TaskRules(paused=True))
     assert [claimed.id for claimed in engine.exchange([], want(), now=NOW).claims] == ["runs"]
     with open((script_loader.__file__ or "").replace("scripts.py", "scripts/library.lua"), encoding="utf-8") as library:
         head = "".join(line for line in library if line.startswith("--"))
@@ -175,7 +177,7 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
 
 def test_buckets_that_have_rested_are_forgotten(store: StoreUnderTest) -> None:
     engine, inside = store.open(), Inside(store.address)
-    engine.desk.rule_queue("default", QueueRules(key_rate=per_second(1, 5)))
+    engine.queries.rule_queue("default", QueueRules(key_rate=per_second(1, 5)))
     engine.insert([new_job(f"j{number}", lane=lane_of([Limit("rate", f"k{number}")])) for number in range(20)], now=NOW)
     assert len(engine.exchange([], want(), now=NOW).claims) == 20
     engine.reap(0, now=NOW + SECOND)
@@ -191,7 +193,7 @@ def test_rules_of_queues_that_a_worker_does_not_serve_are_not_even_read(
     engine: RedisEngine = quiet_store
     client: Any = servers.redis_connection(quiet_redis.url)
     engine.insert([new_job("a", queue="plain"), new_job("b", queue="ruled"), new_job("c", queue="plain")], now=NOW)
-    engine.desk.rule_queue("ruled", QueueRules(concurrency=1, rate=per_second(1, 5)))
+    engine.queries.rule_queue("ruled", QueueRules(concurrency=1, rate=per_second(1, 5)))
 
     def reads_of_sets() -> int:
         return int(client.info("commandstats").get("cmdstat_smembers", {"calls": 0})["calls"])
@@ -210,7 +212,7 @@ def test_with_ageing_what_is_remembered_of_lanes_does_not_grow_with_time(store: 
     """Levels pass, for ever new ones: to remember who was served last at each would never end."""
     engine = store.open()
     assert isinstance(engine, RedisEngine)
-    engine.desk.rule_queue("default", QueueRules(ageing=SECOND))
+    engine.queries.rule_queue("default", QueueRules(ageing=SECOND))
     engine.insert([new_job(f"j{n:02}", lane=f'["r:{n % 3}"]', run_at=NOW + n * HOUR) for n in range(30)], now=NOW)
     sizes = set()
     for n in range(29):

@@ -95,7 +95,7 @@ def expected_sets(engine: RedisEngine) -> dict[str, dict[str, float]]:
     def put(name: str, member: str, score: Any) -> None:
         sets.setdefault(name, {})[member] = score
 
-    for job in engine.desk.find(EVERYTHING, 100_000).jobs:
+    for job in engine.queries.find(EVERYTHING, 100_000).jobs:
         member = f"{job.seq:012d}"
         indexes = [f"queue:{job.queue}", f"task:{job.task}"]
         indexes += [f"tag:{tag}" for tag in msgspec.json.decode(job.tags or "[]")]
@@ -150,10 +150,10 @@ def test_every_index_is_right_after_every_move(
     for number in range(3):
         bring(engine, state, f"j{number}", tags=("t", f"t{number}"), expires_at=NOW + 2 * HOUR, priority=number)
     if isinstance(event, Trigger):
-        engine.desk.move(Filter(ids=("j0", "j1")), event, 9, now=NOW + 1)
+        engine.queries.move(Filter(ids=("j0", "j1")), event, 9, now=NOW + 1)
     elif event == "amend":
-        engine.desk.amend("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
-        engine.desk.amend("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
+        engine.queries.amend("j0", JobUpdate(priority=-5, queue="other"), now=NOW)
+        engine.queries.amend("j1", JobUpdate(run_at=NOW + HOUR), now=NOW)
     elif event == "time":
         engine.reap(2, now=NOW + LEASE)
         engine.exchange([], want(1), now=NOW + HOUR)
@@ -187,8 +187,8 @@ def test_every_index_is_right_after_a_long_mixed_life(redis_engine: RedisEngine,
         outcomes = [any_outcome(chance, held.pop(), now) for _ in held[:3]]
         held += engine.exchange(outcomes, want(3, worker=f"w{turn % 3}"), now=now).claims
         event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
-        engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
-        engine.desk.amend(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
+        engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, by="ann", now=now)
+        engine.queries.amend(f"j{turn}-0", JobUpdate(queue=chance.choice("abc")), now=now)
         engine.reap(2, now=now)
         engine.renew(worker_row(), [lease_of(claimed) for claimed in held], LEASE, now=now)
     check_sets(engine, inside)
@@ -215,9 +215,9 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",), expires_at=NOW + HOUR)
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    engine.desk.pause_queue("other", True)
+    engine.queries.pause_queue("other", True)
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    engine.porter.post(engine.porter.notice())
+    engine.transfer.post(engine.transfer.store_status())
     text = (script_loader.__file__ or "").replace("scripts.py", "scripts/library.lua")
     with open(text, encoding="utf-8") as library:
         told = re.findall(
@@ -231,13 +231,13 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
 
 def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    engine.desk.pause_queue("default", False)
+    engine.queries.pause_queue("default", False)
     empty = inside.names()
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",), expires_at=NOW + HOUR)
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
     of_letters = {"dead", "letters", "unresolved", "latest", "reasons", "fingerprints"}
     assert {name for name in inside.names() - empty if not name.startswith("desk:")} == {"seq", "spans", *of_letters}
 
@@ -245,7 +245,7 @@ def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside:
 def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None:
     one, other = store.open(), RedisEngine(f"{store.address}.more")
     one.insert([new_job("job")], now=NOW)
-    assert other.desk.count(EVERYTHING) == 0
+    assert other.queries.count(EVERYTHING) == 0
     assert other.insert([new_job("job", payload='["other"]')], now=NOW) == [True]
     bell = other.listen("work")
     one.ring("work")
@@ -264,7 +264,11 @@ def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnde
     inside.client.set(inside.key("schema"), 8)
     before = inside.names()
     newer = store.open()
-    for act in (lambda: newer.insert([new_job("job")], now=NOW), newer.migrate, lambda: newer.desk.count(EVERYTHING)):
+    for act in (
+        lambda: newer.insert([new_job("job")], now=NOW),
+        newer.migrate,
+        lambda: newer.queries.count(EVERYTHING),
+    ):
         with pytest.raises(Exception, match="version 8, written by a newer headrace") as caught:
             act()
         assert type(caught.value).__name__ == "SchemaMismatch"
@@ -285,16 +289,16 @@ def test_the_order_holds_at_the_ends_of_priority_and_time(redis_engine: RedisEng
     random.Random(1).shuffle(jobs)
     redis_engine.insert(jobs, now=NOW)
     expected = [job.id for job in sorted(jobs, key=lambda job: (-job.priority, job.rank))]
-    assert [job.id for job in redis_engine.desk.peek("default", 1000)] == expected
+    assert [job.id for job in redis_engine.queries.peek("default", 1000)] == expected
     assert ids(claim(redis_engine, 1000)) == expected
-    assert {job.run_at for job in redis_engine.desk.find(EVERYTHING, 100).jobs} == set(times)
+    assert {job.run_at for job in redis_engine.queries.find(EVERYTHING, 100).jobs} == set(times)
 
 
 def test_a_job_of_the_last_year_there_is_keeps_its_time(redis_engine: RedisEngine) -> None:
     redis_engine.insert([new_job("job", run_at=FAR_AWAY, expires_at=FAR_AWAY)], now=NOW)
     assert (row(redis_engine).run_at, row(redis_engine).rank, row(redis_engine).expires_at) == (FAR_AWAY,) * 3
     assert redis_engine.exchange([], want(), now=NOW).next_at == FAR_AWAY
-    assert redis_engine.desk.depths()[0].oldest == FAR_AWAY
+    assert redis_engine.queries.queue_counts()[0].oldest == FAR_AWAY
 
 
 def test_the_oldest_pending_job_is_found_among_all_priorities(redis_engine: RedisEngine) -> None:
@@ -305,7 +309,7 @@ def test_the_oldest_pending_job_is_found_among_all_priorities(redis_engine: Redi
         for age in (5, 900 if (priority, lifo) == (7, True) else 6)
     ]
     redis_engine.insert(jobs, now=NOW)
-    (depth,) = redis_engine.desk.depths()
+    (depth,) = redis_engine.queries.queue_counts()
     assert (depth.jobs, depth.oldest) == (16, NOW - 900)
 
 
@@ -321,9 +325,9 @@ def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Ins
     assert redis_engine.renew(worker_row(), [lease_of(c) for c in claims], LEASE, now=NOW).lost == frozenset()
     outcomes = [succeed(claimed) if number % 2 else fail(claimed) for number, claimed in enumerate(claims)]
     assert settle(redis_engine, *outcomes) == []
-    assert len(redis_engine.desk.finished([job.id for job in jobs])) == 10_000
-    assert len(redis_engine.desk.get([job.id for job in jobs])) == 10_000
-    assert len(redis_engine.desk.move(Filter(tag="t"), Trigger.DELETE, 9_999, now=NOW)) == 9_999
+    assert len(redis_engine.queries.finished([job.id for job in jobs])) == 10_000
+    assert len(redis_engine.queries.get([job.id for job in jobs])) == 10_000
+    assert len(redis_engine.queries.move(Filter(tag="t"), Trigger.DELETE, 9_999, now=NOW)) == 9_999
     check_sets(redis_engine, inside)
 
 
@@ -344,13 +348,13 @@ def test_many_claims_make_their_sets_trees_and_leave_nothing_else_in_them(
 def looks(monkeypatch: pytest.MonkeyPatch, redis_engine: RedisEngine) -> list[str]:
     """The names of the scripts that were run."""
     run: list[str] = []
-    real = redis_engine.wire.run
+    real = redis_engine.connections.run
 
     def noted(script: script_loader.Script, *args: Any, **more: Any) -> Any:
         run.append(script.name)
         return real(script, *args, **more)
 
-    monkeypatch.setattr(redis_engine.wire, "run", noted)
+    monkeypatch.setattr(redis_engine.connections, "run", noted)
     return run
 
 
@@ -365,13 +369,13 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     jobs = [new_job(f"j{number}", payload="needle" if number in needles else "hay") for number in range(2000)]
     redis_engine.insert(jobs, now=NOW)
     looks.clear()
-    assert [job.id for job in redis_engine.desk.find(Filter(text="needle"), 10).jobs] == ["j1800", "j71", "j70"]
+    assert [job.id for job in redis_engine.queries.find(Filter(text="needle"), 10).jobs] == ["j1800", "j71", "j70"]
     assert 20 <= len(looks) <= 22
-    assert redis_engine.desk.count(Filter(text="needle")) == 3
-    page = redis_engine.desk.find(Filter(text="needle"), 2)
+    assert redis_engine.queries.count(Filter(text="needle")) == 3
+    page = redis_engine.queries.find(Filter(text="needle"), 2)
     assert [job.id for job in page.jobs] == ["j1800", "j71"]
-    assert [job.id for job in redis_engine.desk.find(Filter(text="needle"), 2, page.cursor).jobs] == ["j70"]
-    assert redis_engine.desk.move(Filter(text="needle"), Trigger.CANCEL, 2, now=NOW) == ["j70", "j71"]
+    assert [job.id for job in redis_engine.queries.find(Filter(text="needle"), 2, page.cursor).jobs] == ["j70"]
+    assert redis_engine.queries.move(Filter(text="needle"), Trigger.CANCEL, 2, now=NOW) == ["j70", "j71"]
 
 
 @pytest.mark.parametrize(
@@ -410,9 +414,9 @@ def test_what_is_rare_is_found_at_the_first_look(redis_engine: RedisEngine, look
             settle(engine, succeed(claimed))
     engine.insert([new_job(f"after{number}") for number in range(1500)], now=NOW)
     looks.clear()
-    assert [job.id for job in engine.desk.find(which, 10).jobs] == ["rare"]
+    assert [job.id for job in engine.queries.find(which, 10).jobs] == ["rare"]
     assert looks == ["walk"]
-    assert engine.desk.count(which) == 1
+    assert engine.queries.count(which) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -427,7 +431,7 @@ def test_jobs_are_found_by_their_time_in_whatever_order_they_came(redis_engine: 
             created[jobs[-1].id] = at
         redis_engine.insert(jobs, now=NOW)
     gone = chance.sample(sorted(created), 20)
-    redis_engine.desk.move(Filter(ids=tuple(gone)), Trigger.DELETE, 20, now=NOW)
+    redis_engine.queries.move(Filter(ids=tuple(gone)), Trigger.DELETE, 20, now=NOW)
     left = {job_id: at for job_id, at in created.items() if job_id not in gone}
     for _ in range(40):
         since, until = sorted(NOW + chance.randint(-7 * HOUR, 7 * HOUR) for _ in "ab")
@@ -437,16 +441,16 @@ def test_jobs_are_found_by_their_time_in_whatever_order_they_came(redis_engine: 
                 for job_id, at in reversed(left.items())
                 if at >= (which.since or 0) and at < (which.until or FAR_AWAY)
             ]
-            assert [job.id for job in redis_engine.desk.find(which, 1000).jobs] == expected
-            assert redis_engine.desk.count(which) == len(expected)
+            assert [job.id for job in redis_engine.queries.find(which, 1000).jobs] == expected
+            assert redis_engine.queries.count(which) == len(expected)
 
 
 def test_depths_look_at_no_job(redis_engine: RedisEngine, inside: Inside) -> None:
     for number, state in enumerate(State):
         bring(redis_engine, state, state.value, priority=number)
-    before = redis_engine.desk.depths()
+    before = redis_engine.queries.queue_counts()
     inside.client.delete(inside.key("jobs"), inside.key("bodies"))
-    assert redis_engine.desk.depths() == before
+    assert redis_engine.queries.queue_counts() == before
 
 
 # -- what is old goes
@@ -461,8 +465,8 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     [letter] = engine.letters.latest(["failed"])
     engine.letters.resolve([letter.id], "cancelled", now=NOW)
     for state in FINAL:
-        found = engine.sweeper.finished("default", state, NOW + 1, 10)
-        assert engine.sweeper.clear([Lease(job.id, job.version) for job in found]) == [state.value]
+        found = engine.retention_store.finished("default", state, NOW + 1, 10)
+        assert engine.retention_store.clear([Lease(job.id, job.version) for job in found]) == [state.value]
     assert not FINAL & set(states(engine).values())
     assert [letter.job_id for letter in store.dead_letters()] == ["failed"]
     check_sets(engine, inside)
@@ -473,8 +477,8 @@ def test_hours_that_have_no_job_are_forgotten(redis_engine: RedisEngine, inside:
     settle(redis_engine, *(succeed(claimed) for claimed in claim(redis_engine, 100)))
     redis_engine.insert([new_job("kept", created_at=NOW + HOUR, run_at=NOW + HOUR)], now=NOW)
     assert inside.client.hlen(inside.key("spans")) == 2
-    found = redis_engine.sweeper.finished("default", State.COMPLETED, NOW + 1, 1000)
-    redis_engine.sweeper.clear([Lease(job.id, job.version) for job in found])
+    found = redis_engine.retention_store.finished("default", State.COMPLETED, NOW + 1, 1000)
+    redis_engine.retention_store.clear([Lease(job.id, job.version) for job in found])
     assert list(states(redis_engine)) == ["kept"]
     check_sets(redis_engine, inside)
     assert inside.client.hlen(inside.key("spans")) == 1
@@ -501,7 +505,7 @@ def test_a_damaged_job_keeps_no_other_from_its_turn(redis_engine: RedisEngine, i
     assert sorted(states(engine)) == sorted(names)
     assert row(engine, "good lapsing").state is State.CANCELLED
     assert [job.id for job in engine.reap(10, now=NOW + HOUR)] == ["good pending", "good late"]
-    bad = engine.desk.get(names[4:])
+    bad = engine.queries.get(names[4:])
     assert [(job.state, job.reason) for job in bad] == [(State.FAILED, "corrupt_record")] * 4
 
 
@@ -517,7 +521,7 @@ def test_a_damaged_job_keeps_no_other_from_being_looked_at(
         inside.client.hdel(inside.key("jobs"), member)
     else:
         inside.client.hset(inside.key("jobs"), member, kept)
-    page = redis_engine.upkeep.aged(everything(NOW), 10)
+    page = redis_engine.staleness_store.aged(everything(NOW), 10)
     assert [job.id for job in page.jobs if job.id != "bad"] == ["first", "last"]
     assert page.cursor is None
 
@@ -533,7 +537,7 @@ def test_long_histories_are_read_some_at_a_time(
             settle(redis_engine, release(claim(redis_engine, now=NOW + turn)[0], at=NOW + turn + 1))
         claim(redis_engine, now=NOW + place)
     asked = list[int]()
-    run = redis_engine.upkeep._office.wire.run
+    run = redis_engine.staleness_store._database.connections.run
 
     def listened_to(script: Any, *args: Any, **named: Any) -> Any:
         answer = run(script, *args, **named)
@@ -541,9 +545,9 @@ def test_long_histories_are_read_some_at_a_time(
             asked.append(sum(map(len, answer)))
         return answer
 
-    monkeypatch.setattr(redis_engine.upkeep._office.wire, "run", listened_to)
-    found = {job.id: job for job in redis_engine.upkeep.aged(everything(NOW + HOUR), 100).jobs}
-    assert found == {name: aged_of(row(redis_engine, name), redis_engine.desk.history(name)) for name in names}
+    monkeypatch.setattr(redis_engine.staleness_store._database.connections, "run", listened_to)
+    found = {job.id: job for job in redis_engine.staleness_store.aged(everything(NOW + HOUR), 100).jobs}
+    assert found == {name: aged_of(row(redis_engine, name), redis_engine.queries.history(name)) for name in names}
     assert len(asked) > 1
     assert max(asked) < 5 + 6, "it stops after the history that was enough"
 
@@ -558,29 +562,29 @@ def test_a_zero_character_is_a_character_like_others(redis_engine: RedisEngine) 
     engine = redis_engine
     job = new_job(NUL, queue=f"q{NUL}", task=f"t{NUL}", payload=NUL, metadata=NUL, tags=(NUL,))
     engine.insert([job, new_job("a")], now=NOW)
-    (found,) = engine.desk.find(Filter(queue=f"q{NUL}", task=f"t{NUL}", tag=NUL, text=NUL), 5).jobs
+    (found,) = engine.queries.find(Filter(queue=f"q{NUL}", task=f"t{NUL}", tag=NUL, text=NUL), 5).jobs
     assert (found.id, found.payload, found.metadata) == (NUL, NUL, NUL)
     (claimed,) = engine.exchange([], only(f"q{NUL}", worker=f"w{NUL}"), now=NOW).claims
     settle(engine, fail(claimed, reason=NUL))
-    assert engine.desk.history(NUL)[0].detail == NUL
-    assert [job.id for job in engine.desk.find(Filter(worker=f"w{NUL}"), 5).jobs] == [NUL]
-    assert engine.porter.pack_dead("", 5)[0].reason == NUL
+    assert engine.queries.history(NUL)[0].detail == NUL
+    assert [job.id for job in engine.queries.find(Filter(worker=f"w{NUL}"), 5).jobs] == [NUL]
+    assert engine.transfer.export_dead_letters("", 5)[0].reason == NUL
 
 
 def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEngine) -> None:
     engine, lone = redis_engine, "x\ud800"
     engine.insert([new_job("job")], now=NOW)
-    assert engine.desk.get([lone, "job"])[0].id == "job"
-    assert engine.desk.finished([lone, "job"]) == {lone}
-    assert (engine.desk.history(lone), engine.desk.logs(lone), engine.desk.peek(lone, 5)) == ([], [], [])
+    assert engine.queries.get([lone, "job"])[0].id == "job"
+    assert engine.queries.finished([lone, "job"]) == {lone}
+    assert (engine.queries.history(lone), engine.queries.logs(lone), engine.queries.peek(lone, 5)) == ([], [], [])
     for which in (Filter(ids=(lone,)), Filter(queue=lone), Filter(task=lone), Filter(tag=lone), Filter(text=lone)):
-        assert engine.desk.find(which, 5).jobs == []
-        assert engine.desk.count(which) == 0
-        assert engine.desk.move(which, Trigger.DELETE, 5, now=NOW) == []
-    assert (engine.timetable.get(lone), engine.timetable.occurrences(lone)) == (None, [])
-    assert not engine.timetable.delete(lone)
-    assert not engine.desk.wish(lone, "stop")
-    assert not engine.desk.amend(lone, JobUpdate(priority=1), now=NOW)
+        assert engine.queries.find(which, 5).jobs == []
+        assert engine.queries.count(which) == 0
+        assert engine.queries.move(which, Trigger.DELETE, 5, now=NOW) == []
+    assert (engine.schedule_store.get(lone), engine.schedule_store.occurrences(lone)) == (None, [])
+    assert not engine.schedule_store.delete(lone)
+    assert not engine.queries.wish(lone, "stop")
+    assert not engine.queries.amend(lone, JobUpdate(priority=1), now=NOW)
     for unstorable in (new_job(lone), new_job("new", payload=lone), new_job("new", queue=lone)):
         with pytest.raises(UnicodeEncodeError):
             engine.insert([new_job("beside"), unstorable], now=NOW)
@@ -591,7 +595,7 @@ def test_an_id_that_looks_like_a_number_is_a_text(redis_engine: RedisEngine) -> 
     names = ["1", "01", "1.0", "1e3", "-1", "nan", "inf", "000000000001"]
     redis_engine.insert([new_job(name, payload=name) for name in names], now=NOW)
     assert ids(claim(redis_engine)) == names
-    assert {job.id: job.payload for job in redis_engine.desk.get(names)} == {name: name for name in names}
+    assert {job.id: job.payload for job in redis_engine.queries.get(names)} == {name: name for name in names}
 
 
 def test_large_versions_and_checksums_are_exact(redis_engine: RedisEngine) -> None:
@@ -602,4 +606,6 @@ def test_large_versions_and_checksums_are_exact(redis_engine: RedisEngine) -> No
     assert row(redis_engine).version == version + 2
     stale = succeed(claimed)
     assert settle(redis_engine, stale) == [stale]
-    assert f"version {version + 1}, the job is at {version + 2}" in (redis_engine.desk.history("job")[0].detail or "")
+    assert f"version {version + 1}, the job is at {version + 2}" in (
+        redis_engine.queries.history("job")[0].detail or ""
+    )

@@ -92,19 +92,19 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
     check_keys(engine, client)
     for event in (None, Trigger.CANCEL, Trigger.REVIVE, Trigger.CANCEL, Trigger.REVIVE):
         if event is not None:
-            engine.desk.move(EVERYTHING, event, 1, now=NOW)
-        (verdict,) = engine.admit([candidate("new", where=ANY_STATE)], now=NOW)
+            engine.queries.move(EVERYTHING, event, 1, now=NOW)
+        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
         assert (verdict.kind, verdict.id) == ("existing", "job")
         check_keys(engine, client)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert key_sets(engine, client) == {}
 
 
 def test_jobs_without_a_key_leave_no_trace_of_one(redis_engine: RedisEngine, client: Any) -> None:
     for number, state in enumerate(State):
         bring(redis_engine, state, state.value, priority=number)
-    redis_engine.admit([candidate("ruled", key=None), UniqueInsert(new_job("free"))], now=NOW)
+    redis_engine.insert_unique([candidate("ruled", key=None), UniqueInsert(new_job("free"))], now=NOW)
     assert key_sets(redis_engine, client) == {}
 
 
@@ -117,7 +117,7 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
         now += chance.choice([0, 1, SECOND, LEASE, HOUR])
         batch = [any_candidate(chance, f"j{turn}-{number}", now) for number in range(4)]
         expected = expected_places(engine, batch)
-        verdicts = engine.admit(batch, now=now)
+        verdicts = engine.insert_unique(batch, now=now)
         assert [(verdict.kind, verdict.id) for verdict in verdicts[:1]] == expected
         chance.shuffle(held)
         outcomes = [
@@ -126,7 +126,7 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
         ]
         held += engine.exchange(outcomes, want(3), now=now).claims
         event = chance.choice([Trigger.CANCEL, Trigger.REVIVE, Trigger.HURRY, Trigger.DELETE])
-        engine.desk.move(Filter(queue=chance.choice("ab")), event, 1, now=now)
+        engine.queries.move(Filter(queue=chance.choice("ab")), event, 1, now=now)
         engine.reap(2, now=now)
         check_keys(engine, client)
     sets = inside.sets().items()
@@ -186,13 +186,13 @@ def fits(job: JobRow, condition: UniqueCondition) -> bool:
 def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: RedisEngine, client: Any) -> None:
     engine = redis_engine
     for number in range(20):
-        (verdict,) = engine.admit([candidate(f"j{number}")], now=NOW + number)
+        (verdict,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
         assert verdict.kind == "new"
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
     assert (len(sets["unique:key"]), len(sets["past:completed:key"])) == (1, 19)
     recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
-    (verdict,) = engine.admit([candidate("new", where=(recent,))], now=NOW + HOUR)
+    (verdict,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
     assert (verdict.kind, verdict.id) == ("existing", "j19")
     assert sorted(key_sets(engine, client)) == ["past:completed:key"]
 
@@ -213,7 +213,7 @@ def test_the_newest_is_the_last_that_was_submitted_not_the_last_that_finished(re
     for at, claimed in enumerate(reversed(claim(engine))):
         settle(engine, succeed(claimed, at=NOW + at))
     for _ in range(2):  # found where they were, and then where they were put
-        (verdict,) = engine.admit([candidate("new", where=ANY_STATE)], now=NOW)
+        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
         assert (verdict.kind, verdict.id) == ("existing", "c")
 
 
@@ -222,9 +222,9 @@ def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisE
     for number, put_aside in enumerate((False, True)):
         bring(engine, State.COMPLETED, f"j{number}", unique_key=f"k{number}")
         if put_aside:
-            engine.admit([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
+            engine.insert_unique([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
     assert sorted(key_sets(engine, client)) == ["past:completed:k1", "unique:k0"]
-    engine.sweeper.clear([Lease(row.id, row.version) for row in rows(engine).values()])
+    engine.retention_store.clear([Lease(row.id, row.version) for row in rows(engine).values()])
     assert (rows(engine), key_sets(engine, client)) == ({}, {})
 
 
@@ -232,10 +232,10 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     engine = redis_engine
     for number, state in enumerate(State):
         bring(engine, state, state.value, unique_key="key", priority=number)
-    parcels = engine.porter.pack(0, 100)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    assert engine.porter.unpack(parcels) == len(State)
+    job_exports = engine.transfer.pack(0, 100)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
+    assert engine.transfer.unpack(job_exports) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),
@@ -271,10 +271,10 @@ def test_an_admission_whose_answer_was_lost_knows_its_own_jobs_again(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch, act: Any
 ) -> None:
     engine = redis_engine
-    engine.admit([candidate("there", key="theirs")], now=NOW)
+    engine.insert_unique([candidate("there", key="theirs")], now=NOW)
     batch = [candidate("a", act), candidate("b"), candidate("c", key="theirs"), candidate("a"), candidate("there")]
     with lost_answer(monkeypatch):
-        verdicts = engine.admit(batch, now=NOW)
+        verdicts = engine.insert_unique(batch, now=NOW)
     assert [(verdict.kind, verdict.id) for verdict in verdicts] == [
         ("new", "a"),
         ("existing", "a"),
@@ -289,14 +289,16 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.desk.rule_queue("default", QueueRules(max_length=2))
+    engine.queries.rule_queue("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
-        verdicts = engine.admit([candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW)
+        verdicts = engine.insert_unique(
+            [candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW
+        )
     assert [verdict.kind for verdict in verdicts] == ["new", "new"]
     with lost_answer(monkeypatch), pytest.raises(DuplicateJob, match="'a'"):
-        engine.admit([candidate("c", "refuse")], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", "refuse")], whole=True, now=NOW)
     with lost_answer(monkeypatch), pytest.raises(QueueFull, match="at most 2 waiting jobs and has 2; 1 more"):
-        engine.admit([candidate("c", key="c")], whole=True, now=NOW)
+        engine.insert_unique([candidate("c", key="c")], whole=True, now=NOW)
     assert sorted(rows(engine)) == ["a", "b"]
 
 
@@ -304,9 +306,9 @@ def test_a_replacement_whose_answer_was_lost_says_so(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.admit([candidate("a")], now=NOW)
+    engine.insert_unique([candidate("a")], now=NOW)
     with lost_answer(monkeypatch):
-        (verdict,) = engine.admit([candidate("b", "replace", payload="[2]")], now=NOW)
+        (verdict,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
     assert (verdict.kind, verdict.id) == ("replaced", "a")
     assert (row(engine, "a").payload, sorted(rows(engine))) == ("[2]", ["a"])
 
@@ -316,19 +318,19 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
 ) -> None:
     """Its answer is lost, and before it can ask again somebody else replaces the job."""
     engine, other = store.open(), store.open()
-    other.admit([candidate("warm", key="warm")], now=NOW)
+    other.insert_unique([candidate("warm", key="warm")], now=NOW)
     assert isinstance(engine, RedisEngine)
     engine.prepare()
-    forget_idle = engine.wire._forget_idle
+    forget_idle = engine.connections._forget_idle
 
     def replace_meanwhile() -> None:
         monkeypatch.undo()
-        other.admit([candidate("b", "replace", payload="[2]")], now=NOW)
+        other.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
         forget_idle()
 
     with lost_answer(monkeypatch):
-        monkeypatch.setattr(engine.wire, "_forget_idle", replace_meanwhile)
-        (verdict,) = engine.admit([candidate("a")], whole=True, now=NOW)
+        monkeypatch.setattr(engine.connections, "_forget_idle", replace_meanwhile)
+        (verdict,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
     assert (verdict.kind, verdict.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"
 
@@ -336,7 +338,7 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
 def test_schedules_whose_answer_was_lost_are_stored_and_fired_once(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, times = redis_engine, redis_engine.timetable
+    engine, times = redis_engine, redis_engine.schedule_store
     engine.prepare()
     tick = schedule()
     with lost_answer(monkeypatch):
@@ -360,28 +362,28 @@ def test_schedules_whose_answer_was_lost_are_stored_and_fired_once(
 
 def test_what_is_fired_while_a_notice_hangs_is_left_alone(redis_engine: RedisEngine) -> None:
     """It was found to be due before the notice was put up."""
-    times = redis_engine.timetable
+    times = redis_engine.schedule_store
     times.put(schedule(), new=True)
     for kind in ("moved", "arriving"):
-        redis_engine.porter.post(StoreStatus(kind, "redis://other", NOW))
+        redis_engine.transfer.post(StoreStatus(kind, "redis://other", NOW))
         assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [False]
-    redis_engine.porter.post(None)
+    redis_engine.transfer.post(None)
     assert (rows(redis_engine), times.get("tick")) == ({}, schedule())
     assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [True]
 
 
 def test_a_job_that_two_firings_of_one_call_name_is_stored_once(redis_engine: RedisEngine) -> None:
-    times = redis_engine.timetable
+    times = redis_engine.schedule_store
     for name in ("one", "two"):
         times.put(schedule(name), new=True)
     both = [firing(schedule(name), new_job("a", payload=name)) for name in ("one", "two")]
     assert times.fire(both, now=NOW) == [True, True]
     assert [job.payload for job in rows(redis_engine).values()] == ["one"]
-    assert redis_engine.desk.count(EVERYTHING) == len(claim(redis_engine)) == 1
+    assert redis_engine.queries.count(EVERYTHING) == len(claim(redis_engine)) == 1
 
 
 def test_a_schedule_may_fire_twice_in_one_call(redis_engine: RedisEngine) -> None:
-    times = redis_engine.timetable
+    times = redis_engine.schedule_store
     times.put(schedule(), new=True)
     first = firing(schedule(), new_job("a"))
     second = firing(one_version_on(first.row), new_job("b"))

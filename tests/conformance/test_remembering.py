@@ -53,20 +53,20 @@ def suspend(engine: Engine, name: str = "go") -> None:
 def test_what_is_remembered_is_there_in_every_later_attempt(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     steps = [CHARGE, Step("sleep", "", 1, NOW, "123"), Step("step", "a:b 1", 1, NOW, None), Step("sleep", "", 2, NOW)]
-    assert engine.desk.steps("job") == []
+    assert engine.queries.steps("job") == []
     assert [engine.remember(lease_of(claimed), step, now=NOW) for step in steps] == [True] * 4
-    assert engine.desk.steps("job") == steps
+    assert engine.queries.steps("job") == steps
     settle(engine, retry(claimed, NOW))
-    assert engine.desk.steps("job") == steps
+    assert engine.queries.steps("job") == steps
     settle(engine, succeed(claim_one(engine)))
-    assert engine.desk.steps("job") == steps
+    assert engine.queries.steps("job") == steps
 
 
 def test_what_is_remembered_is_on_record_and_moves_nothing(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     before = row(engine)
     engine.remember(lease_of(claimed), CHARGE, now=NOW)
-    (entry,) = engine.desk.history("job")
+    (entry,) = engine.queries.history("job")
     assert (entry.at, entry.event, entry.source, entry.target) == (NOW, "step", "running", "running")
     assert (entry.version, entry.attempt, entry.worker, entry.detail) == (claimed.version, 1, "w1", "charge")
     assert entry.started_at == before.started_at == NOW
@@ -78,16 +78,16 @@ def test_what_is_remembered_already_stays_as_it_is(engine: Engine) -> None:
     lease = lease_of(submit_and_claim(engine))
     engine.remember(lease, CHARGE, now=NOW)
     assert engine.remember(lease, replace(CHARGE, value='"twice"', at=NOW + 1), now=NOW + 1)
-    assert (engine.desk.steps("job"), len(engine.desk.history("job"))) == ([CHARGE], 1)
+    assert (engine.queries.steps("job"), len(engine.queries.history("job"))) == ([CHARGE], 1)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
 def test_nobody_remembers_without_the_lease(engine: Engine, state: State) -> None:
     lease = bring(engine, state)
-    filed = engine.desk.history("job")
+    filed = engine.queries.history("job")
     for held in (lease, Lease("job", row(engine).version), Lease("job", lease.version + 1), Lease("ghost", 1)):
         assert not engine.remember(held, CHARGE, now=NOW)
-    assert (engine.desk.steps("job"), engine.desk.history("job")) == ([], filed)
+    assert (engine.queries.steps("job"), engine.queries.history("job")) == ([], filed)
 
 
 def test_a_worker_that_lost_its_job_can_not_write_into_it(engine: Engine) -> None:
@@ -95,17 +95,17 @@ def test_a_worker_that_lost_its_job_can_not_write_into_it(engine: Engine) -> Non
     engine.reap(10, now=NOW + LEASE + 1)
     claim_one(engine, now=NOW + LEASE + 1, worker="w2")
     assert not engine.remember(lease_of(lost), CHARGE, now=NOW + LEASE + 1)
-    assert engine.desk.steps("job") == []
+    assert engine.queries.steps("job") == []
 
 
 def test_steps_go_with_their_job(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.remember(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed))
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.desk.steps("job") == []
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    assert engine.queries.steps("job") == []
     submit_and_claim(engine, version=NOW)
-    assert engine.desk.steps("job") == []
+    assert engine.queries.steps("job") == []
 
 
 @pytest.mark.parametrize("end", [succeed, fail])
@@ -113,8 +113,8 @@ def test_a_revived_job_forgets_only_if_it_had_completed(engine: Engine, end: obj
     claimed = submit_and_claim(engine)
     engine.remember(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed) if end is succeed else fail(claimed))
-    engine.desk.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
-    assert engine.desk.steps("job") == ([] if end is succeed else [CHARGE])
+    engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
+    assert engine.queries.steps("job") == ([] if end is succeed else [CHARGE])
 
 
 def test_steps_are_carried_with_their_job(engine: Engine) -> None:
@@ -122,15 +122,15 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     steps = [CHARGE, *(Step("sleep", "", number, NOW, str(number)) for number in range(1, 12))]
     for step in steps:
         engine.remember(lease, step, now=NOW)
-    engine.desk.signal("job", "go", "1", 5, now=NOW)
-    (parcel,) = engine.porter.pack(0, 10)
-    assert parcel.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
-    engine.desk.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.porter.unpack([parcel]) == 1
-    assert engine.desk.steps("job") == parcel.steps
-    assert engine.desk.signal("job", "go", "2", 6, now=NOW)
-    assert engine.desk.steps("job")[-1] == Step("event", "go", 2, NOW, "2", 6)
+    engine.queries.signal("job", "go", "1", 5, now=NOW)
+    (job_export,) = engine.transfer.pack(0, 10)
+    assert job_export.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
+    assert engine.transfer.unpack([job_export]) == 1
+    assert engine.queries.steps("job") == job_export.steps
+    assert engine.queries.signal("job", "go", "2", 6, now=NOW)
+    assert engine.queries.steps("job")[-1] == Step("event", "go", 2, NOW, "2", 6)
 
 
 # -- signal
@@ -139,15 +139,15 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
 def test_every_event_of_a_name_gets_the_next_number(engine: Engine) -> None:
     bring(engine, State.PENDING)
     for name, value in (("go", "1"), ("stop", "2"), ("go", "3"), ("go:1", None)):
-        assert engine.desk.signal("job", name, value, None, now=NOW)
-    told = [(step.kind, step.name, step.number, step.value) for step in engine.desk.steps("job")]
+        assert engine.queries.signal("job", name, value, None, now=NOW)
+    told = [(step.kind, step.name, step.number, step.value) for step in engine.queries.steps("job")]
     assert told == [
         ("event", "go", 1, "1"),
         ("event", "stop", 1, "2"),
         ("event", "go", 2, "3"),
         ("event", "go:1", 1, None),
     ]
-    entries = [(entry.event, entry.source, entry.target, entry.detail) for entry in engine.desk.history("job")]
+    entries = [(entry.event, entry.source, entry.target, entry.detail) for entry in engine.queries.history("job")]
     assert entries[0] == ("event", "pending", "pending", "go")
     assert row(engine).version == 1
 
@@ -156,13 +156,13 @@ def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None
     suspend(engine)
     before = row(engine)
     assert (before.state, before.reason) == (State.SCHEDULED, awaiting("go"))
-    assert engine.desk.signal("job", "stop", None, None, now=NOW + SECOND)
+    assert engine.queries.signal("job", "stop", None, None, now=NOW + SECOND)
     assert row(engine) == before
     bell = engine.listen("work")
-    assert engine.desk.signal("job", "go", '"now"', 3, now=NOW + SECOND)
+    assert engine.queries.signal("job", "go", '"now"', 3, now=NOW + SECOND)
     assert bell.wait(PATIENCE)
     bell.close()
-    after, entry = row(engine), engine.desk.history("job")[-1]
+    after, entry = row(engine), engine.queries.history("job")[-1]
     assert (after.state, after.run_at, after.reason) == (State.PENDING, NOW + SECOND, None)
     assert after.version == before.version + 1
     assert (entry.event, entry.source, entry.target) == (Trigger.HURRY, "scheduled", "pending")
@@ -172,18 +172,18 @@ def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None
 
 def test_an_event_that_comes_first_is_found_by_the_job_that_suspends_for_it(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.signal("job", "go", "1", None, now=NOW)
+    engine.queries.signal("job", "go", "1", None, now=NOW)
     again = engine.exchange([suspended(claimed)], want(), now=NOW).claims
     assert ids(again) == ["job"]
     settle(engine, suspended(again[0], number=2))
     assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER)
-    engine.desk.signal("job", "go", "2", None, now=NOW)
+    engine.queries.signal("job", "go", "2", None, now=NOW)
     assert row(engine).state is State.PENDING
 
 
 def test_an_event_is_awaited_by_its_own_name_alone(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.signal("job", "stop", "1", None, now=NOW)
+    engine.queries.signal("job", "stop", "1", None, now=NOW)
     settle(engine, suspended(claimed))
     assert row(engine).state is State.SCHEDULED
 
@@ -191,7 +191,7 @@ def test_an_event_is_awaited_by_its_own_name_alone(engine: Engine) -> None:
 def test_a_job_that_is_put_off_for_another_reason_is_not_woken(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine), LATER))
     before = row(engine)
-    assert engine.desk.signal("job", "go", None, None, now=NOW)
+    assert engine.queries.signal("job", "go", None, None, now=NOW)
     assert row(engine) == before
 
 
@@ -199,14 +199,14 @@ def test_a_job_that_is_put_off_for_another_reason_is_not_woken(engine: Engine) -
 def test_an_event_is_left_for_a_job_that_is_open_and_for_no_other(engine: Engine, state: State) -> None:
     bring(engine, state)
     before = row(engine)
-    assert engine.desk.signal("job", "go", None, None, now=NOW) is (state not in FINAL)
-    assert len(engine.desk.steps("job")) == (state not in FINAL)
+    assert engine.queries.signal("job", "go", None, None, now=NOW) is (state not in FINAL)
+    assert len(engine.queries.steps("job")) == (state not in FINAL)
     assert row(engine) == before
 
 
 def test_a_job_that_is_nowhere_gets_no_event(engine: Engine) -> None:
-    assert not engine.desk.signal("ghost", "go", None, None, now=NOW)
-    assert engine.desk.steps("ghost") == []
+    assert not engine.queries.signal("ghost", "go", None, None, now=NOW)
+    assert engine.queries.steps("ghost") == []
 
 
 def test_no_event_is_lost_between_a_job_that_suspends_and_one_who_signals(engine: Engine) -> None:
@@ -216,11 +216,11 @@ def test_no_event_is_lost_between_a_job_that_suspends_and_one_who_signals(engine
 
         def act(who: int, claimed: Claim = claimed) -> object:
             if who:
-                return engine.desk.signal(claimed.id, "go", None, None, now=NOW)
+                return engine.queries.signal(claimed.id, "go", None, None, now=NOW)
             return settle(engine, suspended(claimed))
 
         together(2, act)
-        assert engine.desk.find(Filter(ids=(name,)), 1).jobs[0].state is State.PENDING
+        assert engine.queries.find(Filter(ids=(name,)), 1).jobs[0].state is State.PENDING
         settle(engine, succeed(claim_one(engine)))
 
 
@@ -245,7 +245,9 @@ def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine
     """What it remembers is of its own arguments: another call's would be run with the results of these."""
     between_runs(engine, how)
     before = row(engine)
-    assert engine.admit([candidate("new", act, payload='["new"]')], now=NOW) == [UniqueResult("existing", "job")]
+    assert engine.insert_unique([candidate("new", act, payload='["new"]')], now=NOW) == [
+        UniqueResult("existing", "job")
+    ]
     assert row(engine) == before
 
 
@@ -255,13 +257,15 @@ def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that
 ) -> None:
     waiting = (UniqueCondition(tuple(sorted(NOT_STARTED))),)
     between_runs(engine, how)
-    assert engine.admit([candidate("same", where=waiting)], now=NOW) == [UniqueResult("existing", "job")]
-    assert engine.admit([candidate("refused", "refuse", where=waiting)], now=NOW) == [UniqueResult("refused", "job")]
+    assert engine.insert_unique([candidate("same", where=waiting)], now=NOW) == [UniqueResult("existing", "job")]
+    assert engine.insert_unique([candidate("refused", "refuse", where=waiting)], now=NOW) == [
+        UniqueResult("refused", "job")
+    ]
     batch = [candidate(name, "replace", where=waiting, payload=f'["{name}"]') for name in ("new", "newer")]
-    assert engine.admit(batch, now=NOW) == [UniqueResult("new", "new"), UniqueResult("replaced", "new")]
+    assert engine.insert_unique(batch, now=NOW) == [UniqueResult("new", "new"), UniqueResult("replaced", "new")]
     assert (row(engine, "job").payload, row(engine, "new").payload) == ('["old"]', '["newer"]')
 
 
 def test_a_job_that_was_put_off_and_remembers_nothing_is_replaced(engine: Engine) -> None:
     settle(engine, snooze(submit_and_claim(engine, unique_key="key"), LATER))
-    assert engine.admit([candidate("new", "replace")], now=NOW) == [UniqueResult("replaced", "job")]
+    assert engine.insert_unique([candidate("new", "replace")], now=NOW) == [UniqueResult("replaced", "job")]

@@ -75,7 +75,7 @@ def test_a_lease_of_a_job_that_never_was_is_lost(engine: Engine) -> None:
 
 def test_a_cancelled_job_is_reported_lost_so_that_its_worker_stops(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.desk.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
+    engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {lease_of(claimed)}
     assert (row(engine).state, row(engine).lease_until) == (State.CANCELLED, None)
 
@@ -131,17 +131,17 @@ def test_a_held_and_a_stale_lease_of_one_job_count_as_lost_without_harm_to_the_h
 
 def test_a_renewal_without_leases_only_reports_the_worker(engine: Engine) -> None:
     assert engine.renew(worker_row("idle"), [], LEASE, now=NOW).lost == frozenset()
-    assert [worker.id for worker in engine.desk.workers()] == ["idle"]
+    assert [worker.id for worker in engine.queries.workers()] == ["idle"]
 
 
 def test_a_renewal_brings_the_operators_wish(engine: Engine) -> None:
     assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "run"
-    engine.desk.wish("w1", "pause")
+    engine.queries.wish("w1", "pause")
     assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "pause"
     assert engine.renew(worker_row("w2"), [], LEASE, now=NOW).wish == "run"
 
 
 def test_a_worker_cannot_talk_its_operator_out_of_a_wish(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.desk.wish("w1", "stop")
+    engine.queries.wish("w1", "stop")
     assert engine.renew(worker_row("w1", wish="run"), [], LEASE, now=NOW).wish == "stop"

@@ -65,7 +65,7 @@ OTHERS: dict[str, Callable[[Engine], Callable[[], object]]] = {
     "an event by itself": lambda engine: lambda: engine.events.tell([EventGroup("worker.started", NOW, worker="w1")]),
     "a new job": lambda engine: lambda: engine.insert([new_job()], now=NOW),
     "a success": a_success,
-    "a queue that is paused": lambda engine: lambda: engine.desk.pause_queue("default", True),
+    "a queue that is paused": lambda engine: lambda: engine.queries.pause_queue("default", True),
     "a late settle": a_late_settle,
     "a resolved letter": a_resolved_letter,
     "the news of a turn": news_of_a_turn,

@@ -34,7 +34,7 @@ Act = Callable[[], object]
 
 
 def limited(engine: Engine) -> None:
-    engine.desk.rule_queue("default", QueueRules(concurrency=1))
+    engine.queries.rule_queue("default", QueueRules(concurrency=1))
 
 
 def settled(end: Callable[[Lease], object]) -> Callable[[Engine], Act]:
@@ -48,7 +48,7 @@ def settled(end: Callable[[Lease], object]) -> Callable[[Engine], Act]:
 def moved(state: State, event: Trigger) -> Callable[[Engine], Act]:
     def prepare(engine: Engine) -> Act:
         bring(engine, state)
-        return lambda: engine.desk.move(Filter(ids=("job",)), event, 10, now=NOW)
+        return lambda: engine.queries.move(Filter(ids=("job",)), event, 10, now=NOW)
 
     return prepare
 
@@ -67,7 +67,7 @@ def stored(engine: Engine) -> None:
 
 def paused(engine: Engine) -> None:
     stored(engine)
-    engine.desk.pause_queue("default", True)
+    engine.queries.pause_queue("default", True)
 
 
 def ended_under_a_limit(engine: Engine) -> Act:
@@ -90,17 +90,17 @@ ACTS: dict[str, Callable[[Engine], Act]] = {
     "a promotion by hand": moved(State.SCHEDULED, Trigger.HURRY),
     "another time": after(
         lambda engine: bring(engine, State.SCHEDULED),
-        lambda engine: engine.desk.amend("job", JobUpdate(run_at=NOW + 1), now=NOW),
+        lambda engine: engine.queries.amend("job", JobUpdate(run_at=NOW + 1), now=NOW),
     ),
     "another queue": after(
         paused,
-        lambda engine: engine.desk.amend("job", JobUpdate(queue="open"), now=NOW),
+        lambda engine: engine.queries.amend("job", JobUpdate(queue="open"), now=NOW),
     ),
-    "a queue that goes on": after(paused, lambda engine: engine.desk.pause_queue("default", False)),
-    "a queue without its limit": after(limited, lambda engine: engine.desk.rule_queue("default", QueueRules())),
+    "a queue that goes on": after(paused, lambda engine: engine.queries.pause_queue("default", False)),
+    "a queue without its limit": after(limited, lambda engine: engine.queries.rule_queue("default", QueueRules())),
     "a task without its pause": after(
-        lambda engine: engine.desk.rule_task("task", TaskRules(paused=True)),
-        lambda engine: engine.desk.rule_task("task", TaskRules()),
+        lambda engine: engine.queries.rule_task("task", TaskRules(paused=True)),
+        lambda engine: engine.queries.rule_task("task", TaskRules()),
     ),
     "a lease that ran out": after(submit_and_claim, lambda engine: engine.reap(10, now=NOW + LEASE + HOUR)),
 }
@@ -126,7 +126,7 @@ def test_the_end_of_a_parent_rings_for_its_child(store: StoreUnderTest) -> None:
 
     actor, idle = store.open(), store.open()
     parent = submit_and_claim(actor, "parent")
-    actor.plant([new_job("child", state=State.WAITING, kin=1)], [Dependency("parent", "child")], now=NOW)
+    actor.insert_graph([new_job("child", state=State.WAITING, kin=1)], [Dependency("parent", "child")], now=NOW)
     work, marker = idle.listen("work"), idle.listen("orders")
     actor.ring("orders")
     assert marker.wait(PATIENCE)

@@ -10,63 +10,65 @@ from tests.support.engines import StoreUnderTest
 
 
 def test_a_paper_is_kept_by_kind_and_key(engine: Engine) -> None:
-    assert engine.shelf.put(
+    assert engine.document_store.put(
         [Document("rule", "a ☃", 0, '{"x": "\\u00e9 ☃"}'), Document("rule", "b", 0, ""), Document("x", "a", 0, "1")]
     )
-    assert engine.shelf.get("rule", ["b", "a ☃", "none", "b"]) == [
+    assert engine.document_store.get("rule", ["b", "a ☃", "none", "b"]) == [
         Document("rule", "a ☃", 1, '{"x": "\\u00e9 ☃"}'),
         Document("rule", "b", 1, ""),
     ]
-    assert engine.shelf.get("none", ["a"]) == []
-    assert engine.shelf.get("rule", []) == []
+    assert engine.document_store.get("none", ["a"]) == []
+    assert engine.document_store.get("rule", []) == []
 
 
 def test_who_has_not_seen_the_newest_version_changes_nothing(engine: Engine) -> None:
-    assert engine.shelf.put([Document("rule", "a", 0, "first")])
-    assert not engine.shelf.put([Document("rule", "a", 0, "late")])
-    assert engine.shelf.put([Document("rule", "a", 1, "second")])
-    assert not engine.shelf.put([Document("rule", "a", 1, "late")])
-    assert not engine.shelf.put([Document("rule", "gone", 3, "late")])
-    assert engine.shelf.browse("rule") == [Document("rule", "a", 2, "second")]
+    assert engine.document_store.put([Document("rule", "a", 0, "first")])
+    assert not engine.document_store.put([Document("rule", "a", 0, "late")])
+    assert engine.document_store.put([Document("rule", "a", 1, "second")])
+    assert not engine.document_store.put([Document("rule", "a", 1, "late")])
+    assert not engine.document_store.put([Document("rule", "gone", 3, "late")])
+    assert engine.document_store.browse("rule") == [Document("rule", "a", 2, "second")]
 
 
 def test_papers_are_put_all_or_none(engine: Engine) -> None:
-    engine.shelf.put([Document("rule", "b", 0, "old"), Document("rule", "c", 0, "old")])
+    engine.document_store.put([Document("rule", "b", 0, "old"), Document("rule", "c", 0, "old")])
     for outdated in (Document("rule", "b", 7, "x"), Document("rule", "d", 1, "x"), Document("rule", "b", 0, "x")):
-        assert not engine.shelf.put([Document("rule", "a", 0, "x"), outdated, Document("rule", "c", 1, "x")])
-        assert [(paper.key, paper.version, paper.value) for paper in engine.shelf.browse("rule")] == [
+        assert not engine.document_store.put([Document("rule", "a", 0, "x"), outdated, Document("rule", "c", 1, "x")])
+        assert [
+            (document.key, document.version, document.value) for document in engine.document_store.browse("rule")
+        ] == [
             ("b", 1, "old"),
             ("c", 1, "old"),
         ]
-    assert engine.shelf.put(
+    assert engine.document_store.put(
         [Document("rule", "c", 1, "new"), Document("rule", "a", 0, "new"), Document("other", "b", 0, "new")]
     )
-    assert [paper.value for paper in engine.shelf.browse("rule")] == ["new", "old", "new"]
+    assert [document.value for document in engine.document_store.browse("rule")] == ["new", "old", "new"]
 
 
 def test_to_put_nothing_is_no_mistake(engine: Engine) -> None:
-    assert engine.shelf.put([])
-    assert engine.shelf.remove([])
+    assert engine.document_store.put([])
+    assert engine.document_store.remove([])
 
 
 def test_papers_are_removed_all_or_none(engine: Engine) -> None:
-    engine.shelf.put([Document("rule", key, 0, "x") for key in "abc"])
-    assert not engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "b", 2, "")])
-    assert not engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "none", 0, "")])
-    assert len(engine.shelf.browse("rule")) == 3
-    assert engine.shelf.remove([Document("rule", "a", 1, ""), Document("rule", "b", 1, "")])
-    assert [paper.key for paper in engine.shelf.browse("rule")] == ["c"]
-    assert engine.shelf.put([Document("rule", "a", 0, "anew")])
+    engine.document_store.put([Document("rule", key, 0, "x") for key in "abc"])
+    assert not engine.document_store.remove([Document("rule", "a", 1, ""), Document("rule", "b", 2, "")])
+    assert not engine.document_store.remove([Document("rule", "a", 1, ""), Document("rule", "none", 0, "")])
+    assert len(engine.document_store.browse("rule")) == 3
+    assert engine.document_store.remove([Document("rule", "a", 1, ""), Document("rule", "b", 1, "")])
+    assert [document.key for document in engine.document_store.browse("rule")] == ["c"]
+    assert engine.document_store.put([Document("rule", "a", 0, "anew")])
 
 
 def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
     keys = ["", "0001", "0002", "0010", "A", "a", "aa", "é", "☃"]
-    engine.shelf.put([Document("time", key, 0, key) for key in reversed(keys)])
-    engine.shelf.put([Document("timf", "0000", 0, ""), Document("tim", "zzz", 0, "")])
-    shelf = engine.shelf
+    engine.document_store.put([Document("time", key, 0, key) for key in reversed(keys)])
+    engine.document_store.put([Document("timf", "0000", 0, ""), Document("tim", "zzz", 0, "")])
+    document_store = engine.document_store
 
     def found(*args: object, **how: object) -> list[str]:
-        return [paper.key for paper in shelf.browse("time", *args, **how)]  # type: ignore[arg-type]
+        return [document.key for document in document_store.browse("time", *args, **how)]  # type: ignore[arg-type]
 
     assert found() == keys
     assert found(newest_first=True) == keys[::-1]
@@ -80,24 +82,30 @@ def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
 
 
 def test_the_first_papers_are_dropped_and_no_others(engine: Engine) -> None:
-    engine.shelf.put([Document("time", f"{number:04}", 0, "x") for number in range(10)])
-    engine.shelf.put([Document("timd", "0000", 0, ""), Document("timf", "0000", 0, "")])
-    assert engine.shelf.drop("time", "0005", 3) == 3
-    assert engine.shelf.drop("time", "0005", 3) == 2
-    assert engine.shelf.drop("time", "0005", 3) == 0
-    assert engine.shelf.drop("time", "9", 0) == 0
-    assert [paper.key for paper in engine.shelf.browse("time")] == ["0005", "0006", "0007", "0008", "0009"]
-    assert engine.shelf.kinds() == ["timd", "time", "timf"]
+    engine.document_store.put([Document("time", f"{number:04}", 0, "x") for number in range(10)])
+    engine.document_store.put([Document("timd", "0000", 0, ""), Document("timf", "0000", 0, "")])
+    assert engine.document_store.drop("time", "0005", 3) == 3
+    assert engine.document_store.drop("time", "0005", 3) == 2
+    assert engine.document_store.drop("time", "0005", 3) == 0
+    assert engine.document_store.drop("time", "9", 0) == 0
+    assert [document.key for document in engine.document_store.browse("time")] == [
+        "0005",
+        "0006",
+        "0007",
+        "0008",
+        "0009",
+    ]
+    assert engine.document_store.kinds() == ["timd", "time", "timf"]
 
 
 def test_kinds_are_those_that_have_papers(engine: Engine) -> None:
-    assert engine.shelf.kinds() == []
-    engine.shelf.put([Document(kind, "x", 0, "") for kind in ("b", "a:1", "a:0", "~own")])
-    assert engine.shelf.kinds() == ["a:0", "a:1", "b", "~own"]
-    assert engine.shelf.kinds("a:") == ["a:0", "a:1"]
-    engine.shelf.drop("a:1", "z", 10)
-    engine.shelf.remove([Document("b", "x", 1, "")])
-    assert engine.shelf.kinds() == ["a:0", "~own"]
+    assert engine.document_store.kinds() == []
+    engine.document_store.put([Document(kind, "x", 0, "") for kind in ("b", "a:1", "a:0", "~own")])
+    assert engine.document_store.kinds() == ["a:0", "a:1", "b", "~own"]
+    assert engine.document_store.kinds("a:") == ["a:0", "a:1"]
+    engine.document_store.drop("a:1", "z", 10)
+    engine.document_store.remove([Document("b", "x", 1, "")])
+    assert engine.document_store.kinds() == ["a:0", "~own"]
 
 
 def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None:
@@ -107,10 +115,12 @@ def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None
         for _ in range(10):
             done = False
             while not done:
-                found = {paper.key: paper for paper in engine.shelf.get("sum", keys)}
+                found = {document.key: document for document in engine.document_store.get("sum", keys)}
                 none = Document("sum", "", 0, "0")
                 seen = [(key, found.get(key, none)) for key in keys]
-                done = engine.shelf.put([Document("sum", k, p.version, str(int(p.value) + 1)) for k, p in seen])
+                done = engine.document_store.put(
+                    [Document("sum", k, p.version, str(int(p.value) + 1)) for k, p in seen]
+                )
 
     engines = [store.open() for _ in range(4)]
     orders = [("a", "b"), ("b", "a")] * 2
@@ -119,11 +129,11 @@ def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None
         thread.start()
     for thread in threads:
         thread.join()
-    assert engines[0].shelf.browse("sum") == [Document("sum", "a", 40, "40"), Document("sum", "b", 40, "40")]
+    assert engines[0].document_store.browse("sum") == [Document("sum", "a", 40, "40"), Document("sum", "b", 40, "40")]
 
 
 def test_a_store_that_is_cleared_has_no_papers(engine: Engine) -> None:
-    engine.shelf.put([Document("rule", "a", 0, "x")])
+    engine.document_store.put([Document("rule", "a", 0, "x")])
     engine.care.clear()
-    assert engine.shelf.kinds() == []
-    assert engine.shelf.browse("rule") == []
+    assert engine.document_store.kinds() == []
+    assert engine.document_store.browse("rule") == []

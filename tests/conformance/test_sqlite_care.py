@@ -66,8 +66,8 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     """Left to a commit, it would be done behind the turnstile."""
     monkeypatch.setattr(sweeper_module, "EASED_AFTER", 300)
     fill(engine, 500)
-    engine.desk.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
-    leases = [Lease(job.id, job.version) for job in engine.desk.find(Filter(), 500).jobs]
+    engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
+    leases = [Lease(job.id, job.version) for job in engine.queries.find(Filter(), 500).jobs]
     engine.care.checkpoint()
     file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
     before, write_back = file.stat().st_mtime_ns, engine.store.write_back
@@ -76,10 +76,10 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
         written_beside.extend(other.insert([new_job("beside")], now=NOW))
         write_back()
 
-    engine.sweeper = SqlRetentionStore(engine, beside_others)
-    assert len(engine.sweeper.clear(leases[:200])) == 200
+    engine.retention_store = SqlRetentionStore(engine, beside_others)
+    assert len(engine.retention_store.clear(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
-    assert len(engine.sweeper.clear(leases[200:])) == 300
+    assert len(engine.retention_store.clear(leases[200:])) == 300
     assert written_beside == [True]
     assert file.stat().st_mtime_ns > before
 
@@ -89,15 +89,15 @@ def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(
 ) -> None:
     fill(engine, 500)
     monkeypatch.setattr(care_module, "_IDLE_LOG", 1000)
-    engine.care.tend(("vacuum", "optimize"), NOW)
-    engine.care.tend(["checkpoint"], NOW)
+    engine.care.maintain(("vacuum", "optimize"), NOW)
+    engine.care.maintain(["checkpoint"], NOW)
     assert log_of(engine) > 0, "it has just been written to"
-    engine.care.tend(["checkpoint"], NOW)
+    engine.care.maintain(["checkpoint"], NOW)
     assert log_of(engine) == 0
     fill_one = new_job("one more")
     engine.insert([fill_one], now=NOW)
     monkeypatch.setattr(care_module, "_LONG_LOG", 1000)
-    engine.care.tend(["checkpoint"], NOW)
+    engine.care.maintain(["checkpoint"], NOW)
     assert log_of(engine) == 0
 
 
@@ -111,7 +111,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
         db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         db.execute("VACUUM")
     fill(engine, 3000)
-    engine.desk.move(Filter(), Trigger.DELETE, 3000, now=NOW)
+    engine.queries.move(Filter(), Trigger.DELETE, 3000, now=NOW)
     fill(engine, 500)
 
     def free() -> int:
@@ -120,23 +120,23 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
 
     before, pieces = free(), 0
     assert before > 600
-    assert not engine.care.tend(("checkpoint", "optimize"), NOW)
+    assert not engine.care.maintain(("checkpoint", "optimize"), NOW)
     assert free() == before
-    while engine.care.tend(["vacuum"], NOW):
+    while engine.care.maintain(["vacuum"], NOW):
         pieces += 1
     assert 2 <= pieces <= before / 50, "some hundred pages at a time"
     assert free() < before
     assert free() > 0, "some is kept for what comes"
     engine.care.optimize()
     assert free() == 0
-    assert engine.desk.count(Filter()) == 500
+    assert engine.queries.count(Filter()) == 500
 
 
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     fill(engine, 3000)
     engine.care.checkpoint()
-    engine.desk.move(Filter(), Trigger.DELETE, 3000, now=NOW)
-    assert not engine.care.tend(["vacuum"], NOW)
+    engine.queries.move(Filter(), Trigger.DELETE, 3000, now=NOW)
+    assert not engine.care.maintain(["vacuum"], NOW)
     told = engine.care.optimize(full=True)
     assert told["size_after"] < told["size_before"] / 4
 
@@ -157,14 +157,14 @@ def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEn
 
 def test_pressure_is_told_to_everybody_once_a_minute(store: StoreUnderTest, engine: SqliteEngine) -> None:
     engine.insert([new_job(f"a-{n}") for n in range(10)], now=NOW)
-    engine.care.tend((), NOW)
+    engine.care.maintain((), NOW)
     engine.insert([new_job(f"b-{n}") for n in range(5)], now=NOW)
-    engine.care.tend((), NOW + 59_999)
+    engine.care.maintain((), NOW + 59_999)
     other = store.open()
     assert isinstance(other, SqliteEngine)
     other.insert([new_job("c")], now=NOW)
-    other.care.tend((), NOW + HOUR)
-    engine.care.tend((), NOW + HOUR)
+    other.care.maintain((), NOW + HOUR)
+    engine.care.maintain((), NOW + HOUR)
     with engine.store.reading() as db:
         first, second = health.pressure(db)
     assert (first.hour, first.jobs) == (NOW // HOUR, 10)
@@ -200,8 +200,8 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
     assert engine.facts()["late_writes"] == "9.0% of 10000"
-    assert engine.care.strain(NOW).busy == 0.09
-    assert engine.care.strain(NOW + 2 * HOUR).busy == 0
+    assert engine.care.store_load(NOW).busy == 0.09
+    assert engine.care.store_load(NOW + 2 * HOUR).busy == 0
 
 
 # -- copies
@@ -221,7 +221,7 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: Sqlit
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert scalar(db, "SELECT count(*) FROM headrace_jobs") == 2000
         assert scalar(db, "PRAGMA integrity_check") == "ok"
-    assert engine.desk.count(Filter(states=(State.PENDING,))) == 2000 + steps
+    assert engine.queries.count(Filter(states=(State.PENDING,))) == 2000 + steps
 
 
 def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: SqliteEngine, tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: S
     other = store.open()
     other.insert([new_job("new")], now=NOW)
     engine.care.restore(tmp_path / "copy.db", lambda: None)
-    assert [row.id for row in other.desk.get(["old", "new"])] == ["old"]
+    assert [row.id for row in other.queries.get(["old", "new"])] == ["old"]
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
     assert engine.facts()["journal_mode"] == "wal"

@@ -28,7 +28,7 @@ def engine(folder: Path) -> Iterator[SqliteEngine]:
 
 
 def test_a_worker_whose_folder_was_cleared_away_goes_on(engine: SqliteEngine) -> None:
-    held = engine.attend(worker_row())
+    held = engine.register_worker(worker_row())
     bell = engine.listen("work")
     while bell.wait(0):
         pass
@@ -44,7 +44,7 @@ def test_a_worker_whose_folder_was_cleared_away_goes_on(engine: SqliteEngine) ->
 
 def test_a_worker_can_sign_on_and_listen_where_the_folder_was_cleared_away(engine: SqliteEngine) -> None:
     shutil.rmtree(engine.store.folder)
-    held = engine.attend(worker_row())
+    held = engine.register_worker(worker_row())
     assert os.listdir(engine.store.folder) == [f"{worker_row().id}.alive"]
     held.close()
     shutil.rmtree(engine.store.folder)
@@ -66,7 +66,7 @@ def test_the_folder_and_what_is_in_it_are_for_one_user(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         engine = SqliteEngine(tmp_path / "new" / "q.db")
-        held = engine.attend(worker_row())
+        held = engine.register_worker(worker_row())
     finally:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in engine.store.folder.iterdir()}
@@ -94,7 +94,7 @@ def test_a_link_in_the_place_of_a_workers_file_is_refused_and_what_it_leads_to_u
     victim.write_text("precious")
     (engine.store.folder / f"{worker_row().id}.alive").symlink_to(victim)
     with pytest.raises(EngineUnavailable, match="a link is in the place"):
-        engine.attend(worker_row())
+        engine.register_worker(worker_row())
     assert engine.reap(9, now=NOW) == []
     assert victim.read_text() == "precious"
 

@@ -59,15 +59,15 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
     "fail": (lambda engine: settle(engine, fail(claim_one(engine))), {"done"}),
     "give up": (lambda engine: settle(engine, give_up(claim_one(engine))), {"done"}),
     "release": (lambda engine: settle(engine, release(claim_one(engine))), {"work"}),
-    "cancel": (lambda engine: engine.desk.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW), {"done", "orders", "work"}),
-    "hurry": (lambda engine: engine.desk.move(EVERYTHING, Trigger.HURRY, 9, now=NOW), {"work"}),
-    "delete": (lambda engine: engine.desk.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
-    "amend": (lambda engine: engine.desk.amend("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
-    "pause": (lambda engine: engine.desk.pause_queue("default", False), {"work"}),
-    "wish": (lambda engine: engine.desk.wish("w1", "stop"), {"orders"}),
+    "cancel": (lambda engine: engine.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW), {"done", "orders", "work"}),
+    "hurry": (lambda engine: engine.queries.move(EVERYTHING, Trigger.HURRY, 9, now=NOW), {"work"}),
+    "delete": (lambda engine: engine.queries.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
+    "amend": (lambda engine: engine.queries.amend("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
+    "pause": (lambda engine: engine.queries.pause_queue("default", False), {"work"}),
+    "wish": (lambda engine: engine.queries.wish("w1", "stop"), {"orders"}),
     "renew": (lambda engine: engine.renew(worker_row(), [], LEASE, now=NOW), set()),
     "a reap that finds nothing": (lambda engine: engine.reap(9, now=NOW), set()),
-    "a move that finds nothing": (lambda engine: engine.desk.move(EVERYTHING, Trigger.REVIVE, 9, now=NOW), set()),
+    "a move that finds nothing": (lambda engine: engine.queries.move(EVERYTHING, Trigger.REVIVE, 9, now=NOW), set()),
 }
 
 

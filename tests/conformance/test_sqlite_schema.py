@@ -84,11 +84,11 @@ def test_a_fresh_file_is_made_ready_even_where_migrations_are_by_hand(path: Path
 @pytest.mark.parametrize("first", ["desk", "workers", "bell", "reap", "sign off"])
 def test_any_operation_may_be_the_first(engine: SqliteEngine, first: str) -> None:
     acts = {
-        "desk": lambda: engine.desk.count(EVERYTHING),
-        "workers": engine.desk.workers,
+        "desk": lambda: engine.queries.count(EVERYTHING),
+        "workers": engine.queries.workers,
         "bell": lambda: engine.listen("work").close(),
         "reap": lambda: engine.reap(1, now=NOW),
-        "sign off": lambda: engine.sign_off("w1"),
+        "sign off": lambda: engine.unregister_worker("w1"),
     }
     acts[first]()
     assert engine.schema() == (schema.CURRENT, schema.CURRENT)
@@ -117,7 +117,7 @@ def test_many_may_open_a_fresh_file_at_once(path: Path, round: int) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert engines[0].desk.count(EVERYTHING) == 4
+    assert engines[0].queries.count(EVERYTHING) == 4
     for engine in engines:
         engine.close()
 
@@ -169,7 +169,7 @@ def test_a_newer_file_is_refused_in_words_and_left_untouched(path: Path) -> None
     acts = (
         lambda: engine.insert([new_job("other")], now=NOW),
         lambda: claim(engine),
-        lambda: engine.desk.count(EVERYTHING),
+        lambda: engine.queries.count(EVERYTHING),
         lambda: engine.reap(1, now=NOW),
         engine.migrate,
         lambda: engine.listen("work"),

@@ -43,14 +43,14 @@ def test_an_exception_undoes_the_whole_transaction_and_frees_the_file(engine: Sq
 
     with pytest.raises(KeyError):
         fail_half_way()
-    assert engine.desk.count(EVERYTHING) == 1
+    assert engine.queries.count(EVERYTHING) == 1
     assert engine.insert([new_job("next")], now=NOW) == [True]
 
 
 def test_reads_are_not_held_up_by_a_write_and_see_only_what_is_committed(engine: SqliteEngine) -> None:
     with engine.store.writing() as db:
         db.execute("DELETE FROM headrace_jobs")
-        assert engine.desk.count(EVERYTHING) == 1
+        assert engine.queries.count(EVERYTHING) == 1
 
 
 def test_a_listener_without_a_socket_notices_what_was_stored_while_its_connection_was_closed(
@@ -119,7 +119,7 @@ def test_a_file_that_is_deleted_or_replaced_takes_no_more_jobs(
         with pytest.raises(EngineUnavailable, match="deleted or replaced"):
             engine.insert([new_job("lost")], now=NOW)
         with pytest.raises(EngineUnavailable, match="deleted or replaced"):
-            engine.desk.count(EVERYTHING)
+            engine.queries.count(EVERYTHING)
     engine.close()
     assert engine.insert([new_job("anew")], now=NOW) == [True]
 
@@ -136,6 +136,6 @@ def test_tables_that_are_gone_are_told_in_our_words(engine: SqliteEngine) -> Non
     with closing(sqlite3.connect(engine.store.path)) as db:
         db.execute("DROP TABLE headrace_jobs")
     with pytest.raises(EngineUnavailable, match="the tables are gone"):
-        engine.desk.count(EVERYTHING)
+        engine.queries.count(EVERYTHING)
     with pytest.raises(EngineUnavailable, match="the tables are gone"):
         engine.insert([new_job("next")], now=NOW)

@@ -29,7 +29,7 @@ CLAIM = NOW + 100 * SECOND  # when every job of a test is due
 
 
 def ordered(engine: Engine, strategy: Strategy | None, queue: str = "default", ageing: int | None = None) -> None:
-    engine.desk.rule_queue(queue, QueueRules(strategy=strategy, ageing=ageing))
+    engine.queries.rule_queue(queue, QueueRules(strategy=strategy, ageing=ageing))
 
 
 def a_mixed_queue(engine: Engine) -> None:
@@ -261,15 +261,15 @@ def test_the_jobs_of_a_lane_go_in_the_order_of_the_strategy(engine: Engine, stra
 @every_strategy
 def test_a_rate_does_not_disturb_the_order(engine: Engine, strategy: Strategy, order: str) -> None:
     a_mixed_queue(engine)
-    engine.desk.rule_queue("default", QueueRules(strategy=strategy, rate=per_second(10)))
+    engine.queries.rule_queue("default", QueueRules(strategy=strategy, rate=per_second(10)))
     begun = [job_id for turn in range(6) for job_id in started(engine, now=CLAIM + 100 * turn)]
     assert "".join(begun) == order
 
 
 def test_workers_with_different_strategies_start_each_job_once(store: StoreUnderTest) -> None:
-    crew = [store.open() for _ in range(4)]
+    worker_state = [store.open() for _ in range(4)]
     jobs = [new_job(f"j{n:03}", priority=n % 7, run_at=NOW + n % 13, lifo=n % 5 == 0) for n in range(600)]
-    crew[0].insert(jobs, now=CLAIM)
+    worker_state[0].insert(jobs, now=CLAIM)
     begun: list[list[str]] = [[], [], [], []]
     strategies: list[Strategy | None] = [None, "fifo", "lifo", "weighted_random"]
     deadline = time.monotonic() + PATIENCE
@@ -277,12 +277,14 @@ def test_workers_with_different_strategies_start_each_job_once(store: StoreUnder
     def drain(number: int) -> None:
         while sum(map(len, begun)) < 600:
             assert time.monotonic() < deadline, "some jobs were never started"
-            begun[number] += started(crew[number], 5, now=CLAIM, worker=f"w{number}", strategy=strategies[number])
+            begun[number] += started(
+                worker_state[number], 5, now=CLAIM, worker=f"w{number}", strategy=strategies[number]
+            )
 
     together(4, drain)
     everything = [job_id for part in begun for job_id in part]
     assert sorted(everything) == [f"j{n:03}" for n in range(600)]
-    assert {job.attempt for job in crew[0].desk.find(EVERYTHING, 1000).jobs} == {1}
+    assert {job.attempt for job in worker_state[0].queries.find(EVERYTHING, 1000).jobs} == {1}
 
 
 def test_workers_with_different_strategies_meet_in_the_middle(engine: Engine) -> None:

@@ -44,7 +44,7 @@ def complete(engine: Engine, job_id: str = "job", at: int = NOW, **more: Any) ->
 def told(
     engine: Engine, state: State = State.COMPLETED, queue: str = "default", before: int = END
 ) -> list[FinishedJob]:
-    return engine.sweeper.finished(queue, state, before, 1000)
+    return engine.retention_store.finished(queue, state, before, 1000)
 
 
 def lease(engine: Engine, job_id: str = "job") -> Lease:
@@ -81,7 +81,7 @@ def test_all_are_told_in_order_page_by_page(engine: Engine, newest: bool, limit:
         complete(engine, name, at)
     seen: list[str] = []
     after = None
-    while page := engine.sweeper.finished("default", State.COMPLETED, NOW + 3, limit, after, newest=newest):
+    while page := engine.retention_store.finished("default", State.COMPLETED, NOW + 3, limit, after, newest=newest):
         assert len(page) <= limit
         seen += [job.id for job in page]
         after = page[-1]
@@ -93,9 +93,9 @@ def test_all_are_told_in_order_page_by_page(engine: Engine, newest: bool, limit:
 def test_the_job_that_a_page_ended_with_may_be_gone(engine: Engine, newest: bool) -> None:
     for number in range(5):
         complete(engine, f"j{number}")
-    first = engine.sweeper.finished("default", State.COMPLETED, END, 2, newest=newest)
-    engine.sweeper.clear([Lease(job.id, job.version) for job in first])
-    rest = engine.sweeper.finished("default", State.COMPLETED, END, 5, first[-1], newest=newest)
+    first = engine.retention_store.finished("default", State.COMPLETED, END, 2, newest=newest)
+    engine.retention_store.clear([Lease(job.id, job.version) for job in first])
+    rest = engine.retention_store.finished("default", State.COMPLETED, END, 5, first[-1], newest=newest)
     assert {job.id for job in (*first, *rest)} == {f"j{number}" for number in range(5)}
 
 
@@ -111,7 +111,7 @@ def check_held(engine: Engine, job_id: str, *, held: bool) -> None:
     """The page and the removal are of one mind."""
     state = row(engine, job_id).state
     assert {job.id: job.held for job in told(engine, state)}[job_id] is held
-    assert engine.sweeper.clear([lease(engine, job_id)]) == ([] if held else [job_id])
+    assert engine.retention_store.clear([lease(engine, job_id)]) == ([] if held else [job_id])
 
 
 def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
@@ -135,21 +135,21 @@ def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
 
 
 def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None:
-    engine.plant([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
     complete_next = claim_one(engine)
     settle(engine, succeed(complete_next))
     check_held(engine, "a", held=True)
     settle(engine, succeed(claim_one(engine)))
     check_held(engine, "a", held=False)
-    assert [tally.flow.id for tally in engine.desk.flows(5)] == ["f"]
+    assert [tally.flow.id for tally in engine.queries.flows(5)] == ["f"]
     check_held(engine, "b", held=False)
-    assert engine.desk.flows(5) == []
+    assert engine.queries.flows(5) == []
 
 
 def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
-    engine.plant([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert_graph([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
-    engine.plant([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
+    engine.insert_graph([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
     check_held(engine, "a", held=False)
 
 
@@ -167,7 +167,7 @@ def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -
 
 
 def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: Engine) -> None:
-    engine.plant([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    engine.insert_graph([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
     settle(engine, succeed(claim_one(engine)))
     settle(engine, fail(claim_one(engine)))
     check_held(engine, "a", held=True)
@@ -182,12 +182,12 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     assert row(engine, "child").reason == "held"
     engine.letters.resolve([pending(engine, "parent").id], "cancelled", now=NOW)
     before = row(engine, "child")
-    assert engine.sweeper.clear([lease(engine, "parent")]) == []
+    assert engine.retention_store.clear([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
-    engine.desk.move(the("child"), Trigger.HURRY, 1, now=NOW)
+    engine.queries.move(the("child"), Trigger.HURRY, 1, now=NOW)
     settle(engine, succeed(claim_one(engine)))
     kept = row(engine, "child")
-    assert engine.sweeper.clear([lease(engine, "parent")]) == ["parent"]
+    assert engine.retention_store.clear([lease(engine, "parent")]) == ["parent"]
     assert row(engine, "child").version == kept.version
 
 
@@ -199,18 +199,18 @@ def test_removed_are_those_that_are_over_at_this_very_version(engine: Engine) ->
     complete(engine, "revived")
     complete(engine, "older")
     leases = [lease(engine, name) for name in ("gone", "revived", "older")]
-    engine.desk.move(the("revived"), Trigger.REVIVE, 1, now=NOW)
+    engine.queries.move(the("revived"), Trigger.REVIVE, 1, now=NOW)
     leases[2] = Lease("older", leases[2].version - 1)
     running = submit_and_claim(engine, "running", priority=9)
     asked = [*leases, Lease("running", running.version), Lease("nowhere", 1)]
-    assert engine.sweeper.clear(asked) == ["gone"]
+    assert engine.retention_store.clear(asked) == ["gone"]
     assert states(engine) == {
         "revived": State.PENDING,
         "older": State.COMPLETED,
         "running": State.RUNNING,
     }
-    assert engine.sweeper.clear(asked) == []
-    assert engine.sweeper.clear([]) == []
+    assert engine.retention_store.clear(asked) == []
+    assert engine.retention_store.clear([]) == []
 
 
 def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
@@ -219,17 +219,17 @@ def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     engine.remember(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
     engine.letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
-    engine.sweeper.clear([lease(engine)])
-    assert (rows(engine), engine.desk.history("job"), engine.desk.logs("job"), engine.desk.steps("job")) == (
+    engine.retention_store.clear([lease(engine)])
+    assert (rows(engine), engine.queries.history("job"), engine.queries.logs("job"), engine.queries.steps("job")) == (
         {},
         [],
         [],
         [],
     )
-    assert engine.desk.count(EVERYTHING) == 0
-    assert engine.desk.finished(["job"]) == {"job"}
+    assert engine.queries.count(EVERYTHING) == 0
+    assert engine.queries.finished(["job"]) == {"job"}
     assert engine.insert([new_job("job", tags=("red",))], now=NOW) == [True]
-    assert engine.desk.history("job") == []
+    assert engine.queries.history("job") == []
 
 
 def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
@@ -238,7 +238,7 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
     try:
         while bell.wait(0):
             pass
-        engine.sweeper.clear([lease(engine)])
+        engine.retention_store.clear([lease(engine)])
         assert bell.wait(PATIENCE)
     finally:
         bell.close()
@@ -246,17 +246,17 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
 
 def test_nothing_is_removed_while_a_notice_hangs_at_the_door(engine: Engine) -> None:
     complete(engine)
-    engine.porter.post(StoreStatus("moved", "elsewhere", NOW))
-    assert engine.sweeper.clear([lease(engine)]) == []
-    engine.porter.post(None)
-    assert engine.sweeper.clear([lease(engine)]) == ["job"]
+    engine.transfer.post(StoreStatus("moved", "elsewhere", NOW))
+    assert engine.retention_store.clear([lease(engine)]) == []
+    engine.transfer.post(None)
+    assert engine.retention_store.clear([lease(engine)]) == ["job"]
 
 
 def test_two_who_sweep_remove_each_job_once(engine: Engine) -> None:
     for number in range(20):
         complete(engine, f"j{number}")
     leases = [Lease(job.id, job.version) for job in told(engine)]
-    gone = [engine.sweeper.clear(leases[:15]), engine.sweeper.clear(leases[5:])]
+    gone = [engine.retention_store.clear(leases[:15]), engine.retention_store.clear(leases[5:])]
     assert sorted(gone[0] + gone[1]) == sorted(one.id for one in leases)
 
 
@@ -269,21 +269,23 @@ def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     engine.remember(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
     complete(engine, "other")
-    packed = {parcel.job.id: parcel for parcel in engine.sweeper.pack(["job", "nowhere", "other", "job"])}
-    expected = {parcel.job.id: parcel for parcel in engine.porter.pack(0, 10)}
+    packed = {
+        job_export.job.id: job_export for job_export in engine.retention_store.pack(["job", "nowhere", "other", "job"])
+    }
+    expected = {job_export.job.id: job_export for job_export in engine.transfer.pack(0, 10)}
     assert packed == expected
     assert isinstance(packed["job"], JobExport)
     assert (len(packed["job"].history), len(packed["job"].logs), len(packed["job"].steps)) == (2, 1, 1)
-    assert engine.sweeper.pack([]) == []
+    assert engine.retention_store.pack([]) == []
 
 
 def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
-    engine.plant([new_job("p"), child("c")], [], now=NOW)
+    engine.insert_graph([new_job("p"), child("c")], [], now=NOW)
     complete(engine, "job", priority=9)
     before = row(engine)
-    parcels = engine.sweeper.pack(["job"])
-    engine.sweeper.clear([lease(engine)])
-    assert engine.porter.unpack(parcels) == 1
+    job_exports = engine.retention_store.pack(["job"])
+    engine.retention_store.clear([lease(engine)])
+    assert engine.transfer.unpack(job_exports) == 1
     assert row(engine).result == before.result
     assert row(engine).version == before.version
 
@@ -292,10 +294,10 @@ def test_a_packed_job_can_be_put_back(engine: Engine) -> None:
 
 
 def test_what_a_sweep_did_is_recorded_over_what_was_before(engine: Engine) -> None:
-    assert engine.sweeper.last() is None
-    engine.sweeper.record(RetentionRun(at=NOW, duration=5, archived=1))
+    assert engine.retention_store.last() is None
+    engine.retention_store.record(RetentionRun(at=NOW, duration=5, archived=1))
     latest = RetentionRun(
         at=NOW + 1, duration=7, archived=2, deleted=3, letters=4, partition="2026-W46", dropped=["2026-W20"]
     )
-    engine.sweeper.record(latest)
-    assert engine.sweeper.last() == latest
+    engine.retention_store.record(latest)
+    assert engine.retention_store.last() == latest

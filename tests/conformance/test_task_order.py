@@ -21,7 +21,7 @@ at_any_room = pytest.mark.parametrize("room", [1, 4])
 
 
 def ordered(engine: Engine, strategy: Strategy | None, task: str = "a") -> None:
-    engine.desk.rule_task(task, TaskRules(strategy=strategy))
+    engine.queries.rule_task(task, TaskRules(strategy=strategy))
 
 
 def a_mixture(task: str = "a", **more: object) -> list[NewJob]:
@@ -57,7 +57,7 @@ def test_the_jobs_of_a_task_start_in_its_order_whenever_they_were_stored(
 def test_it_holds_whatever_the_order_of_the_queue(
     engine: Engine, strategy: Strategy, order: str, of_queue: Strategy
 ) -> None:
-    engine.desk.rule_queue("default", QueueRules(strategy=of_queue))
+    engine.queries.rule_queue("default", QueueRules(strategy=of_queue))
     ordered(engine, strategy)
     engine.insert(a_mixture(), now=NOW)
     assert all_started(engine, 2) == order
@@ -146,7 +146,7 @@ def test_a_job_that_comes_back_takes_its_place_in_the_order(engine: Engine) -> N
 
 
 def test_it_goes_together_with_limits_of_the_task(engine: Engine) -> None:
-    engine.desk.rule_task("a", TaskRules(concurrency=2, strategy="lifo"))
+    engine.queries.rule_task("a", TaskRules(concurrency=2, strategy="lifo"))
     engine.insert(a_mixture(), now=NOW)
     assert started(engine, now=CLAIM) == ["f", "e"]
     assert started(engine, now=CLAIM) == []
@@ -162,7 +162,7 @@ def test_jobs_with_a_key_are_in_order_among_those_of_their_key(engine: Engine) -
 
 def test_jobs_stored_under_a_rule_of_their_own_are_in_order_too(engine: Engine) -> None:
     ordered(engine, "lifo")
-    engine.admit([UniqueInsert(job) for job in a_mixture()], now=NOW)
+    engine.insert_unique([UniqueInsert(job) for job in a_mixture()], now=NOW)
     assert all_started(engine, 2) == "fedcba"
 
 

@@ -11,11 +11,11 @@ LONG = StoredPolicy(max_pending=None, max_age=86_400_000, archive=False, remove_
 
 
 def test_what_is_declared_and_ordered_is_kept_side_by_side_by_kind_and_name(engine: Engine) -> None:
-    assert engine.upkeep.terms() == []
-    engine.upkeep.declare_terms([PolicyRow("task", "send", SHORT), PolicyRow("task", "ask ☃", LONG)])
-    engine.upkeep.order_terms("queue", "mail", LONG)
-    engine.upkeep.order_terms("task", "send", LONG)
-    assert engine.upkeep.terms() == [
+    assert engine.staleness_store.terms() == []
+    engine.staleness_store.declare_terms([PolicyRow("task", "send", SHORT), PolicyRow("task", "ask ☃", LONG)])
+    engine.staleness_store.order_terms("queue", "mail", LONG)
+    engine.staleness_store.order_terms("task", "send", LONG)
+    assert engine.staleness_store.terms() == [
         PolicyRow("queue", "mail", StoredPolicy(), LONG),
         PolicyRow("task", "ask ☃", LONG, StoredPolicy()),
         PolicyRow("task", "send", SHORT, LONG),
@@ -29,29 +29,29 @@ def test_a_value_comes_back_as_it_was_said(engine: Engine) -> None:
         StoredPolicy(remove_on_complete=1),
         StoredPolicy(remove_on_fail=False),
     ):
-        engine.upkeep.order_terms("task", "send", said)
-        [row] = engine.upkeep.terms()
+        engine.staleness_store.order_terms("task", "send", said)
+        [row] = engine.staleness_store.terms()
         assert repr(row.ordered) == repr(said)
 
 
 def test_to_declare_leaves_orders_and_to_order_leaves_declarations(engine: Engine) -> None:
-    engine.upkeep.order_terms("task", "send", LONG)
-    engine.upkeep.declare_terms([PolicyRow("task", "send", SHORT, SHORT)])
-    assert engine.upkeep.terms() == [PolicyRow("task", "send", SHORT, LONG)]
-    engine.upkeep.order_terms("task", "send", SHORT)
-    assert engine.upkeep.terms() == [PolicyRow("task", "send", SHORT, SHORT)]
+    engine.staleness_store.order_terms("task", "send", LONG)
+    engine.staleness_store.declare_terms([PolicyRow("task", "send", SHORT, SHORT)])
+    assert engine.staleness_store.terms() == [PolicyRow("task", "send", SHORT, LONG)]
+    engine.staleness_store.order_terms("task", "send", SHORT)
+    assert engine.staleness_store.terms() == [PolicyRow("task", "send", SHORT, SHORT)]
 
 
 def test_what_says_nothing_any_more_is_gone(engine: Engine) -> None:
-    engine.upkeep.declare_terms([PolicyRow("task", "send", SHORT)])
-    engine.upkeep.order_terms("task", "send", LONG)
-    engine.upkeep.declare_terms([PolicyRow("task", "send"), PolicyRow("task", "other")])
-    assert engine.upkeep.terms() == [PolicyRow("task", "send", StoredPolicy(), LONG)]
-    engine.upkeep.order_terms("task", "send", None)
-    engine.upkeep.declare_terms([])
-    assert engine.upkeep.terms() == []
+    engine.staleness_store.declare_terms([PolicyRow("task", "send", SHORT)])
+    engine.staleness_store.order_terms("task", "send", LONG)
+    engine.staleness_store.declare_terms([PolicyRow("task", "send"), PolicyRow("task", "other")])
+    assert engine.staleness_store.terms() == [PolicyRow("task", "send", StoredPolicy(), LONG)]
+    engine.staleness_store.order_terms("task", "send", None)
+    engine.staleness_store.declare_terms([])
+    assert engine.staleness_store.terms() == []
 
 
 def test_others_see_it_too(store: StoreUnderTest) -> None:
-    store.open().upkeep.order_terms("queue", "mail", SHORT)
-    assert store.open().upkeep.terms() == [PolicyRow("queue", "mail", StoredPolicy(), SHORT)]
+    store.open().staleness_store.order_terms("queue", "mail", SHORT)
+    assert store.open().staleness_store.terms() == [PolicyRow("queue", "mail", StoredPolicy(), SHORT)]

@@ -50,15 +50,15 @@ ODD = [
 
 def put_all(engine: Engine, *schedules: ScheduleRow) -> None:
     for each in schedules:
-        assert engine.timetable.put(each, new=True)
+        assert engine.schedule_store.put(each, new=True)
 
 
 def due(engine: Engine, limit: int = 100, now: int = NOW) -> list[str]:
-    return [each.id for each in engine.timetable.due(limit, now=now)]
+    return [each.id for each in engine.schedule_store.due(limit, now=now)]
 
 
 def stored(engine: Engine, schedule_id: str = "tick") -> ScheduleRow:
-    found = engine.timetable.get(schedule_id)
+    found = engine.schedule_store.get(schedule_id)
     assert found is not None
     return found
 
@@ -71,11 +71,11 @@ def skip(at: int, schedule_id: str = "tick") -> Occurrence:
 
 
 def test_a_new_store_has_no_schedules(engine: Engine) -> None:
-    assert engine.timetable.all() == []
-    assert engine.timetable.get("tick") is None
-    assert engine.timetable.due(10, now=NOW) == []
-    assert engine.timetable.next_due() is None
-    assert engine.timetable.occurrences("tick") == []
+    assert engine.schedule_store.all() == []
+    assert engine.schedule_store.get("tick") is None
+    assert engine.schedule_store.due(10, now=NOW) == []
+    assert engine.schedule_store.next_due() is None
+    assert engine.schedule_store.occurrences("tick") == []
 
 
 FULL = ScheduleRow(
@@ -102,107 +102,107 @@ EMPTY = schedule("empty", due_at=None, paused=True, queue="", task="")
 
 @pytest.mark.parametrize("given", [FULL, EMPTY], ids=lambda given: given.id)
 def test_every_field_comes_back_as_it_was_given(engine: Engine, given: ScheduleRow) -> None:
-    assert engine.timetable.put(given, new=True)
-    assert engine.timetable.get(given.id) == given
-    assert engine.timetable.all() == [given]
+    assert engine.schedule_store.put(given, new=True)
+    assert engine.schedule_store.get(given.id) == given
+    assert engine.schedule_store.all() == [given]
 
 
 @pytest.mark.parametrize("odd", ODD)
 def test_any_text_is_an_id(engine: Engine, odd: str) -> None:
     put_all(engine, schedule(odd), schedule("other"))
-    assert [each.id for each in engine.timetable.due(10, now=NOW) if each.id != "other"] == [odd]
-    assert engine.timetable.fire([firing(schedule(odd), new_job("job"))], now=NOW) == [True]
-    assert [each.job_id for each in engine.timetable.occurrences(odd)] == ["job"]
-    assert engine.timetable.delete(odd)
-    assert [each.id for each in engine.timetable.all()] == ["other"]
+    assert [each.id for each in engine.schedule_store.due(10, now=NOW) if each.id != "other"] == [odd]
+    assert engine.schedule_store.fire([firing(schedule(odd), new_job("job"))], now=NOW) == [True]
+    assert [each.job_id for each in engine.schedule_store.occurrences(odd)] == ["job"]
+    assert engine.schedule_store.delete(odd)
+    assert [each.id for each in engine.schedule_store.all()] == ["other"]
 
 
 def test_a_large_call_is_kept(engine: Engine) -> None:
     large = schedule(call=f'["{"x" * 1_000_000}"]')
-    assert engine.timetable.put(large, new=True)
-    assert engine.timetable.get("tick") == large
-    assert engine.timetable.fire([firing(large, new_job("job", payload="y" * 1_000_000))], now=NOW) == [True]
+    assert engine.schedule_store.put(large, new=True)
+    assert engine.schedule_store.get("tick") == large
+    assert engine.schedule_store.fire([firing(large, new_job("job", payload="y" * 1_000_000))], now=NOW) == [True]
     assert row(engine).payload == "y" * 1_000_000
 
 
 def test_schedules_are_listed_by_id(engine: Engine) -> None:
     names = ("b", "ü", "a", "A", "c", "B")
     put_all(engine, *(schedule(name, due_at=NOW - place) for place, name in enumerate(names)))
-    assert [each.id for each in engine.timetable.all()] == ["A", "B", "a", "b", "c", "ü"]
+    assert [each.id for each in engine.schedule_store.all()] == ["A", "B", "a", "b", "c", "ü"]
 
 
 def test_a_new_one_does_not_take_the_place_of_one_that_is_there(engine: Engine) -> None:
     first = schedule(version=7)
-    assert engine.timetable.put(first, new=True)
+    assert engine.schedule_store.put(first, new=True)
     for version in (6, 7, 8):
-        assert not engine.timetable.put(schedule(version=version, task="other"), new=True)
-    assert engine.timetable.all() == [first]
+        assert not engine.schedule_store.put(schedule(version=version, task="other"), new=True)
+    assert engine.schedule_store.all() == [first]
 
 
 def test_a_change_counts_the_version_up(engine: Engine) -> None:
     put_all(engine, schedule(version=7))
     changed = msgspec.structs.replace(FULL, id="tick", version=7)
-    assert engine.timetable.put(changed)
-    assert engine.timetable.all() == [one_version_on(changed)]
-    assert engine.timetable.put(schedule(version=8))
+    assert engine.schedule_store.put(changed)
+    assert engine.schedule_store.all() == [one_version_on(changed)]
+    assert engine.schedule_store.put(schedule(version=8))
     assert stored(engine) == schedule(version=9)
 
 
 @pytest.mark.parametrize("version", [1, 6, 8, NOW])
 def test_a_change_of_another_version_is_refused(engine: Engine, version: int) -> None:
     put_all(engine, schedule(version=7))
-    assert not engine.timetable.put(schedule(version=version, task="other", due_at=NOW - HOUR))
+    assert not engine.schedule_store.put(schedule(version=version, task="other", due_at=NOW - HOUR))
     assert stored(engine) == schedule(version=7)
-    assert engine.timetable.next_due() == NOW
+    assert engine.schedule_store.next_due() == NOW
 
 
 def test_a_change_of_a_schedule_that_is_not_there_is_refused(engine: Engine) -> None:
-    assert not engine.timetable.put(schedule())
-    assert engine.timetable.all() == []
+    assert not engine.schedule_store.put(schedule())
+    assert engine.schedule_store.all() == []
     assert due(engine) == []
 
 
 def test_a_deleted_schedule_is_gone_with_its_occurrences(engine: Engine) -> None:
     put_all(engine, schedule(), schedule("other"))
-    engine.timetable.fire(
+    engine.schedule_store.fire(
         [firing(schedule(), new_job("a"), due_at=NOW), firing(schedule("other"), new_job("b"))], now=NOW
     )
-    assert engine.timetable.delete("tick")
-    assert not engine.timetable.delete("tick")
-    assert engine.timetable.get("tick") is None
+    assert engine.schedule_store.delete("tick")
+    assert not engine.schedule_store.delete("tick")
+    assert engine.schedule_store.get("tick") is None
     assert due(engine) == []
-    assert engine.timetable.occurrences("tick") == []
-    assert len(engine.timetable.occurrences("other")) == 1
+    assert engine.schedule_store.occurrences("tick") == []
+    assert len(engine.schedule_store.occurrences("other")) == 1
     assert set(states(engine)) == {"a", "b"}, "jobs stay"
 
 
 def test_a_schedule_made_again_begins_anew(engine: Engine) -> None:
     put_all(engine, schedule())
-    engine.timetable.fire([firing(schedule(), new_job("a"))], now=NOW)
-    engine.timetable.delete("tick")
+    engine.schedule_store.fire([firing(schedule(), new_job("a"))], now=NOW)
+    engine.schedule_store.delete("tick")
     put_all(engine, schedule())
     assert stored(engine) == schedule()
-    assert engine.timetable.occurrences("tick") == []
+    assert engine.schedule_store.occurrences("tick") == []
     assert due(engine) == ["tick"]
 
 
 def test_what_was_never_there_is_not_deleted(engine: Engine) -> None:
     put_all(engine, schedule())
-    assert not engine.timetable.delete("tic")
-    assert len(engine.timetable.all()) == 1
+    assert not engine.schedule_store.delete("tic")
+    assert len(engine.schedule_store.all()) == 1
 
 
 @pytest.mark.parametrize("version", [1, 6, 8])
 def test_a_schedule_of_another_version_is_not_deleted(engine: Engine, version: int) -> None:
     put_all(engine, schedule(version=6))
-    engine.timetable.fire([firing(schedule(version=6), new_job("a"), due_at=NOW)], now=NOW)
-    assert not engine.timetable.delete("tick", version)
+    engine.schedule_store.fire([firing(schedule(version=6), new_job("a"), due_at=NOW)], now=NOW)
+    assert not engine.schedule_store.delete("tick", version)
     assert stored(engine).version == 7
     assert due(engine) == ["tick"]
-    assert len(engine.timetable.occurrences("tick")) == 1
-    assert engine.timetable.delete("tick", 7)
-    assert not engine.timetable.delete("tick", 7)
-    assert (engine.timetable.all(), due(engine), engine.timetable.occurrences("tick")) == ([], [], [])
+    assert len(engine.schedule_store.occurrences("tick")) == 1
+    assert engine.schedule_store.delete("tick", 7)
+    assert not engine.schedule_store.delete("tick", 7)
+    assert (engine.schedule_store.all(), due(engine), engine.schedule_store.occurrences("tick")) == ([], [], [])
 
 
 # -- due and next_due
@@ -227,47 +227,47 @@ def test_the_earliest_come_first_and_not_more_than_asked_for(engine: Engine) -> 
 
 def test_what_is_due_is_told_with_all_of_its_row(engine: Engine) -> None:
     put_all(engine, FULL)
-    assert engine.timetable.due(10, now=FULL.due_at) == [FULL]
+    assert engine.schedule_store.due(10, now=FULL.due_at) == [FULL]
 
 
 def test_due_goes_by_when_to_look_and_not_by_the_occurrence(engine: Engine) -> None:
     put_all(engine, schedule(due_at=NOW + SECOND, occurrence=NOW - HOUR))
     assert due(engine) == []
-    assert engine.timetable.next_due() == NOW + SECOND
+    assert engine.schedule_store.next_due() == NOW + SECOND
 
 
 def test_one_without_a_time_is_never_due(engine: Engine) -> None:
     put_all(engine, schedule("paused", due_at=None), schedule("ended", due_at=None, paused=False))
     assert due(engine, now=2 * NOW) == []
-    assert engine.timetable.next_due() is None
+    assert engine.schedule_store.next_due() is None
 
 
 def test_a_pause_takes_effect_and_can_be_lifted(engine: Engine) -> None:
     put_all(engine, schedule())
-    engine.timetable.put(schedule(due_at=None))
-    assert (due(engine), engine.timetable.next_due()) == ([], None)
-    engine.timetable.put(schedule(version=2, due_at=NOW + 5))
+    engine.schedule_store.put(schedule(due_at=None))
+    assert (due(engine), engine.schedule_store.next_due()) == ([], None)
+    engine.schedule_store.put(schedule(version=2, due_at=NOW + 5))
     assert (due(engine), due(engine, now=NOW + 5)) == ([], ["tick"])
-    assert engine.timetable.next_due() == NOW + 5
+    assert engine.schedule_store.next_due() == NOW + 5
 
 
 def test_the_next_one_is_the_earliest_of_all(engine: Engine) -> None:
     times = {"a": NOW + 30, "b": NOW + 10, "c": NOW + 20, "d": None}
     put_all(engine, *(schedule(name, due_at=at) for name, at in times.items()))
-    assert engine.timetable.next_due() == NOW + 10
-    engine.timetable.delete("b")
-    assert engine.timetable.next_due() == NOW + 20
-    engine.timetable.put(schedule("c", due_at=NOW + 40))
-    assert engine.timetable.next_due() == NOW + 30
-    engine.timetable.put(schedule("a", due_at=NOW - HOUR))
-    assert engine.timetable.next_due() == NOW - HOUR
+    assert engine.schedule_store.next_due() == NOW + 10
+    engine.schedule_store.delete("b")
+    assert engine.schedule_store.next_due() == NOW + 20
+    engine.schedule_store.put(schedule("c", due_at=NOW + 40))
+    assert engine.schedule_store.next_due() == NOW + 30
+    engine.schedule_store.put(schedule("a", due_at=NOW - HOUR))
+    assert engine.schedule_store.next_due() == NOW - HOUR
 
 
 def test_without_a_time_given_the_stores_clock_tells_what_is_due(engine: Engine) -> None:
     put_all(
         engine, schedule("past", due_at=engine.clock.now() - 1), schedule("future", due_at=engine.clock.now() + HOUR)
     )
-    assert [each.id for each in engine.timetable.due(10)] == ["past"]
+    assert [each.id for each in engine.schedule_store.due(10)] == ["past"]
 
 
 @pytest.mark.parametrize("kind", ["moved", "arriving"])
@@ -275,47 +275,49 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
     engine, other = store.open(), store.open()
     put_all(engine, schedule())
     assert due(other) == ["tick"]
-    engine.porter.post(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
+    engine.transfer.post(msgspec.convert({"kind": kind, "other": "redis://elsewhere/0", "at": NOW}, StoreStatus))
     assert (due(engine), due(other)) == ([], [])
-    assert [each.id for each in other.timetable.all()] == ["tick"]
-    engine.porter.post(None)
+    assert [each.id for each in other.schedule_store.all()] == ["tick"]
+    engine.transfer.post(None)
     assert due(other) == ["tick"]
 
 
 def test_no_job_is_fired_at_a_store_that_has_moved_since_the_look(store: StoreUnderTest) -> None:
     engine, timekeeper = store.open(), store.open()
     put_all(engine, schedule())
-    (looked_at,) = timekeeper.timetable.due(10, now=NOW)
-    engine.porter.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    (looked_at,) = timekeeper.schedule_store.due(10, now=NOW)
+    engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
     with suppress(StoreMoved):
-        assert timekeeper.timetable.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
+        assert timekeeper.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(engine) == {}
-    assert engine.timetable.all() == [schedule()]
-    assert engine.timetable.occurrences("tick") == []
+    assert engine.schedule_store.all() == [schedule()]
+    assert engine.schedule_store.occurrences("tick") == []
 
 
 # -- fire
 
 
 def test_to_fire_nothing_is_no_error(engine: Engine) -> None:
-    assert engine.timetable.fire([], now=NOW) == []
+    assert engine.schedule_store.fire([], now=NOW) == []
 
 
 def test_a_firing_stores_the_schedule_its_jobs_and_its_occurrences(engine: Engine) -> None:
     put_all(engine, schedule(), schedule("other", due_at=NOW + HOUR))
     fired = firing(schedule(), new_job("a"), new_job("b", run_at=LATER), due_at=NOW + SECOND)
-    assert engine.timetable.fire([fired], now=NOW) == [True]
+    assert engine.schedule_store.fire([fired], now=NOW) == [True]
     assert stored(engine) == one_version_on(fired.row)
     assert states(engine) == {"a": State.PENDING, "b": State.SCHEDULED}
-    assert sorted(engine.timetable.occurrences("tick"), key=lambda each: each.job_id or "") == list(fired.occurrences)
+    assert sorted(engine.schedule_store.occurrences("tick"), key=lambda each: each.job_id or "") == list(
+        fired.occurrences
+    )
     assert stored(engine, "other") == schedule("other", due_at=NOW + HOUR)
     assert (due(engine), due(engine, now=NOW + SECOND)) == ([], ["tick"])
-    assert engine.timetable.next_due() == NOW + SECOND
+    assert engine.schedule_store.next_due() == NOW + SECOND
 
 
 def test_fired_jobs_are_claimed_when_they_are_due(engine: Engine) -> None:
     put_all(engine, schedule())
-    engine.timetable.fire([firing(schedule(), new_job("now"), new_job("later", run_at=LATER))], now=NOW)
+    engine.schedule_store.fire([firing(schedule(), new_job("now"), new_job("later", run_at=LATER))], now=NOW)
     assert ids(claim(engine)) == ["now"]
     assert claim(engine, now=LATER - 1) == []
     assert ids(claim(engine, now=LATER)) == ["later"]
@@ -338,17 +340,19 @@ def test_fired_jobs_are_stored_as_any_other(engine: Engine) -> None:
         unique_key="key",
     )
     put_all(engine, schedule())
-    engine.timetable.fire([firing(schedule(), job)], now=NOW)
+    engine.schedule_store.fire([firing(schedule(), job)], now=NOW)
     found = msgspec.structs.asdict(row(engine))
     assert {name: found[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
     for tag in ("x", "y"):
-        assert [each.id for each in engine.desk.find(msgspec.structs.replace(EVERYTHING, tag=tag), 10).jobs] == ["job"]
+        assert [each.id for each in engine.queries.find(msgspec.structs.replace(EVERYTHING, tag=tag), 10).jobs] == [
+            "job"
+        ]
 
 
 def test_the_queue_of_a_fired_job_is_known(engine: Engine) -> None:
     put_all(engine, schedule())
-    engine.timetable.fire([firing(schedule(), new_job("job", queue="brand new"))], now=NOW)
-    assert [(queue.name, queue.created_at) for queue in engine.desk.queues()] == [("brand new", NOW)]
+    engine.schedule_store.fire([firing(schedule(), new_job("job", queue="brand new"))], now=NOW)
+    assert [(queue.name, queue.created_at) for queue in engine.queries.queues()] == [("brand new", NOW)]
     assert ids(claim(engine)) == ["job"]
 
 
@@ -356,31 +360,38 @@ def test_the_queue_of_a_fired_job_is_known(engine: Engine) -> None:
 def test_a_stale_firing_is_left_alone_with_all_that_goes_with_it(engine: Engine, version: int) -> None:
     put_all(engine, schedule(version=3))
     late = firing(schedule(version=version), new_job("job", queue="brand new", tags=("t",)))
-    assert engine.timetable.fire([late], now=NOW) == [False]
-    assert engine.timetable.all() == [schedule(version=3)]
+    assert engine.schedule_store.fire([late], now=NOW) == [False]
+    assert engine.schedule_store.all() == [schedule(version=3)]
     assert rows(engine) == {}
-    assert engine.desk.queues() == []
-    assert engine.timetable.occurrences("tick") == []
+    assert engine.queries.queues() == []
+    assert engine.schedule_store.occurrences("tick") == []
     assert due(engine) == ["tick"]
 
 
 def test_the_same_firing_applies_once(engine: Engine) -> None:
     put_all(engine, schedule())
-    assert [engine.timetable.fire([firing(schedule(), new_job("job"))], now=NOW) for _ in range(2)] == [[True], [False]]
+    assert [engine.schedule_store.fire([firing(schedule(), new_job("job"))], now=NOW) for _ in range(2)] == [
+        [True],
+        [False],
+    ]
     assert stored(engine).version == 2
-    assert len(engine.timetable.occurrences("tick")) == 1
+    assert len(engine.schedule_store.occurrences("tick")) == 1
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
 def test_a_schedule_changed_between_look_and_firing_does_not_fire(store: StoreUnderTest, change: str) -> None:
     timekeeper, operator = store.open(), store.open()
     put_all(operator, schedule())
-    (looked_at,) = timekeeper.timetable.due(10, now=NOW)
-    assert operator.timetable.put(schedule(due_at=None)) if change == "put" else operator.timetable.delete("tick")
-    assert timekeeper.timetable.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
+    (looked_at,) = timekeeper.schedule_store.due(10, now=NOW)
+    assert (
+        operator.schedule_store.put(schedule(due_at=None))
+        if change == "put"
+        else operator.schedule_store.delete("tick")
+    )
+    assert timekeeper.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(operator) == {}
-    assert operator.timetable.all() == ([schedule(due_at=None, version=2)] if change == "put" else [])
-    assert operator.timetable.occurrences("tick") == []
+    assert operator.schedule_store.all() == ([schedule(due_at=None, version=2)] if change == "put" else [])
+    assert operator.schedule_store.occurrences("tick") == []
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -388,11 +399,11 @@ def test_a_stale_one_does_not_keep_the_others_from_firing(engine: Engine, place:
     put_all(engine, schedule("a"), schedule("b", version=5), schedule("stale", version=5))
     firings = [firing(schedule("a"), new_job("of a")), firing(schedule("b", version=5), new_job("of b"))]
     firings.insert(place, firing(schedule("stale"), new_job("of stale")))
-    answers = engine.timetable.fire(firings, now=NOW)
+    answers = engine.schedule_store.fire(firings, now=NOW)
     assert answers == [one.row.id != "stale" for one in firings]
     assert sorted(rows(engine)) == ["of a", "of b"]
-    assert {each.id: each.version for each in engine.timetable.all()} == {"a": 2, "b": 6, "stale": 5}
-    assert [len(engine.timetable.occurrences(name)) for name in ("a", "b", "stale")] == [1, 1, 0]
+    assert {each.id: each.version for each in engine.schedule_store.all()} == {"a": 2, "b": 6, "stale": 5}
+    assert [len(engine.schedule_store.occurrences(name)) for name in ("a", "b", "stale")] == [1, 1, 0]
     assert due(engine) == ["stale"]
 
 
@@ -400,8 +411,8 @@ def test_many_fire_in_one_call(engine: Engine) -> None:
     many = [schedule(f"s{number}") for number in range(150)]
     put_all(engine, *many)
     firings = [firing(each, *(new_job(f"{each.id}-{part}") for part in range(3))) for each in many]
-    assert engine.timetable.fire(firings, now=NOW) == [True] * 150
-    assert engine.desk.count(EVERYTHING) == 450
+    assert engine.schedule_store.fire(firings, now=NOW) == [True] * 150
+    assert engine.queries.count(EVERYTHING) == 450
     assert due(engine, 1000) == []
     assert len(claim(engine, 1000)) == 450
 
@@ -411,9 +422,9 @@ def test_a_job_whose_id_is_taken_is_not_stored_again(engine: Engine) -> None:
     before = row(engine, "a")
     put_all(engine, schedule())
     again = new_job("a", payload='["new"]', tags=("t",), run_at=LATER)
-    assert engine.timetable.fire([firing(schedule(), again, new_job("b"))], now=NOW) == [True]
+    assert engine.schedule_store.fire([firing(schedule(), again, new_job("b"))], now=NOW) == [True]
     assert row(engine, "a") == before
-    assert engine.desk.count(msgspec.structs.replace(EVERYTHING, tag="t")) == 0
+    assert engine.queries.count(msgspec.structs.replace(EVERYTHING, tag="t")) == 0
     assert sorted(rows(engine)) == ["a", "b"]
     assert stored(engine).version == 2
 
@@ -421,15 +432,15 @@ def test_a_job_whose_id_is_taken_is_not_stored_again(engine: Engine) -> None:
 def test_an_id_given_twice_in_one_call_is_stored_once(engine: Engine) -> None:
     put_all(engine, schedule("a"), schedule("b"))
     both = [firing(schedule("a"), new_job("job", payload="[1]")), firing(schedule("b"), new_job("job", payload="[2]"))]
-    assert engine.timetable.fire(both, now=NOW) == [True, True]
+    assert engine.schedule_store.fire(both, now=NOW) == [True, True]
     assert [each.payload for each in rows(engine).values()] == ["[1]"]
 
 
 def test_a_schedule_may_fire_without_a_job(engine: Engine) -> None:
     put_all(engine, schedule())
-    assert engine.timetable.fire([ScheduleFire(schedule(due_at=None), (), (skip(NOW),))], now=NOW) == [True]
+    assert engine.schedule_store.fire([ScheduleFire(schedule(due_at=None), (), (skip(NOW),))], now=NOW) == [True]
     assert stored(engine) == schedule(due_at=None, version=2)
-    assert engine.timetable.occurrences("tick") == [skip(NOW)]
+    assert engine.schedule_store.occurrences("tick") == [skip(NOW)]
     assert rows(engine) == {}
 
 
@@ -443,32 +454,34 @@ def test_an_occurrence_comes_back_as_it_was_given(engine: Engine) -> None:
         Occurrence("tick", NOW + 3000, NOW + 4000, "skipped", detail="missed", skipped=1_000_000),
     ]
     put_all(engine, schedule())
-    engine.timetable.fire([ScheduleFire(schedule(), (), tuple(given))], now=NOW)
-    assert engine.timetable.occurrences("tick") == given[::-1]
+    engine.schedule_store.fire([ScheduleFire(schedule(), (), tuple(given))], now=NOW)
+    assert engine.schedule_store.occurrences("tick") == given[::-1]
 
 
 def test_the_newest_occurrences_come_first_and_not_more_than_asked_for(engine: Engine) -> None:
     put_all(engine, schedule())
     for turn in range(3):
         batch = tuple(skip(NOW + turn * 50 + number) for number in range(50))
-        assert engine.timetable.fire([ScheduleFire(schedule(version=turn + 1), (), batch)], now=NOW) == [True]
+        assert engine.schedule_store.fire([ScheduleFire(schedule(version=turn + 1), (), batch)], now=NOW) == [True]
     newest_first = [skip(NOW + number) for number in reversed(range(150))]
-    assert engine.timetable.occurrences("tick") == newest_first[:100]
-    assert engine.timetable.occurrences("tick", 7) == newest_first[:7]
-    assert engine.timetable.occurrences("tick", 0) == []
-    assert engine.timetable.occurrences("tick", 1000) == newest_first
+    assert engine.schedule_store.occurrences("tick") == newest_first[:100]
+    assert engine.schedule_store.occurrences("tick", 7) == newest_first[:7]
+    assert engine.schedule_store.occurrences("tick", 0) == []
+    assert engine.schedule_store.occurrences("tick", 1000) == newest_first
 
 
 @pytest.mark.parametrize(("size", "version"), [(300, 98), (1200, 1), (1200, 100)])  # an engine may trim now and then
 def test_of_each_schedule_the_newest_thousand_occurrences_are_kept(engine: Engine, size: int, version: int) -> None:
     put_all(engine, schedule(version=version), schedule("other"))
-    engine.timetable.fire([ScheduleFire(schedule("other"), (), (skip(NOW - HOUR, "other"),))], now=NOW)
+    engine.schedule_store.fire([ScheduleFire(schedule("other"), (), (skip(NOW - HOUR, "other"),))], now=NOW)
     for turn in range(1200 // size):
         batch = tuple(skip(NOW + turn * size + number) for number in range(size))
-        assert engine.timetable.fire([ScheduleFire(schedule(version=version + turn), (), batch)], now=NOW) == [True]
-    kept = engine.timetable.occurrences("tick", 5000)
+        assert engine.schedule_store.fire([ScheduleFire(schedule(version=version + turn), (), batch)], now=NOW) == [
+            True
+        ]
+    kept = engine.schedule_store.occurrences("tick", 5000)
     assert [each.at - NOW for each in kept] == list(reversed(range(200, 1200)))
-    assert engine.timetable.occurrences("other") == [skip(NOW - HOUR, "other")]
+    assert engine.schedule_store.occurrences("other") == [skip(NOW - HOUR, "other")]
 
 
 # -- bells
@@ -484,10 +497,10 @@ def test_times_is_a_topic_of_its_own(engine: Engine) -> None:
 
 
 CHANGES: dict[str, Callable[[Engine], object]] = {
-    "new": lambda engine: engine.timetable.put(schedule("new"), new=True),
-    "changed": lambda engine: engine.timetable.put(schedule(due_at=LATER)),
-    "paused": lambda engine: engine.timetable.put(schedule(due_at=None)),
-    "deleted": lambda engine: engine.timetable.delete("tick"),
+    "new": lambda engine: engine.schedule_store.put(schedule("new"), new=True),
+    "changed": lambda engine: engine.schedule_store.put(schedule(due_at=LATER)),
+    "paused": lambda engine: engine.schedule_store.put(schedule(due_at=None)),
+    "deleted": lambda engine: engine.schedule_store.delete("tick"),
 }
 
 
@@ -507,7 +520,7 @@ def test_a_firing_wakes_the_workers(store: StoreUnderTest, queues: tuple[str, ..
     listening, acting = store.open(), store.open()
     put_all(acting, schedule())
     bell = listening.listen("work", queues)
-    acting.timetable.fire([firing(schedule(), new_job("job", queue="mail"))], now=NOW)
+    acting.schedule_store.fire([firing(schedule(), new_job("job", queue="mail"))], now=NOW)
     assert bell.wait(PATIENCE)
     assert ids(claim(listening)) == ["job"]
     bell.close()
@@ -519,10 +532,10 @@ def test_a_firing_wakes_the_workers(store: StoreUnderTest, queues: tuple[str, ..
 def test_a_timetable_survives_its_engine(store: StoreUnderTest) -> None:
     first = store.open()
     put_all(first, schedule("a"), schedule("b", due_at=NOW + 7), FULL)
-    first.timetable.fire([firing(schedule("a"), new_job("job"))], now=NOW)
+    first.schedule_store.fire([firing(schedule("a"), new_job("job"))], now=NOW)
 
     def everything(engine: Engine) -> list[object]:
-        table = engine.timetable
+        table = engine.schedule_store
         return [table.all(), table.due(10, now=LATER), table.next_due(), table.occurrences("a"), rows(engine)]
 
     before = everything(first)
@@ -530,8 +543,8 @@ def test_a_timetable_survives_its_engine(store: StoreUnderTest) -> None:
     second = store.open()
     assert everything(second) == before
     assert everything(first) == before, "a closed engine opens itself again"
-    assert second.timetable.fire([firing(schedule("a"), new_job("late"))], now=NOW) == [False]
-    assert second.timetable.fire([firing(schedule("b", due_at=NOW + 7), new_job("b"))], now=NOW + 7) == [True]
+    assert second.schedule_store.fire([firing(schedule("a"), new_job("late"))], now=NOW) == [False]
+    assert second.schedule_store.fire([firing(schedule("b", due_at=NOW + 7), new_job("b"))], now=NOW + 7) == [True]
 
 
 def test_of_many_that_fire_one_row_at_once_one_does(store: StoreUnderTest) -> None:
@@ -542,12 +555,12 @@ def test_of_many_that_fire_one_row_at_once_one_does(store: StoreUnderTest) -> No
         jobs = [new_job(f"{turn} by {number}") for number in range(THREADS)]
 
         def fire(number: int, given: ScheduleRow = given, jobs: list[NewJob] = jobs) -> list[bool]:
-            return engines[number].timetable.fire([firing(given, jobs[number])], now=NOW)
+            return engines[number].schedule_store.fire([firing(given, jobs[number])], now=NOW)
 
         answers = together(THREADS, fire)
         assert sorted(answers) == [[False]] * (THREADS - 1) + [[True]]
         winner = jobs[answers.index([True])].id
-        assert [each.job_id for each in engines[0].timetable.occurrences(given.id)] == [winner]
+        assert [each.job_id for each in engines[0].schedule_store.occurrences(given.id)] == [winner]
         assert [each for each in rows(engines[0]) if each.startswith(f"{turn} ")] == [winner]
         assert stored(engines[0], given.id).version == 2
 
@@ -563,22 +576,22 @@ def test_many_timekeepers_together_fire_every_time_once(store: StoreUnderTest) -
 
     def keep_time(number: int) -> list[str]:
         fired: list[str] = []
-        while looked_at := engines[number].timetable.due(10, now=last):
+        while looked_at := engines[number].schedule_store.due(10, now=last):
             firings = [one_time(each) for each in looked_at]
-            answers = engines[number].timetable.fire(firings, now=last)
+            answers = engines[number].schedule_store.fire(firings, now=last)
             fired += [one.jobs[0].id for one, applied in zip(firings, answers, strict=True) if applied]
         return fired
 
     every_time = sorted(f"s{number}@{second * SECOND}" for number in range(15) for second in range(7))
     assert sorted(job_id for fired in together(4, keep_time) for job_id in fired) == every_time
     assert sorted(rows(engines[0])) == every_time
-    assert {each.version for each in engines[0].timetable.all()} == {8}
-    assert {len(engines[0].timetable.occurrences(f"s{number}")) for number in range(15)} == {7}
+    assert {each.version for each in engines[0].schedule_store.all()} == {8}
+    assert {len(engines[0].schedule_store.occurrences(f"s{number}")) for number in range(15)} == {7}
 
 
 def test_of_many_that_make_a_schedule_at_once_one_does(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(THREADS)]
-    answers = together(THREADS, lambda n: engines[n].timetable.put(schedule(task=f"of {n}"), new=True))
+    answers = together(THREADS, lambda n: engines[n].schedule_store.put(schedule(task=f"of {n}"), new=True))
     assert sorted(answers) == [False] * (THREADS - 1) + [True]
     assert stored(engines[0]).task == f"of {answers.index(True)}"
 
@@ -591,7 +604,7 @@ def test_no_change_is_lost_among_many_at_once(store: StoreUnderTest) -> None:
         done = 0
         while done < 15:
             found = stored(engines[number])
-            done += engines[number].timetable.put(msgspec.structs.replace(found, fired=found.fired + 1))
+            done += engines[number].schedule_store.put(msgspec.structs.replace(found, fired=found.fired + 1))
 
     together(4, count_up)
     assert (stored(engines[0]).fired, stored(engines[0]).version) == (60, 61)
@@ -600,7 +613,7 @@ def test_no_change_is_lost_among_many_at_once(store: StoreUnderTest) -> None:
 def test_of_many_that_delete_a_schedule_at_once_one_does(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(THREADS)]
     put_all(engines[0], schedule())
-    answers = together(THREADS, lambda n: engines[n].timetable.delete("tick"))
+    answers = together(THREADS, lambda n: engines[n].schedule_store.delete("tick"))
     assert sorted(answers) == [False] * (THREADS - 1) + [True]
 
 
@@ -612,7 +625,11 @@ def test_an_operator_and_a_timekeeper_do_not_both_win(store: StoreUnderTest) -> 
         fired, paused = firing(given, new_job(f"j{turn}")), msgspec.structs.replace(given, due_at=None, paused=True)
 
         def act(number: int, fired: ScheduleFire = fired, paused: ScheduleRow = paused) -> bool:
-            return operator.timetable.put(paused) if number else timekeeper.timetable.fire([fired], now=NOW) == [True]
+            return (
+                operator.schedule_store.put(paused)
+                if number
+                else timekeeper.schedule_store.fire([fired], now=NOW) == [True]
+            )
 
         answers = together(2, act)
         assert sorted(answers) == [False, True]
@@ -627,14 +644,14 @@ def test_schedules_named_in_opposite_order_do_not_block_each_other(store: StoreU
     def fire(number: int) -> int:
         applied = 0
         for _ in range(15):
-            found = engines[number].timetable.all()
+            found = engines[number].schedule_store.all()
             firings = [firing(each, new_job(f"{each.id}-{each.version}", queue=each.id)) for each in found]
-            applied += sum(engines[number].timetable.fire(firings if number % 2 else firings[::-1], now=NOW))
+            applied += sum(engines[number].schedule_store.fire(firings if number % 2 else firings[::-1], now=NOW))
         return applied
 
     applied = sum(together(4, fire))
-    assert applied == engines[0].desk.count(EVERYTHING)
-    assert applied == sum(each.version - 1 for each in engines[0].timetable.all())
+    assert applied == engines[0].queries.count(EVERYTHING)
+    assert applied == sum(each.version - 1 for each in engines[0].schedule_store.all())
 
 
 def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:
@@ -643,11 +660,11 @@ def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:
 
     def act(number: int) -> set[int]:
         if number:
-            return {other.desk.count(EVERYTHING) % 10 for _ in range(200)}
+            return {other.queries.count(EVERYTHING) % 10 for _ in range(200)}
         for turn in range(1, 41):
             both = [schedule("a", version=turn), schedule("b", version=turn)]
             jobs = {each.id: [new_job(f"{each.id}{turn}-{part}") for part in range(5)] for each in both}
-            assert engine.timetable.fire([firing(each, *jobs[each.id]) for each in both], now=NOW) == [True, True]
+            assert engine.schedule_store.fire([firing(each, *jobs[each.id]) for each in both], now=NOW) == [True, True]
         return set()
 
     assert together(2, act)[1] == {0}
@@ -657,8 +674,8 @@ def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:
 
 
 def test_what_fired_elsewhere_is_recorded_in_order(engine: Engine) -> None:
-    engine.timetable.put(schedule("a"), new=True)
-    engine.timetable.record([])
+    engine.schedule_store.put(schedule("a"), new=True)
+    engine.schedule_store.record([])
     past = [Occurrence("a", NOW + number, NOW + number, "enqueued", f"job-{number}") for number in range(3)]
-    engine.timetable.record(past)
-    assert engine.timetable.occurrences("a") == past[::-1]
+    engine.schedule_store.record(past)
+    assert engine.schedule_store.occurrences("a") == past[::-1]

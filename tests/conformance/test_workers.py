@@ -13,16 +13,16 @@ from tests.support.engines import StoreUnderTest
 
 def test_a_worker_that_signs_on_is_listed_as_it_reported_itself(engine: Engine) -> None:
     me = worker_row("w1", host="höst", pid=77, queues='["a","b"]', concurrency=9, tasks='["x"]')
-    presence = engine.attend(me)
-    assert engine.desk.workers() == [me]
+    presence = engine.register_worker(me)
+    assert engine.queries.workers() == [me]
     presence.close()
 
 
 def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
-    presence = engine.attend(worker_row("w1"))
+    presence = engine.register_worker(worker_row("w1"))
     later = worker_row("w1", seen_at=NOW + SECOND, state="stopping", completed=30, failed=4)
     engine.renew(later, [], LEASE, now=NOW + SECOND)
-    assert engine.desk.workers() == [later]
+    assert engine.queries.workers() == [later]
     presence.close()
 
 
@@ -31,29 +31,29 @@ def test_a_heartbeat_brings_up_to_date_what_a_worker_is_and_not_since_when(engin
     more = {"host": "höst", "pid": 77, "queues": '["a"]', "concurrency": 9, "tasks": '["x"]', "capabilities": '["gpu"]'}
     told = worker_row("w1", **more, heartbeat=2000, completed=3, failed=1)
     engine.renew(structs.replace(told, started_at=NOW + SECOND), [], LEASE, now=NOW)
-    assert engine.desk.workers() == [told]
+    assert engine.queries.workers() == [told]
 
 
 def test_one_that_only_shows_up_takes_nothing_back_that_it_reported(engine: Engine) -> None:
     told = worker_row("w1", host="höst", pid=77, queues='["a"]', concurrency=9, tasks='["x"]', completed=3, failed=1)
     engine.renew(told, [], LEASE, now=NOW)
-    engine.desk.wish("w1", "pause")
+    engine.queries.wish("w1", "pause")
     shown = worker_row("w1", seen_at=NOW + SECOND, heartbeat=0)
     assert engine.renew(shown, [], LEASE, now=NOW + SECOND).wish == "pause"
-    assert engine.desk.workers() == [structs.replace(told, seen_at=NOW + SECOND, wish="pause")]
+    assert engine.queries.workers() == [structs.replace(told, seen_at=NOW + SECOND, wish="pause")]
 
 
 def test_workers_are_listed_oldest_first(engine: Engine) -> None:
     for name, started in (("b", NOW + 2), ("a", NOW + 3), ("c", NOW + 1)):
         engine.renew(worker_row(name, started_at=started), [], LEASE, now=NOW)
-    assert [worker.id for worker in engine.desk.workers()] == ["c", "b", "a"]
+    assert [worker.id for worker in engine.queries.workers()] == ["c", "b", "a"]
 
 
 def test_a_worker_that_signs_off_is_forgotten_and_the_others_are_not(engine: Engine) -> None:
-    first, second = engine.attend(worker_row("w1")), engine.attend(worker_row("w2"))
+    first, second = engine.register_worker(worker_row("w1")), engine.register_worker(worker_row("w2"))
     first.close()
-    engine.sign_off("w1")
-    assert [worker.id for worker in engine.desk.workers()] == ["w2"]
+    engine.unregister_worker("w1")
+    assert [worker.id for worker in engine.queries.workers()] == ["w2"]
     second.close()
 
 
@@ -61,20 +61,20 @@ def test_workers_of_every_process_are_seen(store: StoreUnderTest) -> None:
     engine = store.open()
     actor = store.send("hold", "elsewhere", 0, 0)
     actor.hear()
-    assert [worker.id for worker in engine.desk.workers()] == ["elsewhere"]
+    assert [worker.id for worker in engine.queries.workers()] == ["elsewhere"]
 
 
 def test_a_wish_is_seen_by_the_desk_and_by_the_worker(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    assert engine.desk.wish("w1", "stop")
-    assert [worker.wish for worker in engine.desk.workers()] == ["stop"]
+    assert engine.queries.wish("w1", "stop")
+    assert [worker.wish for worker in engine.queries.workers()] == ["stop"]
     assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "stop"
 
 
 def test_a_wish_may_name_a_level_of_the_logs(engine: Engine) -> None:
     wish = with_log_level("pause", "INFO,headrace.store=DEBUG")
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.desk.wish("w1", wish)
+    engine.queries.wish("w1", wish)
     told = engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish
     assert (act_of(told), log_level_of(told)) == ("pause", "INFO,headrace.store=DEBUG")
     assert log_level_of("pause") is None
@@ -82,29 +82,29 @@ def test_a_wish_may_name_a_level_of_the_logs(engine: Engine) -> None:
 
 def test_a_wish_may_be_taken_back(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.desk.wish("w1", "pause")
-    engine.desk.wish("w1", "run")
+    engine.queries.wish("w1", "pause")
+    engine.queries.wish("w1", "run")
     assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "run"
 
 
 def test_a_wish_for_a_worker_nobody_knows_is_told_so(engine: Engine) -> None:
-    assert not engine.desk.wish("ghost", "stop")
-    assert engine.desk.workers() == []
+    assert not engine.queries.wish("ghost", "stop")
+    assert engine.queries.workers() == []
 
 
 def test_a_wish_concerns_one_worker(engine: Engine) -> None:
     for name in ("w1", "w2"):
         engine.renew(worker_row(name), [], LEASE, now=NOW)
-    engine.desk.wish("w1", "stop")
-    assert [(worker.id, worker.wish) for worker in engine.desk.workers()] == [("w1", "stop"), ("w2", "run")]
+    engine.queries.wish("w1", "stop")
+    assert [(worker.id, worker.wish) for worker in engine.queries.workers()] == [("w1", "stop"), ("w2", "run")]
 
 
 def test_what_a_worker_runs_is_told_by_its_leases_up_to_its_concurrency(engine: Engine) -> None:
-    presence = engine.attend(worker_row("w1", concurrency=2, running=7))
-    assert [worker.running for worker in engine.desk.workers()] == [0]
+    presence = engine.register_worker(worker_row("w1", concurrency=2, running=7))
+    assert [worker.running for worker in engine.queries.workers()] == [0]
     engine.insert([new_job(f"job-{n}") for n in range(5)], now=NOW)
     engine.exchange([], ClaimRequest("w1", 1, LEASE), now=NOW)
-    assert [worker.running for worker in engine.desk.workers()] == [1]
+    assert [worker.running for worker in engine.queries.workers()] == [1]
     engine.exchange([], ClaimRequest("w1", 4, LEASE), now=NOW)
-    assert [worker.running for worker in engine.desk.workers()] == [2]
+    assert [worker.running for worker in engine.queries.workers()] == [2]
     presence.close()

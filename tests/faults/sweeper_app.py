@@ -18,7 +18,7 @@ def main(what: str) -> None:
             for moment in range(now - 61 * week, now - 10 * week, week):
                 archive.drop(moment)
         else:
-            for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(RetentionCounts()):
+            for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(RetentionCounts()):
                 pass
 
 

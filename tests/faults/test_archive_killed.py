@@ -53,7 +53,7 @@ def complete_all(app: Headrace) -> set[str]:
     return set(names)
 
 
-def sweeper(what: str) -> subprocess.Popen[bytes]:
+def retention_store(what: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     command = [sys.executable, "-m", "tests.faults.sweeper_app", what]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE)
@@ -73,7 +73,7 @@ def kill_at_once(process: subprocess.Popen[bytes], after: float) -> bool:
 
 
 def found(app: Headrace) -> tuple[list[str], list[str]]:
-    live = [job.id for job in app.engine.desk.find(Filter(), 2 * JOBS).jobs]
+    live = [job.id for job in app.engine.queries.find(Filter(), 2 * JOBS).jobs]
     archived, cursor = [], None
     while True:
         page = app.jobs.find(archived=True, limit=1000, cursor=cursor)
@@ -87,7 +87,7 @@ def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace, ch
     names = complete_all(app)
     cut_off = 0
     for _ in range(6):
-        cut_off += kill_at_once(sweeper("sweep"), chance.uniform(0, 0.12))
+        cut_off += kill_at_once(retention_store("sweep"), chance.uniform(0, 0.12))
         live, archived = found(app)
         assert len(live) + len(archived) == JOBS, "lost, or found twice"
         assert {*live, *archived} == names
@@ -97,7 +97,7 @@ def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace, ch
     live, archived = found(app)
     assert (live, len(archived), set(archived)) == ([], JOBS, names)
     assert run.archived == left
-    archive = app.hub.archive
+    archive = app.services.archive
     assert archive is not None
     assert archive.count(Filter()) == JOBS
     assert app.jobs.get("j7").result(1) == 1
@@ -105,7 +105,7 @@ def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace, ch
 
 def test_sweeps_at_the_same_time_archive_each_job_once(app: Headrace) -> None:
     names = complete_all(app)
-    processes = [sweeper("sweep") for _ in range(3)]
+    processes = [retention_store("sweep") for _ in range(3)]
     for process in processes:
         process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
@@ -116,7 +116,7 @@ def test_sweeps_at_the_same_time_archive_each_job_once(app: Headrace) -> None:
 def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(
     app: Headrace, chance: random.Random
 ) -> None:
-    archive = app.hub.archive
+    archive = app.services.archive
     assert archive is not None
     now = app.clock.now()
     for week in range(60, 0, -1):
@@ -125,7 +125,7 @@ def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(
         done = [replace(row, state=State.COMPLETED, started_at=moment, finished_at=moment) for row in rows]
         archive.add([row_of(JobExport(row, [], [])) for row in done], "weekly")
     for _ in range(5):
-        kill_at_once(sweeper("drop"), chance.uniform(0, 0.05))
+        kill_at_once(retention_store("drop"), chance.uniform(0, 0.05))
         partitions = archive.partitions()
         assert {partition.jobs for partition in partitions} <= {20}
         assert archive.count(Filter()) == 20 * len(partitions)

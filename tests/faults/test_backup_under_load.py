@@ -123,7 +123,7 @@ def rows_of(app: Headrace) -> list[JobRow]:
     found: list[JobRow] = []
     cursor = None
     while True:
-        page = app.engine.desk.find(Filter(), 1000, cursor)
+        page = app.engine.queries.find(Filter(), 1000, cursor)
         found += page.jobs
         cursor = page.cursor
         if cursor is None:
@@ -158,7 +158,7 @@ def test_a_killed_restore_is_gone_on_with_and_nobody_works_on_half_a_store(
     with Headrace(url) as app:
         fill(app.engine, 3000, lease=600_000)
         app.admin.backup(copy)
-        expected = {row.id for row in app.engine.desk.find(Filter(), 5000).jobs}
+        expected = {row.id for row in app.engine.queries.find(Filter(), 5000).jobs}
     with Headrace(spare_url) as app:
         app.admin.migrate()
         for _ in range(4):
@@ -169,9 +169,9 @@ def test_a_killed_restore_is_gone_on_with_and_nobody_works_on_half_a_store(
             process.wait()
             there = app.jobs.count()
             assert there in (0, 3000) or app.engine.exchange([], want(1)).claims == []
-            if there == 3000 and app.engine.porter.notice() is None:
+            if there == 3000 and app.engine.transfer.store_status() is None:
                 break
         else:
             finish(start("headrace", "restore", str(copy), spare_url))
-        assert {row.id for row in app.engine.desk.find(Filter(), 5000).jobs} == expected
-        assert app.engine.porter.notice() is None
+        assert {row.id for row in app.engine.queries.find(Filter(), 5000).jobs} == expected
+        assert app.engine.transfer.store_status() is None

@@ -102,7 +102,7 @@ def assert_same(course: Course, before: list[JobExport]) -> None:
     """The target is as the source, where nothing has changed but for what ran: that was taken from its worker."""
     after = contents(course.source)
     assert contents(course.target) == without_nul(after)
-    ran = {parcel.job.id for parcel in before if parcel.job.state is State.RUNNING}
+    ran = {job_export.job.id for job_export in before if job_export.job.state is State.RUNNING}
     assert ran
     assert [p for p in after if p.job.id not in ran] == [p for p in before if p.job.id not in ran]
     assert {p.job.crashes for p in after if p.job.id in ran} == {1}
@@ -120,9 +120,9 @@ def test_a_copy_killed_at_each_step_ends_as_if_nothing_had_happened(
     target.migrate()
 
     def carried() -> int:
-        return target.desk.count(Filter())
+        return target.queries.count(Filter())
 
-    assert kill_when(course.start(), lambda: target.porter.notice() is not None, "the notice at the target")
+    assert kill_when(course.start(), lambda: target.transfer.store_status() is not None, "the notice at the target")
     assert kill_when(course.start(), lambda: carried() > 0, "the first page")
     assert is_closed(source)
     there = carried()
@@ -130,16 +130,16 @@ def test_a_copy_killed_at_each_step_ends_as_if_nothing_had_happened(
     if kill_when(course.start(), lambda: carried() > min(there + 500, JOBS - 1), "some more pages"):
         assert target.exchange([], want()).claims == [], "workers wait until all is there"
     if kill_when(course.start(), lambda: carried() >= JOBS, "all jobs"):
-        notice = target.porter.notice()
-        assert notice is None or notice.kind == "arriving"
+        store_status = target.transfer.store_status()
+        assert store_status is None or store_status.kind == "arriving"
 
     out, _ = (last := course.start()).communicate(timeout=PATIENCE)
     assert last.returncode == 0, out
     assert_same(course, before)
     assert letters(target) == letters(source)
-    assert target.desk.queues() == source.desk.queues()
-    assert sorted(target.desk.depths(), key=str) == sorted(source.desk.depths(), key=str)
-    assert target.porter.notice() is None
+    assert target.queries.queues() == source.queries.queues()
+    assert sorted(target.queries.queue_counts(), key=str) == sorted(source.queries.queue_counts(), key=str)
+    assert target.transfer.store_status() is None
     assert is_closed(source)
     assert target.exchange([], want()).claims
 
@@ -169,12 +169,12 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(course_of: Callable[[st
 
         with pytest.raises(EngineUnavailable):
             attempt(go_away)
-        there = target.desk.count(Filter())
+        there = target.queries.count(Filter())
         assert 300 < there < 1_000
         proxy.accept_again()
         attempt(lambda step: None)
     assert contents(target) == without_nul(contents(source))
-    assert target.porter.notice() is None
+    assert target.transfer.store_status() is None
 
 
 def test_a_copy_killed_at_random_moments_ends_as_if_nothing_had_happened(
@@ -200,4 +200,4 @@ def test_a_copy_killed_at_random_moments_ends_as_if_nothing_had_happened(
     assert process.returncode == 0, out
     assert kills >= 2, "it was never killed"
     assert_same(course, before)
-    assert course.target.porter.notice() is None
+    assert course.target.transfer.store_status() is None

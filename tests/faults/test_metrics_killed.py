@@ -43,7 +43,9 @@ def completed(app: Headrace) -> list[int]:
     now = app.clock.now()
     return [
         total(
-            cell for _, cells in jobs_in(app.engine.shelf, width, now - 3_600_000, now) for cell in cells.values()
+            cell
+            for _, cells in jobs_in(app.engine.document_store, width, now - 3_600_000, now)
+            for cell in cells.values()
         ).completed
         for width in (TEN_SECONDS, MINUTE, HOUR, EVER)
     ]

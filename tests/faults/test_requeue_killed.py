@@ -51,7 +51,7 @@ def requeue(url: str) -> subprocess.Popen[bytes]:
 
 
 def check_each_record_with_its_job(app: Headrace) -> None:
-    jobs = {row.id: row for row in app.engine.desk.find(Filter(), JOBS + 1).jobs}
+    jobs = {row.id: row for row in app.engine.queries.find(Filter(), JOBS + 1).jobs}
     letters = app.engine.letters.find(DeadLetterFilter(), 2 * JOBS)
     assert (len(jobs), len(letters)) == (JOBS, JOBS)
     seen = Counter((letter.status, letter.requeues, jobs[letter.job_id].state) for letter in letters)
@@ -77,7 +77,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
     assert requeue(url).wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
     assert app.engine.letters.count(REQUEUED) == JOBS
-    revivals = [entry.event for entry in app.engine.desk.history("j7")].count(Trigger.REVIVE)
+    revivals = [entry.event for entry in app.engine.queries.history("j7")].count(Trigger.REVIVE)
     assert revivals == 1
 
 

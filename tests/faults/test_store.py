@@ -90,7 +90,7 @@ def test_every_prefix_of_the_log_opens_to_a_consistent_queue(tmp_path: Path) -> 
 
 def _assert_consistent(path: Path) -> None:
     with Headrace(f"sqlite:///{path}") as app:
-        rows = app.engine.desk.find(Filter(), 1000).jobs
+        rows = app.engine.queries.find(Filter(), 1000).jobs
         for row in rows:
             assert (row.state is State.RUNNING) == (row.lease_until is not None)
             assert (row.finished_at is not None) == (row.state in ("completed", "failed", "cancelled"))
@@ -250,7 +250,7 @@ def test_what_enqueue_returned_survives_the_producers_death(url: str) -> None:
             process.kill()
             told += [line.decode().strip() for line in process.stdout if line.endswith(b"\n")]
     with Headrace(url) as app:
-        stored = {row.id for row in app.engine.desk.get(told)}
+        stored = {row.id for row in app.engine.queries.get(told)}
         assert stored == set(told)
         assert len(told) >= 150
 

@@ -28,7 +28,7 @@ def fill(engine: Engine, count: int, *, lease: int = 10 * 60_000) -> None:
         engine.exchange([], None, notes, now=now)
         outcomes = [_outcome(number, claim, now) for number, claim in enumerate(claims)]
         engine.exchange([outcome for outcome in outcomes if outcome is not None], None, now=now)
-    engine.desk.pause_queue("paused", True)
+    engine.queries.pause_queue("paused", True)
 
 
 def _job(number: int, now: int) -> NewJob:
@@ -73,26 +73,29 @@ def contents(engine: Engine) -> list[JobExport]:
     """Every job in order with everything about it, but for the numbers that each store gives by itself."""
     found: list[JobExport] = []
     after = 0
-    while page := engine.porter.pack(after, 1000):
+    while page := engine.transfer.pack(after, 1000):
         after = page[-1].job.seq
-        found += [msgspec.structs.replace(parcel, job=msgspec.structs.replace(parcel.job, seq=0)) for parcel in page]
+        found += [
+            msgspec.structs.replace(job_export, job=msgspec.structs.replace(job_export.job, seq=0))
+            for job_export in page
+        ]
     return found
 
 
 def letters(engine: Engine) -> list[DeadLetterRow]:
-    return engine.porter.pack_dead("", 1_000_000)
+    return engine.transfer.export_dead_letters("", 1_000_000)
 
 
-def without_nul(parcels: list[JobExport]) -> list[JobExport]:
+def without_nul(job_exports: list[JobExport]) -> list[JobExport]:
     """As a store has them that can't hold a NUL: Redis can, and what comes from there is made fit for all."""
-    text = msgspec.json.encode(parcels).replace(b"\\u0000", "\ufffd".encode())
+    text = msgspec.json.encode(job_exports).replace(b"\\u0000", "\ufffd".encode())
     return msgspec.json.decode(text, type=list[JobExport])
 
 
 @contextmanager
 def by_force(target: Engine) -> Iterator[None]:
     """As if somebody had done it without looking at the door."""
-    notice = target.porter.notice()
-    target.porter.post(None)
+    store_status = target.transfer.store_status()
+    target.transfer.post(None)
     yield
-    target.porter.post(notice)
+    target.transfer.post(store_status)

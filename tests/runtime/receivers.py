@@ -61,9 +61,9 @@ class Mailbox:
 class _Conversation:
     """What is said on one connection."""
 
-    def __init__(self, box: Mailbox, wire: socket.socket, tls: ssl.SSLContext | None, is_secure: bool) -> None:
+    def __init__(self, box: Mailbox, connections: socket.socket, tls: ssl.SSLContext | None, is_secure: bool) -> None:
         self._box = box
-        self._wire = wire
+        self._connections = connections
         self._tls = tls
         self._is_secure = False
         self._envelope: list[str] = []
@@ -71,16 +71,16 @@ class _Conversation:
         if is_secure:
             self._secure()
         else:
-            self._file = wire.makefile("rb")
+            self._file = connections.makefile("rb")
 
     def _secure(self) -> None:
         assert self._tls is not None
-        self._wire = self._tls.wrap_socket(self._wire, server_side=True)
-        self._file = self._wire.makefile("rb")
+        self._connections = self._tls.wrap_socket(self._connections, server_side=True)
+        self._file = self._connections.makefile("rb")
         self._is_secure = True
 
     def _say(self, *lines: str) -> None:
-        self._wire.sendall("".join(f"{line}\r\n" for line in lines).encode())
+        self._connections.sendall("".join(f"{line}\r\n" for line in lines).encode())
 
     def hold(self) -> None:
         try:
@@ -98,7 +98,7 @@ class _Conversation:
                     self._answers.get(word, self._agree)(line)
         finally:
             self._file.close()
-            self._wire.close()
+            self._connections.close()
 
     def _agree(self, line: str) -> None:
         self._say("235 known" if line.startswith("AUTH") else "250 ok")

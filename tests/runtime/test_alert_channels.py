@@ -194,7 +194,7 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     courier = Outbox(AlertStore(app.engine, app.settings, None), clock)
     begun, tries = clock.now(), list[float]()
     with caplog.at_level(logging.WARNING, "headrace.alerts"):
-        while app.engine.shelf.browse(POST):
+        while app.engine.document_store.browse(POST):
             before = len(hook.got)
             courier.deliver()
             if len(hook.got) > before:
@@ -228,19 +228,19 @@ def test_what_one_has_taken_no_other_brings_unless_he_dies(app: Headrace, clock:
     clock.advance(120)
     assert second.deliver() == 2
     assert len(hook.got) == 1, "one message for both"
-    assert app.engine.shelf.browse(POST) == []
+    assert app.engine.document_store.browse(POST) == []
 
 
 def test_the_keeper_does_not_wait_for_a_server_that_does_not_answer(app: Headrace, clock: VirtualClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         app.alerts.channels.create("ops", kind="webhook", url=f"http://127.0.0.1:{deaf.getsockname()[1]}")
         app.alerts.trigger("deploy", "it failed", notify="ops")
-        chore = chore_of(app)
-        assert until_it_rests(chore) == 1.0, "somebody is on the way"
-        assert chore.do() == 1.0, "and nobody else is sent"
+        maintenance_task = chore_of(app)
+        assert until_it_rests(maintenance_task) == 1.0, "somebody is on the way"
+        assert maintenance_task.do() == 1.0, "and nobody else is sent"
         connection, _ = deaf.accept()
         connection.close()
-    eventually(lambda: chore.do() == 15.0)
+    eventually(lambda: maintenance_task.do() == 15.0)
     assert app.alerts.channels.get("ops").failures == 1
 
 
@@ -252,7 +252,7 @@ def test_only_what_is_grave_enough_is_told(app: Headrace, hook: Hook) -> None:
     assert len(hook.got) == 1
     assert "large" in json.loads(hook.got[0][2])["text"]
     assert "small" not in json.loads(hook.got[0][2])["text"]
-    assert app.engine.shelf.browse(POST) == []
+    assert app.engine.document_store.browse(POST) == []
 
 
 def test_a_post_for_a_channel_that_is_gone_is_no_secret(app: Headrace, hook: Hook) -> None:
@@ -294,7 +294,7 @@ def test_secrets_are_sealed_in_the_store_and_shown_nowhere(
     with Headrace("memory://", clock=clock, encryption_keys=[KEY]) as app:
         app.alerts.channels.create("ops", kind="slack", url="http://127.0.0.1:1/T0/hush")
         app.alerts.channels.create("mail", kind="email", host="127.0.0.1", to="a@b.c", user="u", password="hush")
-        raw = [paper.value for paper in app.engine.shelf.browse(CHANNEL)]
+        raw = [document.value for document in app.engine.document_store.browse(CHANNEL)]
         assert all(text.startswith('{"$sealed"') for text in raw)
         app.alerts.trigger("deploy", "x", notify=("ops", "mail"))
         with caplog.at_level(logging.DEBUG):

@@ -24,7 +24,7 @@ from headrace.core.metrics import values
 from headrace.runtime.alerts.evaluate import AlertCheck, AlertEvaluation
 from headrace.runtime.alerts.inputs import AlertInputs
 from headrace.runtime.alerts.store import POST, RULE, AlertStore
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.metrics.reader import MetricsReader
 from headrace.runtime.retention.staleness import StaleCheck, last_survey
 from headrace.testing import VirtualClock
@@ -54,17 +54,17 @@ def fill(app: Headrace, count: int, queue: str = "mail") -> None:
 
 
 def posts(app: Headrace) -> list[Document]:
-    return app.engine.shelf.browse(POST)
+    return app.engine.document_store.browse(POST)
 
 
 def chore_of(app: Headrace) -> AlertCheck:
-    chore = AlertCheck(app.engine, app.settings, 15.0)
-    assert 0 <= chore.do() <= 15.0, "it does not begin with the worker"
-    return chore
+    maintenance_task = AlertCheck(app.engine, app.settings, 15.0)
+    assert 0 <= maintenance_task.do() <= 15.0, "it does not begin with the worker"
+    return maintenance_task
 
 
-def until_it_rests(chore: AlertCheck) -> float:
-    return next(pause for _ in range(1000) if (pause := chore.do()))
+def until_it_rests(maintenance_task: AlertCheck) -> float:
+    return next(pause for _ in range(1000) if (pause := maintenance_task.do()))
 
 
 def deeds(app: Headrace) -> list[str]:
@@ -143,8 +143,8 @@ def test_of_many_who_look_again_and_again_each_alert_is_told_by_one(app: Headrac
     def look() -> None:
         begin.wait(PATIENCE)
         for _ in range(3):
-            desk = AlertStore(app.engine, app.settings, None)
-            AlertEvaluation(desk, AlertInputs(app.engine, app.settings), app.clock.now()).finish()
+            queries = AlertStore(app.engine, app.settings, None)
+            AlertEvaluation(queries, AlertInputs(app.engine, app.settings), app.clock.now()).finish()
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(look) for _ in range(4)]:
@@ -175,14 +175,14 @@ def test_who_was_frozen_in_the_middle_tells_nothing_of_what_is_past(app: Headrac
     for name in ("calm", "deep"):
         app.alerts.rules.create(name, when=f"depth > {2 if name == 'deep' else 1000}")
     fill(app, 3)
-    chore = chore_of(app)
-    while app.engine.shelf.browse("~alert.turn") == []:
-        chore.do()
+    maintenance_task = chore_of(app)
+    while app.engine.document_store.browse("~alert.turn") == []:
+        maintenance_task.do()
     for _ in SHIPPED:  # up to the first of our own, for which the depth is read
-        assert chore.do() == 0.0
+        assert maintenance_task.do() == 0.0
     app.queue("mail").clear()
     clock.advance(3600)
-    until_it_rests(chore)
+    until_it_rests(maintenance_task)
     assert deeds(app) == []
 
 
@@ -193,13 +193,15 @@ def test_a_worker_looks_by_itself(url: str, caplog: pytest.LogCaptureFixture) ->
         fill(app, 1)
         with app.worker(alert_check=0.1):
             eventually(lambda: any("WARNING any: depth >= 1 (depth is 1)" in line for line in caplog.messages))
-    assert [type(chore) for chore in chores_of(app.engine, app.settings)].count(AlertCheck) == 1
+    assert [type(maintenance_task) for maintenance_task in maintenance_tasks_of(app.engine, app.settings)].count(
+        AlertCheck
+    ) == 1
 
 
 def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
     app.alerts.rules.create("deep", **DEEP)
     text = '{"name":"bad","when":"dept > 1"}'
-    app.engine.shelf.put([Document(RULE, "bad", 0, text)])
+    app.engine.document_store.put([Document(RULE, "bad", 0, text)])
     fill(app, 3)
     with caplog.at_level(logging.ERROR, "headrace.alerts"):
         for _ in range(3):
@@ -209,7 +211,7 @@ def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, ca
     assert bad.state == "broken"
     assert "did you mean 'depth'?" in (bad.error or "")
     assert [alert.rule for alert in app.alerts.active()] == ["deep"]
-    app.engine.shelf.put([Document(RULE, "worse", 0, "no json at all")])
+    app.engine.document_store.put([Document(RULE, "worse", 0, "no json at all")])
     app.alerts.evaluate()
     assert app.alerts.rules.get("worse").state == "broken"
     for name in ("bad", "worse"):
@@ -330,7 +332,7 @@ def test_one_that_is_raised_by_hand_is_remembered_for_its_cooldown(app: Headrace
     assert told() == 0
     clock.advance(86_400)
     app.alerts.evaluate()
-    assert app.engine.shelf.browse("alert") == []
+    assert app.engine.document_store.browse("alert") == []
     assert told() == 1
 
 
@@ -474,8 +476,8 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     app.engine.insert(
         [new_job("a", queue="mail", created_at=1, run_at=1), new_job("b", queue="calm", run_at=app.clock.now())]
     )
-    chore = StaleCheck(app.engine, app.settings, 300.0)
-    while chore.do() != 300.0:
+    maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
+    while maintenance_task.do() != 300.0:
         pass
     found = last_survey(app.engine)
     assert found is not None
@@ -486,9 +488,9 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     def fail() -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(chore, "_go_on", fail)
+    monkeypatch.setattr(maintenance_task, "_go_on", fail)
     with pytest.raises(RuntimeError):
-        chore.do()
+        maintenance_task.do()
     found = last_survey(app.engine)
     assert found is not None
     assert (found.stale, found.error) == (1, "RuntimeError: no luck")
@@ -572,9 +574,9 @@ def test_everything_can_be_awaited(app: Headrace) -> None:
 
 @pytest.mark.engines("sqlite")
 def test_a_state_that_is_written_is_read_as_it_was(app: Headrace) -> None:
-    desk = AlertStore(app.engine, app.settings, None)
-    app.engine.shelf.put([Document("many", f"{n:04d}", 0, "") for n in range(3500)])
-    assert [paper.key for paper in desk.browse("many")] == [f"{n:04d}" for n in range(3500)]
+    queries = AlertStore(app.engine, app.settings, None)
+    app.engine.document_store.put([Document("many", f"{n:04d}", 0, "") for n in range(3500)])
+    assert [document.key for document in queries.browse("many")] == [f"{n:04d}" for n in range(3500)]
     rule = core.AlertRuleRow(name="x", when="depth > 1", for_=5, notify=("log",))
-    assert desk.put(RULE, "x", 0, rule)
-    assert desk.rules()["x"] == rule
+    assert queries.put(RULE, "x", 0, rule)
+    assert queries.rules()["x"] == rule

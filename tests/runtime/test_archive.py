@@ -67,7 +67,7 @@ def work(app: Headrace) -> Task[..., Any, Any]:
 
 
 def archive_of(app: Headrace) -> Archive:
-    archive = app.hub.archive
+    archive = app.services.archive
     assert archive is not None
     return archive
 
@@ -75,7 +75,7 @@ def archive_of(app: Headrace) -> Archive:
 def sweep(app: Headrace) -> RetentionCounts:
     """As a worker's chore does it, to the end."""
     tally = RetentionCounts()
-    for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(tally, whole=False):
+    for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(tally, whole=False):
         pass
     return tally
 
@@ -300,17 +300,17 @@ def test_a_single_call_is_removed_where_a_worker_has_seen_it(
     drain(app)
     clock.advance(60)
     seen: set[str] = set()
-    chore = RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive, seen)
-    run_to_end(chore)
+    maintenance_task = RetentionTask(app.engine, app.settings, 1.0, lambda: app.services.archive, seen)
+    run_to_end(maintenance_task)
     assert not gone.refresh().archived
     seen.add("default")
     clock.advance(60)
-    run_to_end(chore)
+    run_to_end(maintenance_task)
     assert (gone.refresh().archived, kept.refresh().archived) == (True, False)
     another = work.using(remove_on_complete=True).enqueue(3)
     drain(app)
     clock.advance(60)
-    run_to_end(chore)
+    run_to_end(maintenance_task)
     assert another.refresh().archived
 
 
@@ -325,29 +325,30 @@ def test_a_single_call_is_removed_also_by_who_has_never_run_one(
     drain(app)
     clock.advance(60)
     seen, other = (
-        RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive, queues) for queues in ({"default"}, ())
+        RetentionTask(app.engine, app.settings, 1.0, lambda: app.services.archive, queues)
+        for queues in ({"default"}, ())
     )
-    app.engine.sweeper.record(
+    app.engine.retention_store.record(
         RetentionRun(at=clock.now(), duration=1, until=clock.now() + 10_000)
     )  # it is another's turn
     assert seen.do() > 0
     clock.advance(60)
     run_to_end(other)
     assert gone.refresh().archived
-    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
+    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["default"]
     clock.advance(31 * DAY)
     with monkeypatch.context() as full:
-        full.setattr(type(app.engine.shelf), "remove", _refuse)
+        full.setattr(type(app.engine.document_store), "remove", _refuse)
         run_to_end(other)
     clock.advance(60)
     run_to_end(other)
-    assert app.engine.shelf.browse("~removing") == []
+    assert app.engine.document_store.browse("~removing") == []
     run_to_end(seen)  # it is noted again, if it is met again
-    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
+    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["default"]
 
 
-def run_to_end(chore: RetentionTask) -> float:
-    while (pause := chore.do()) == 0.0:
+def run_to_end(maintenance_task: RetentionTask) -> float:
+    while (pause := maintenance_task.do()) == 0.0:
         pass
     return pause
 
@@ -370,7 +371,7 @@ def test_what_had_to_stay_at_first_goes_with_the_sweep_after_the_reason_is_gone(
 ) -> None:
     """Once their flow is over, or the day of their key has passed."""
     app.lifecycle.configure(task=work.name, remove_on_complete=True)
-    chore = RetentionTask(app.engine, app.settings, 1.0, lambda: app.hub.archive)
+    maintenance_task = RetentionTask(app.engine, app.settings, 1.0, lambda: app.services.archive)
     keyed = work.using(idempotency_key="k").enqueue()
     flow = app.flow("long")
     flow.add(work.bind(1))
@@ -379,17 +380,17 @@ def test_what_had_to_stay_at_first_goes_with_the_sweep_after_the_reason_is_gone(
     drain(app)
     for _ in range(2):
         clock.advance(600)
-        run_to_end(chore)
+        run_to_end(maintenance_task)
     assert (len(both(app)[0]), both(app)[1]) == (3, [])
     clock.advance(3600)
     drain(app)
     assert run.refresh().state == "completed"
     clock.advance(600)
-    run_to_end(chore)
+    run_to_end(maintenance_task)
     assert both(app)[0] == [keyed.id]
     for _ in range(24):
         clock.advance(3600)
-        run_to_end(chore)
+        run_to_end(maintenance_task)
     assert both(app)[0] == []
 
 
@@ -564,11 +565,11 @@ def test_nothing_is_brought_back_while_the_store_is_being_moved(
     drain(app)
     clock.advance(8 * DAY)
     sweep(app)
-    app.engine.porter.post(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
+    app.engine.transfer.post(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
     with pytest.raises(StoreMoved if kind == "moved" else EngineUnavailable, match=r"/elsewhere\.db"):
         app.lifecycle.restore(job.id)
     assert both(app) == ([], [job.id])
-    app.engine.porter.post(None)
+    app.engine.transfer.post(None)
     assert app.lifecycle.restore(job.id).state is State.PENDING
 
 
@@ -600,7 +601,7 @@ def test_a_sweep_that_died_before_the_job_left_is_done_again(
     drain(app)
     clock.advance(8 * DAY)
     with monkeypatch.context() as patch:
-        patch.setattr(app.engine.sweeper, "clear", lambda _: 1 / 0)
+        patch.setattr(app.engine.retention_store, "clear", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             sweep(app)
     assert both(app) == ([job.id], [])  # found once
@@ -615,8 +616,8 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
 ) -> None:
     job = work.enqueue(1)
     drain(app)
-    [parcel] = app.engine.sweeper.pack([job.id])
-    archive_of(app).add([row_of(parcel)], "weekly")
+    [job_export] = app.engine.retention_store.pack([job.id])
+    archive_of(app).add([row_of(job_export)], "weekly")
     clock.advance(20 * DAY)
     job.retry()
     drain(app)
@@ -624,7 +625,7 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
     assert sweep(app).archived == 1
     assert both(app) == ([], [job.id])
     [row] = archive_of(app).find(Filter(), 10).rows
-    assert row.finished_at > (parcel.job.finished_at or 0)
+    assert row.finished_at > (job_export.job.finished_at or 0)
 
 
 def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
@@ -635,7 +636,7 @@ def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any
 
     def run(tally: RetentionCounts) -> None:
         start.wait(PATIENCE)
-        for _ in RetentionSweep(app.engine, app.settings, app.hub.archive).walk(tally):
+        for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(tally):
             pass
 
     threads = [threading.Thread(target=run, args=(tally,)) for tally in tallies]
@@ -669,7 +670,7 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
         work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
+    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive) for _ in range(2))
     assert one.do() == 0.0
     assert other.do() > 0  # it is left to the first one
     assert run_to_end(one) >= 60.0
@@ -686,7 +687,7 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
 def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
+    one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive) for _ in range(2))
     with monkeypatch.context() as patch:
         patch.setattr("headrace.runtime.retention.sweep_task._FOR_NOTHING", 1e9)  # as if it had taken long
         rest = run_to_end(one)
@@ -701,10 +702,10 @@ def test_what_was_told_by_a_clock_that_was_wrong_holds_nobody_up(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     last = RetentionRun(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
-    app.engine.sweeper.record(last)
+    app.engine.retention_store.record(last)
     work.enqueue()
     drain(app)
-    assert RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive).do() == 0.0
+    assert RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive).do() == 0.0
 
 
 def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
@@ -730,9 +731,9 @@ def test_no_dead_letter_goes_while_a_notice_hangs(
     drain(app)
     app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
     clock.advance(400 * DAY)
-    app.engine.porter.post(StoreStatus("arriving", "elsewhere", 1))
+    app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
     assert app.lifecycle.archive(dry_run=False).dead_letters == 0, "what arrives has to stay until it is compared"
-    app.engine.porter.post(None)
+    app.engine.transfer.post(None)
     assert app.lifecycle.archive(dry_run=False).dead_letters == 1
 
 
@@ -762,7 +763,9 @@ def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
     clock.advance(8 * DAY)
     sweep(app)
     clock.advance(200 * DAY)
-    for _ in RetentionSweep(app.engine, replace(app.settings, archive=False), app.hub.archive).walk(RetentionCounts()):
+    for _ in RetentionSweep(app.engine, replace(app.settings, archive=False), app.services.archive).walk(
+        RetentionCounts()
+    ):
         pass
     assert app.lifecycle.partitions() == []
 
@@ -783,11 +786,11 @@ def test_a_sweep_that_takes_long_says_so(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
     with caplog.at_level(logging.INFO, "headrace.keeper"):
-        chore.do()
+        maintenance_task.do()
         clock.advance(181)
-        run_to_end(chore)
+        run_to_end(maintenance_task)
     assert "1 job archived in 181.0 s" in caplog.text
     assert "it took 181 s" in caplog.text
 
@@ -798,18 +801,18 @@ def test_a_walk_that_failed_begins_anew(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
     with monkeypatch.context() as patch:
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run_to_end(chore)
-    told = app.engine.sweeper.last()
+            run_to_end(maintenance_task)
+    told = app.engine.retention_store.last()
     assert told is not None
     assert told.error == "ZeroDivisionError: division by zero"  # for the doctor
     clock.advance(60)
-    run_to_end(chore)
+    run_to_end(maintenance_task)
     assert app.jobs.count(archived=True) == 1
-    told = app.engine.sweeper.last()
+    told = app.engine.retention_store.last()
     assert told is not None
     assert told.error is None
 
@@ -915,7 +918,7 @@ def test_an_archive_in_another_store(url: str, folder: Path, clock: VirtualClock
 def test_redis_alone_deletes_by_the_same_terms(url: str, clock: VirtualClock) -> None:
     with Headrace(url, clock=clock) as app:
         app.enqueue("work")
-        app.engine.desk.move(Filter(), Trigger.CANCEL, 5)
+        app.engine.queries.move(Filter(), Trigger.CANCEL, 5)
         clock.advance(8 * DAY)
         tally = sweep(app)
         assert (tally.archived, tally.deleted) == (0, 1)
@@ -935,8 +938,8 @@ def test_a_lease_of_another_version_leaves_a_held_job_alone(
 ) -> None:
     job = work.enqueue()
     drain(app)
-    row = app.engine.desk.get([job.id])[0]
+    row = app.engine.queries.get([job.id])[0]
     stale = replace(row, version=row.version - 1)
-    assert app.engine.sweeper.clear([Lease(stale.id, stale.version)]) == []
+    assert app.engine.retention_store.clear([Lease(stale.id, stale.version)]) == []
     clock.advance(8 * DAY)
     assert sweep(app).archived == 1

@@ -45,8 +45,8 @@ def ripe(app: Headrace, clock: VirtualClock, jobs: int) -> None:
 
 def walk(app: Headrace) -> None:
     """As a worker does it, to the end."""
-    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
-    while chore.do() == 0.0:
+    maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
+    while maintenance_task.do() == 0.0:
         pass
 
 
@@ -96,14 +96,14 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
     def away(*_: object) -> list[str]:
         raise OSError("no room")
 
-    assert app.hub.archive is not None
-    monkeypatch.setattr(type(app.hub.archive), "prepare", away)
+    assert app.services.archive is not None
+    monkeypatch.setattr(type(app.services.archive), "prepare", away)
     with pytest.raises(OSError, match="no room"):
         walk(app)
     [event] = app.events(types="archive.*", follow=False)
     assert (event.type, event.data["error"], event.data["archived"]) == ("archive.failed", "OSError: no room", 2)
     assert (app.metrics.value("archive_failures"), app.metrics.value("archived")) == (1, 2)
-    last = app.engine.sweeper.last()
+    last = app.engine.retention_store.last()
     assert isinstance(last, RetentionRun)
     assert last.error == "OSError: no room"
 
@@ -112,7 +112,7 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
 def test_partitions_that_could_not_be_made_are_counted(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(type(app.hub.archive), "failures", lambda _: ["2026-W46", "2026-W47"])
+    monkeypatch.setattr(type(app.services.archive), "failures", lambda _: ["2026-W46", "2026-W47"])
     walk(app)
     assert app.metrics.value("partition_failures") == 2
 

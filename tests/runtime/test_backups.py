@@ -51,9 +51,9 @@ def source(make_store: Callable[[str, str], Engine], engine_name: str) -> Engine
     return make_store(engine_name, "source")
 
 
-def settled(parcels: list[JobExport]) -> list[JobExport]:
+def settled(job_exports: list[JobExport]) -> list[JobExport]:
     """What does not depend on what ran when the backup was taken."""
-    return [parcel for parcel in parcels if parcel.job.state is not State.RUNNING]
+    return [job_export for job_export in job_exports if job_export.job.state is not State.RUNNING]
 
 
 # -- there and back
@@ -67,10 +67,10 @@ def test_a_backup_of_any_store_restores_to_any_store(
     fill(source, JOBS)
     now = source.clock.now()
     family = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
-    source.plant(family, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
-    source.desk.rule_queue("mail", QueueRules(max_length=9_000_000))
-    source.desk.rule_task("work", TaskRules(concurrency=7))
-    source.timetable.put(schedule("tick"), new=True)
+    source.insert_graph(family, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
+    source.queries.rule_queue("mail", QueueRules(max_length=9_000_000))
+    source.queries.rule_task("work", TaskRules(concurrency=7))
+    source.schedule_store.put(schedule("tick"), new=True)
     source.renew(worker_row("old", seen_at=now), [], 0)
     before, running = without_nul(contents(source)), states(source)
     taken = backups.take(source, folder / "copy.db")
@@ -82,17 +82,17 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert ran
     assert (done.jobs, done.released) == (JOBS + 2, len(ran))
     after = without_nul(contents(target))
-    assert [parcel for parcel in after if parcel.job.id not in ran] == settled(before)
+    assert [job_export for job_export in after if job_export.job.id not in ran] == settled(before)
     assert {states(target)[name] for name in ran} == {State.PENDING}
     assert {rows(target)[name].attempt for name in ran} == {0}, "no attempt is lost"
     assert letters(target) == letters(source)
-    assert target.desk.queues() == source.desk.queues()
-    assert target.desk.tasks() == source.desk.tasks()
-    assert target.timetable.all() == source.timetable.all()
-    assert target.desk.bonds(["child"]) == source.desk.bonds(["child"])
-    assert [tally.flow for tally in target.desk.flows(9)] == [tally.flow for tally in source.desk.flows(9)]
-    assert target.desk.workers() == []
-    assert target.porter.notice() is None
+    assert target.queries.queues() == source.queries.queues()
+    assert target.queries.tasks() == source.queries.tasks()
+    assert target.schedule_store.all() == source.schedule_store.all()
+    assert target.queries.edges(["child"]) == source.queries.edges(["child"])
+    assert [tally.flow for tally in target.queries.flows(9)] == [tally.flow for tally in source.queries.flows(9)]
+    assert target.queries.workers() == []
+    assert target.transfer.store_status() is None
     assert not any(finding.code.startswith(("orphan", "damaged", "stray")) for finding in target.care.inspect())
 
 
@@ -106,20 +106,20 @@ def test_a_restored_store_goes_on(make_store: Callable[[str, str], Engine], sour
     assert sorted(claim.id for claim in again) == ["a", "b"]
     assert source.exchange([succeed(claim) for claim in again], None).refused == []
     source.insert([new_job("c")])
-    assert source.desk.count(Filter(states=(State.COMPLETED,))) == 2
+    assert source.queries.count(Filter(states=(State.COMPLETED,))) == 2
 
 
 def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     source.insert([new_job("old", tags=("t",))])
     backups.take(source, folder / "copy.db")
     source.insert([new_job("new", queue="new", tags=("t",))])
-    source.desk.move(Filter(ids=("old",)), Trigger.CANCEL, 1)
+    source.queries.move(Filter(ids=("old",)), Trigger.CANCEL, 1)
     with pytest.raises(ConfigError, match="2 jobs"):
         backups.restore(source, folder / "copy.db")
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
     assert backups.restore(source, folder / "copy.db", over=True).jobs == 1
     assert states(source) == {"old": State.PENDING}
-    assert source.desk.count(Filter(tag="t")) == 1
+    assert source.queries.count(Filter(tag="t")) == 1
 
 
 def test_a_process_that_enqueued_before_a_restore_may_go_on(engine_name: str, folder: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_no_whole_backup_changes_nothing(
     with pytest.raises(error, match=word):
         backups.restore(source, folder / "copy.db", over=True)
     assert contents(source) == before
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
 
 
 @pytest.mark.engines("sqlite")
@@ -240,24 +240,29 @@ class _Busy:
 
     def __init__(self, engine: Engine, between: Callable[[int], object]) -> None:
         self.engine, self.between, self.page = engine, between, 0
-        self.desk, self.timetable, self.upkeep, self.porter = engine.desk, engine.timetable, engine.upkeep, self
-        self.shelf = engine.shelf
+        self.queries, self.schedule_store, self.staleness_store, self.transfer = (
+            engine.queries,
+            engine.schedule_store,
+            engine.staleness_store,
+            self,
+        )
+        self.document_store = engine.document_store
 
     def pack(self, after: int, limit: int) -> list[JobExport]:
-        found = self.engine.porter.pack(after, 1)
+        found = self.engine.transfer.pack(after, 1)
         self.page += 1
         self.between(self.page)
         return found
 
     def __getattr__(self, name: str) -> object:
-        return getattr(self.engine.porter, name)
+        return getattr(self.engine.transfer, name)
 
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engine, folder: Path, moment: int) -> None:
     """Redis is read job by job: parent and child may be of different moments."""
     family = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
-    source.plant(family, [Dependency("parent", "child"), Dependency("child", "grandchild")])
+    source.insert_graph(family, [Dependency("parent", "child"), Dependency("child", "grandchild")])
 
     def go_on(page: int) -> None:
         if page == moment:
@@ -285,13 +290,13 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
     def go_on(page: int) -> None:
         source.insert([new_job(f"late-{page}")])
         if page == 1:
-            source.plant([new_job("helper")], [Dependency("helper", "two")])
+            source.insert_graph([new_job("helper")], [Dependency("helper", "two")])
 
     view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
-        assert copy.desk.bonds(["two"]) == [Dependency("helper", "two")]
+        assert copy.queries.edges(["two"]) == [Dependency("helper", "two")]
 
 
 @pytest.mark.engines("postgres", "redis")
@@ -301,49 +306,51 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     fill(source, JOBS)
     backups.take(source, folder / "copy.db")
     before = without_nul(contents(source))
-    real, calls = type(source.porter).unpack, 0
+    real, calls = type(source.transfer).unpack, 0
 
-    def fails_later(self: object, parcels: list[JobExport]) -> int:
+    def fails_later(self: object, job_exports: list[JobExport]) -> int:
         nonlocal calls
-        if isinstance(self, type(source.porter)):
+        if isinstance(self, type(source.transfer)):
             calls += 1
             if calls == 3:
                 raise ConnectionError("cut off")
-        return real(self, parcels)  # type: ignore[arg-type]
+        return real(self, job_exports)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type(source.porter), "unpack", fails_later)
+    monkeypatch.setattr(type(source.transfer), "unpack", fails_later)
     with pytest.raises(ConnectionError):
         backups.restore(source, folder / "copy.db", over=True)
     monkeypatch.undo()
-    notice = source.porter.notice()
-    assert notice is not None
-    assert notice.kind == "arriving"
+    store_status = source.transfer.store_status()
+    assert store_status is not None
+    assert store_status.kind == "arriving"
     assert source.exchange([], want(1)).claims == [], "nobody begins before all is there"
     backups.restore(source, folder / "copy.db")
     assert settled(before) == [
-        parcel for parcel in without_nul(contents(source)) if parcel.job.id in {p.job.id for p in settled(before)}
+        job_export
+        for job_export in without_nul(contents(source))
+        if job_export.job.id in {p.job.id for p in settled(before)}
     ]
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
 
 
 def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
-    source.porter.post(StoreStatus("moved", "elsewhere", 5))
+    source.transfer.post(StoreStatus("moved", "elsewhere", 5))
     backups.take(source, folder / "copy.db")
-    source.porter.post(None)
+    source.transfer.post(None)
     backups.restore(source, folder / "copy.db", over=True)
-    assert source.porter.notice() is None, "it is restored to be used"
+    assert source.transfer.store_status() is None, "it is restored to be used"
     assert source.exchange([], want(1)).claims
 
 
 def test_nothing_is_restored_to_a_store_that_a_copy_fills(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
     backups.take(source, folder / "copy.db")
-    notice = StoreStatus("arriving", "sqlite:////elsewhere.db", 5)
-    source.porter.post(notice)
+    store_status = StoreStatus("arriving", "sqlite:////elsewhere.db", 5)
+    source.transfer.post(store_status)
     with pytest.raises(ConfigError, match=r"is being filled from sqlite:////elsewhere\.db"):
         backups.restore(source, folder / "copy.db", over=True)
-    assert source.porter.notice() == notice
+    assert source.transfer.store_status() == store_status
     assert states(source) == {"job": State.PENDING}
 
 

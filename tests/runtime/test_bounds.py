@@ -61,8 +61,8 @@ def fail(app: Headrace, clock: VirtualClock, times: int = 1, error: str = "away"
 
 def walk(app: Headrace) -> None:
     """As a worker does it, to the end."""
-    chore = RetentionTask(app.engine, app.settings, 60.0, lambda: app.hub.archive)
-    while chore.do() == 0.0:
+    maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
+    while maintenance_task.do() == 0.0:
         pass
 
 
@@ -228,12 +228,12 @@ def test_an_archive_that_is_away_stops_nothing_else(
     def away(*_: object) -> None:
         raise EngineUnavailable("the archive is away")
 
-    monkeypatch.setattr(app.hub.archive, "add", away)
+    monkeypatch.setattr(app.services.archive, "add", away)
     with pytest.raises(EngineUnavailable, match="the archive is away"):
         walk(app)
     assert (app.jobs.count(task="work"), app.jobs.count(task="thrown")) == (2, 0)
     assert app.dead.count(status=None) == 0
-    last = app.engine.sweeper.last()
+    last = app.engine.retention_store.last()
     assert last is not None
     assert (last.error, last.deleted, last.letters) == ("EngineUnavailable: the archive is away", 1, 1)
     monkeypatch.undo()
@@ -292,7 +292,7 @@ def test_workers_may_look_for_stale_jobs_without_touching_them(opened: Opened, c
 
 
 def survey(app: Headrace, settings: Settings) -> None:
-    chore = StaleCheck(app.engine, settings, 300.0)
-    chore.do()  # chooses its moment
-    while chore.do() == 0.0:
+    maintenance_task = StaleCheck(app.engine, settings, 300.0)
+    maintenance_task.do()  # chooses its moment
+    while maintenance_task.do() == 0.0:
         pass

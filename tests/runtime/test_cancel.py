@@ -15,8 +15,8 @@ from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_job_that_waits_is_cancelled_and_never_runs(app: Headrace, kind: str) -> None:
-    gate = Gate()
-    task = app.task(name="held")(through(kind, gate))
+    lane_limit = Gate()
+    task = app.task(name="held")(through(kind, lane_limit))
     jobs = [task.enqueue(), task.using(delay=3600).enqueue()]
     assert [job.cancel() for job in jobs] == [True, True]
     assert [job.state for job in jobs] == ["cancelled", "cancelled"]
@@ -24,7 +24,7 @@ def test_a_job_that_waits_is_cancelled_and_never_runs(app: Headrace, kind: str) 
     with app.worker():
         probe = app.task(name="probe")(lambda: None).enqueue()
         probe.wait(PATIENCE)
-    assert not gate.reached.is_set()
+    assert not lane_limit.reached.is_set()
     for job in jobs:
         with pytest.raises(JobCancelled, match="cancelled"):
             job.result(0)
@@ -68,12 +68,12 @@ def test_a_retry_that_is_due_later_can_be_cancelled(app: Headrace, worker: Worke
 
 
 def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: Headrace, worker: Worker) -> None:
-    gate, told, reasons = Gate(), threading.Event(), []
+    lane_limit, told, reasons = Gate(), threading.Event(), []
 
     @app.task
     def long() -> str:
         ctx = current_job()
-        gate.pass_through()
+        lane_limit.pass_through()
         eventually(lambda: ctx.cancel_requested, "the request to stop")
         reasons.append(ctx.cancel_reason)
         with pytest.raises(LeaseLost, match="stop working on it"):
@@ -82,43 +82,43 @@ def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: He
         return "finished all the same"
 
     job = long.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     assert job.cancel()
     assert job.state == "cancelled"  # at once, not when the thread has noticed
-    gate.open()
+    lane_limit.open()
     assert told.wait(PATIENCE)
     with pytest.raises(JobCancelled):
         job.result(PATIENCE)
     assert reasons == ["the job was cancelled or its lease is lost"]
     eventually(lambda: len(filings(app, job.id)) == 2, "the refusal of what it returned")
-    assert [str(filing.event) for filing in filings(app, job.id)] == ["cancel", "lease lost"]
+    assert [str(history_row.event) for history_row in filings(app, job.id)] == ["cancel", "lease lost"]
     assert job.refresh().state == "cancelled"
 
 
 def test_a_thread_that_notices_nothing_frees_its_place(app: Headrace) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     with app.worker(concurrency=1):
-        job = app.task(name="held")(through("thread", gate)).enqueue()
-        gate.wait_until_reached()
+        job = app.task(name="held")(through("thread", lane_limit)).enqueue()
+        lane_limit.wait_until_reached()
         assert job.cancel()
         assert app.task(name="next")(lambda: "ran").enqueue().result(PATIENCE) == "ran"
-        gate.open()
+        lane_limit.open()
 
 
 def test_a_running_coroutine_is_cancelled_and_may_clean_up(app: Headrace) -> None:
-    gate, cleaned = Gate(), threading.Event()
+    lane_limit, cleaned = Gate(), threading.Event()
 
     @app.task(retry=SOON)
     async def long() -> None:
         try:
-            await gate.apass_through()
+            await lane_limit.apass_through()
         except asyncio.CancelledError:
             cleaned.set()
             raise
 
     with app.worker(concurrency=1):
         job = long.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         assert job.cancel()
         assert cleaned.wait(PATIENCE)
         assert app.task(name="next")(lambda: "ran").enqueue().result(PATIENCE) == "ran"
@@ -150,7 +150,7 @@ def test_a_task_may_cancel_the_job_it_is(app: Headrace, worker: Worker) -> None:
 
 
 def test_what_was_fetched_ahead_and_cancelled_does_not_begin(app: Headrace) -> None:
-    gate, ran = Gate(), []
+    lane_limit, ran = Gate(), []
 
     @app.task
     def short() -> None: ...
@@ -159,27 +159,27 @@ def test_what_was_fetched_ahead_and_cancelled_does_not_begin(app: Headrace) -> N
     def victim(number: int) -> None:
         ran.append(number)
 
-    held = app.task(name="held")(through("thread", gate))
+    held = app.task(name="held")(through("thread", lane_limit))
     with app.worker(concurrency=1) as worker:
         # Short jobs first, so that the worker dares to fetch ahead; what comes behind the gate waits in its hands.
         app.enqueue_many([short.bind() for _ in range(2000)])
         app.enqueue_many([held.bind(), *(victim.bind(n) for n in range(20))])
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         assert app.jobs.cancel(task="victim") == 20
         eventually(lambda: all(claim.task != "victim" for claim in worker.held()), "the worker's knowledge of it")
-        gate.open()
+        lane_limit.open()
         assert app.task(name="last")(lambda: "ran").enqueue().result(PATIENCE) == "ran"
     assert ran == []
     assert app.jobs.count(task="victim", state="cancelled") == 20
 
 
 def test_many_jobs_are_cancelled_at_once_running_or_not(app: Headrace, kind: str) -> None:
-    gate = Gate()
-    held = app.task(name="held")(through(kind, gate))
+    lane_limit = Gate()
+    held = app.task(name="held")(through(kind, lane_limit))
     with app.worker(concurrency=2) as worker:
         jobs = [held.enqueue() for _ in range(10)]
         eventually(lambda: worker.describe().running == 2, "two runs")
         assert app.jobs.cancel(task="held") == 10
         assert {job.refresh().state for job in jobs} == {"cancelled"}
         assert app.task(name="next")(lambda: "ran").enqueue().result(PATIENCE) == "ran"
-        gate.open()
+        lane_limit.open()

@@ -11,7 +11,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.maintenance.housekeeping import HistoryTrim, Housekeeping
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from tests.support.builders import new_job, worker_row
 from tests.support.waiting import PATIENCE, eventually
 
@@ -31,9 +31,9 @@ def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) 
             job.retry()
             job.update(priority=number)
             job.cancel()
-        assert len(app.engine.desk.history(job.id)) > 100
+        assert len(app.engine.queries.history(job.id)) > 100
         with app.worker():  # it looks through what is there as soon as it begins
-            eventually(lambda: len(app.engine.desk.history(job.id)) == 20, "a short history")
+            eventually(lambda: len(app.engine.queries.history(job.id)) == 20, "a short history")
             eventually(lambda: len(job.logs()) == 30, "a short log")
         assert job.state == "cancelled"
 
@@ -52,7 +52,8 @@ def test_workers_that_are_gone_are_forgotten_unless_that_is_switched_off(app: He
 @pytest.mark.engines("sqlite")
 def test_the_chores_follow_the_settings(app: Headrace) -> None:
     def kinds(**settings: object) -> list[str]:
-        return [type(chore).__name__ for chore in chores_of(app.engine, Settings(**settings))]  # type: ignore[arg-type]
+        tasks = maintenance_tasks_of(app.engine, Settings(**settings))  # type: ignore[arg-type]
+        return [type(task).__name__ for task in tasks]
 
     assert kinds().count("HistoryTrim") == 2
     assert kinds(history_limit=None).count("HistoryTrim") == 1
@@ -61,21 +62,21 @@ def test_the_chores_follow_the_settings(app: Headrace) -> None:
 
 def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -> None:
     app.engine.insert([new_job(f"job-{n}") for n in range(3)])
-    chore = HistoryTrim(app.engine, "logs", 20)
-    assert chore.do() > 1
+    maintenance_task = HistoryTrim(app.engine, "logs", 20)
+    assert maintenance_task.do() > 1
 
 
 def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
     app.engine.insert([new_job("job")])
     for _ in range(30):
-        app.engine.desk.amend("job", JobUpdate(priority=1))
-    app.engine.porter.post(StoreStatus("arriving", "elsewhere", 1))
-    chore = HistoryTrim(app.engine, "history", 20)
-    assert chore.do() > 0
-    assert len(app.engine.desk.history("job")) == 30
-    app.engine.porter.post(None)
-    chore.do()
-    assert len(app.engine.desk.history("job")) == 20
+        app.engine.queries.amend("job", JobUpdate(priority=1))
+    app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
+    maintenance_task = HistoryTrim(app.engine, "history", 20)
+    assert maintenance_task.do() > 0
+    assert len(app.engine.queries.history("job")) == 30
+    app.engine.transfer.post(None)
+    maintenance_task.do()
+    assert len(app.engine.queries.history("job")) == 20
 
 
 @pytest.mark.engines("sqlite")

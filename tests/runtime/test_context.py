@@ -81,7 +81,7 @@ def test_outside_of_a_job_there_is_none(task: Register) -> None:
 
 
 def test_progress_is_there_while_the_job_runs_and_after(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
 
     def half() -> None:
         current_job().progress(0.25)
@@ -93,19 +93,19 @@ def test_progress_is_there_while_the_job_runs_and_after(app: Headrace, worker: W
     @app.task(name="threaded")
     def threaded() -> None:
         half()
-        gate.pass_through()
+        lane_limit.pass_through()
         rest()
 
     @app.task(name="coroutine")
     async def coroutine() -> None:
         half()
-        await gate.apass_through()
+        await lane_limit.apass_through()
         rest()
 
     job = (coroutine if kind == "async" else threaded).enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     eventually(lambda: job.refresh().progress == 0.5, "half of the progress")
-    gate.open()
+    lane_limit.open()
     job.wait(PATIENCE)
     assert job.progress == {"done": 3, "of": 4}
 
@@ -176,7 +176,7 @@ def test_a_heartbeat_renews_the_lease_at_once(app: Headrace, kind: str) -> None:
     leases = []
 
     def lease() -> int:
-        (row,) = app.engine.desk.get([current_job().id])
+        (row,) = app.engine.queries.get([current_job().id])
         assert row.lease_until is not None
         return row.lease_until
 
@@ -205,7 +205,7 @@ def test_a_heartbeat_renews_the_lease_at_once(app: Headrace, kind: str) -> None:
 def test_a_heartbeat_of_a_lost_lease_raises(app: Headrace, worker: Worker) -> None:
     @app.task
     def late() -> None:
-        (row,) = app.engine.desk.get([current_job().id])
+        (row,) = app.engine.queries.get([current_job().id])
         assert app.jobs.get(row.id).cancel()
         with pytest.raises(LeaseLost):
             current_job().heartbeat()
@@ -228,14 +228,17 @@ def test_the_context_follows_into_threads_started_by_asyncio_but_not_into_other_
 
 
 def test_jobs_side_by_side_see_each_their_own(app: Headrace, kind: str) -> None:
-    gates = [Gate() for _ in range(4)]
-    tasks = [app.task(name=f"held-{n}")(through(kind, gate, lambda: current_job().id)) for n, gate in enumerate(gates)]
+    lane_limits = [Gate() for _ in range(4)]
+    tasks = [
+        app.task(name=f"held-{n}")(through(kind, lane_limit, lambda: current_job().id))
+        for n, lane_limit in enumerate(lane_limits)
+    ]
     with app.worker(concurrency=4):
         jobs = [task.enqueue() for task in tasks]
-        for gate in gates:
-            gate.wait_until_reached()
-        for gate in reversed(gates):
-            gate.open()
+        for lane_limit in lane_limits:
+            lane_limit.wait_until_reached()
+        for lane_limit in reversed(lane_limits):
+            lane_limit.open()
         assert [job.result(PATIENCE) for job in jobs] == [job.id for job in jobs]
 
 

@@ -76,7 +76,7 @@ def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: 
     clock.advance(15)
     courier.deliver()
     assert told(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
-    assert app.engine.shelf.browse(POST) == []
+    assert app.engine.document_store.browse(POST) == []
 
 
 @pytest.mark.engines("sqlite")
@@ -86,8 +86,10 @@ def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkey
         app.alerts.trigger(name, "x", notify="ops")
     posts = AlertStore(app.engine, app.settings, None).browse(POST)
     first, second = next(posts), next(posts)
-    assert app.engine.shelf.remove([second])
-    assert [paper.key for paper in (first, *posts)] == [paper.key for paper in app.engine.shelf.browse(POST)]
+    assert app.engine.document_store.remove([second])
+    assert [document.key for document in (first, *posts)] == [
+        document.key for document in app.engine.document_store.browse(POST)
+    ]
 
 
 @pytest.mark.engines("sqlite")
@@ -104,7 +106,7 @@ def test_who_could_not_set_out_has_told_nobody(
         with pytest.raises(RuntimeError):
             courier.set_out()
     courier.set_out()
-    assert len(app.engine.shelf.browse(POST)) == 1
+    assert len(app.engine.document_store.browse(POST)) == 1
     clock.advance(120)
     eventually(lambda: not courier.set_out() and told(hook) == [[("raised", "deploy")]], "it is told later")
 
@@ -113,7 +115,7 @@ def test_who_could_not_set_out_has_told_nobody(
 def test_what_was_told_is_not_told_again_because_the_store_is_away(
     app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def away(papers: Sequence[Document]) -> bool:
+    def away(documents: Sequence[Document]) -> bool:
         raise EngineUnavailable("on purpose")
 
     courier = courier_of(app)
@@ -121,13 +123,13 @@ def test_what_was_told_is_not_told_again_because_the_store_is_away(
     courier.set_out()
     eventually(lambda: told(hook), "it is told")
     with monkeypatch.context() as patch:
-        patch.setattr(app.engine.shelf, "remove", away)
+        patch.setattr(app.engine.document_store, "remove", away)
         eventually(lambda: _is_cut_off(courier), "it is about to be settled")
     eventually(lambda: not courier.set_out(), "it is settled")
     clock.advance(3600)
     courier.deliver()
     assert told(hook) == [[("raised", "deploy")]]
-    assert app.engine.shelf.browse(POST) == []
+    assert app.engine.document_store.browse(POST) == []
 
 
 def _is_cut_off(courier: Outbox) -> bool:

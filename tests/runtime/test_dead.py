@@ -30,7 +30,7 @@ from headrace.core.jobs.fingerprint import fingerprint_of_lost
 from headrace.core.jobs.records import ClaimRequest
 from headrace.core.settings.settings import Settings
 from headrace.runtime.dead_letters.auto_requeue import AutoRequeue
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
 
@@ -392,7 +392,7 @@ def age(app: Headrace, seconds: float) -> None:
     rows = engine.letters.find(DeadLetterFilter(), 100)
     engine.letters.purge(STATUSES, app.clock.now() + 1000, 100)
     older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
-    engine.porter.unpack_dead([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
+    engine.transfer.import_dead_letters([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
 
 
 def test_letters_come_back_by_themselves_when_their_time_has_come(app: Headrace, failed: Making) -> None:
@@ -431,7 +431,9 @@ def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: T
 def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
     failed()
     age(app, 10**7)
-    assert not any(isinstance(chore, AutoRequeue) for chore in chores_of(app.engine, Settings()))
+    assert not any(
+        isinstance(maintenance_task, AutoRequeue) for maintenance_task in maintenance_tasks_of(app.engine, Settings())
+    )
     assert app.dead.count() == 1
 
 

@@ -115,7 +115,7 @@ def test_a_lifecycle_in_code_counts_at_once() -> None:
         drain(app)
         clock.advance(10)
         assert app.lifecycle.archive().archived == 1
-        assert app.engine.upkeep.terms() == [], "to look changes nothing"
+        assert app.engine.staleness_store.terms() == [], "to look changes nothing"
 
 
 def test_an_operators_word_goes_before_that_of_the_code(app: Headrace) -> None:
@@ -147,11 +147,11 @@ def test_a_supervised_worker_that_stands_still_ends_its_process() -> None:
 
 def test_a_loop_counts_as_stalled_when_that_was_told_and_a_lease_has_passed_since(app: Headrace) -> None:
     with app.worker(lease=5) as worker:
-        sign = worker._crew.sign
+        sign = worker._worker_state.sign
         assert not worker.is_stalled
         sign.back_in = lambda seconds: None  # type: ignore[method-assign]  # its loop stands still from now on
         sign._due -= 8
-        worker._pulse._watch.look()  # type: ignore[union-attr]
+        worker._heartbeat._watch.look()  # type: ignore[union-attr]
         assert not worker.is_stalled
         sign._due -= 6
         assert worker.is_stalled

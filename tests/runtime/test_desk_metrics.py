@@ -50,9 +50,9 @@ def test_stale_jobs_that_were_ended_are_counted(app: Headrace, clock: VirtualClo
     if by_hand:
         app.lifecycle.detect_stale(dry_run=False)
     else:
-        chore = StaleCheck(app.engine, app.settings, 300.0)
-        chore.do()  # chooses its moment
-        while chore.do() == 0.0:
+        maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
+        maintenance_task.do()  # chooses its moment
+        while maintenance_task.do() == 0.0:
             pass
     read = app.metrics.value
     assert (read("stale_dead"), read("stale_failed"), read("stale_failures")) == (1, 1, 0)
@@ -61,11 +61,11 @@ def test_stale_jobs_that_were_ended_are_counted(app: Headrace, clock: VirtualClo
 def test_a_check_for_stale_jobs_that_fails_is_counted(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chore = StaleCheck(app.engine, app.settings, 300.0)
-    chore.do()
-    monkeypatch.setattr(app.engine.upkeep, "terms", lambda: 1 / 0)
+    maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
+    maintenance_task.do()
+    monkeypatch.setattr(app.engine.staleness_store, "terms", lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        chore.do()
+        maintenance_task.do()
     monkeypatch.undo()
     assert app.metrics.value("stale_failures") == 1
     assert app.metrics.value("archive_failures") == 0

@@ -21,7 +21,9 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
     monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.05)
     job = double.enqueue(4)
     answers, room = [0, 0], WorkerExchange.room
-    monkeypatch.setattr(WorkerExchange, "room", lambda trade: answers.pop() if answers else room(trade))
+    monkeypatch.setattr(
+        WorkerExchange, "room", lambda worker_exchange: answers.pop() if answers else room(worker_exchange)
+    )
     app.run_worker(drain=True)
     assert job.result(timeout=0) == 8
 

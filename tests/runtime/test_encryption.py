@@ -57,12 +57,12 @@ def app(open_app: Callable[..., Headrace]) -> Headrace:
 
 def stored(app: Headrace) -> str:
     """All that the store says of its jobs."""
-    rows = app.engine.desk.find(Filter(), 1000).jobs
-    logs = [app.engine.desk.logs(row.id) for row in rows]
-    steps = [app.engine.desk.steps(row.id) for row in rows]
-    history = [app.engine.desk.history(row.id) for row in rows]
+    rows = app.engine.queries.find(Filter(), 1000).jobs
+    logs = [app.engine.queries.logs(row.id) for row in rows]
+    steps = [app.engine.queries.steps(row.id) for row in rows]
+    history = [app.engine.queries.history(row.id) for row in rows]
     letters = app.engine.letters.find(DeadLetterFilter(), 1000)
-    return msgspec.json.encode([rows, logs, steps, history, letters, app.engine.timetable.all()]).decode()
+    return msgspec.json.encode([rows, logs, steps, history, letters, app.engine.schedule_store.all()]).decode()
 
 
 def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:
@@ -118,7 +118,7 @@ def test_what_was_stored_in_clear_and_with_an_older_key_still_runs(open_app: Cal
     last.task(name="echo")(lambda text: text)
     with last.worker():
         assert [last.jobs.get(one).result(PATIENCE) for one in results] == ["by 0", "by 1", "by 2"]
-    rows = {row.id: row for row in last.engine.desk.get(results)}
+    rows = {row.id: row for row in last.engine.queries.get(results)}
     used = [(key_of(rows[one].payload), key_of(rows[one].result or "")) for one in results]
     assert used == [(None, "2026"), ("2025", "2026"), ("2026", "2026")]
 
@@ -179,11 +179,11 @@ def test_a_result_that_can_not_be_opened_is_told_to_who_was_promised_it(open_app
 
 
 def test_equal_calls_are_known_without_telling_what_they_are(open_app: Callable[..., Headrace]) -> None:
-    plain, sealed = open_app(), open_app(NEW)
+    plain, encrypted = open_app(), open_app(NEW)
 
     def pay(card: str) -> None: ...
 
-    ones = [app.task(unique=Unique(), name="pay")(pay) for app in (plain, sealed, sealed)]
+    ones = [app.task(unique=Unique(), name="pay")(pay) for app in (plain, encrypted, encrypted)]
     in_clear, first, second = (one.enqueue("4111") for one in ones)
     assert first.id == second.id != in_clear.id
     assert first.row.unique_key != in_clear.row.unique_key
@@ -229,7 +229,7 @@ def test_a_process_of_its_own_gets_no_key_and_returns_nothing_in_clear(app: Head
         assert [line.message for line in job.logs()] == ["hello from the sandbox"]
     raw = stored(app)
     assert "hello from the sandbox" not in raw
-    assert key_of(app.engine.desk.get([job.id])[0].result or "") == "2026"
+    assert key_of(app.engine.queries.get([job.id])[0].result or "") == "2026"
 
 
 def test_a_dead_letter_is_requeued_with_other_arguments(app: Headrace) -> None:
@@ -254,7 +254,7 @@ def test_a_declared_schedule_is_stored_once_and_sealed_anew_with_a_new_key(open_
         return app, app.schedules.sync()
 
     def now() -> tuple[str | None, int]:
-        row = plain.engine.timetable.get("hourly")
+        row = plain.engine.schedule_store.get("hourly")
         assert row is not None
         return key_of(call_of(row).payload), call_of(row).priority
 
@@ -263,9 +263,9 @@ def test_a_declared_schedule_is_stored_once_and_sealed_anew_with_a_new_key(open_
     plain.schedules.update("hourly", priority=7)
     assert declare(OLD)[1] == []
     assert now() == ("2025", 7), "what an operator changed stays"
-    version = plain.engine.timetable.all()[0].version
+    version = plain.engine.schedule_store.all()[0].version
     assert declare(OLD)[1] == []
-    assert plain.engine.timetable.all()[0].version == version, "nothing is written where nothing is new"
+    assert plain.engine.schedule_store.all()[0].version == version, "nothing is written where nothing is new"
     last, changed = declare(NEW, OLD)
     assert (changed, now()) == ([], ("2026", 7))
     assert last.schedules.run_now("hourly").args == (MARK,)
@@ -307,7 +307,7 @@ def test_a_text_that_was_put_in_another_place_does_not_open(app: Headrace) -> No
     with app.worker():
         one.wait(PATIENCE)
         two.wait(PATIENCE)
-    first, second = (app.engine.desk.get([job.id])[0] for job in (one, two))
+    first, second = (app.engine.queries.get([job.id])[0] for job in (one, two))
     one._record = msgspec.structs.replace(first, result=second.result, result_checksum=second.result_checksum)
     with pytest.raises(CorruptPayload, match="taken from another place"):
         one.outcome()

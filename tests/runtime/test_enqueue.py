@@ -407,14 +407,14 @@ def test_a_closed_app_opens_its_store_again_for_whoever_looks_or_works(folder: P
 
 def test_closing_an_app_stops_its_workers_and_keeps_what_they_finished(folder: Path, kind: str) -> None:
     app = Headrace(f"sqlite:///{folder}/jobs.db", shutdown_timeout=10)
-    gate = Gate()
-    job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
+    lane_limit = Gate()
+    job = app.task(name="held")(through(kind, lane_limit, lambda: "done")).enqueue()
     worker = app.worker().start()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     closing = threading.Thread(target=app.close)
     closing.start()
     eventually(lambda: worker.describe().state == "stopping", "the stop")
-    gate.open()
+    lane_limit.open()
     closing.join(PATIENCE)
     assert worker.stopped.is_set()
     assert job.result(0) == "done"
@@ -475,8 +475,8 @@ def test_a_dict_that_is_no_call_is_refused_and_nothing_is_stored(
 def test_no_thread_of_a_closed_app_is_left(folder: Path, kind: str) -> None:
     before = set(threading.enumerate())
     with Headrace(f"sqlite:///{folder}/jobs.db") as app, app.worker():
-        app.task(name="noop")(through(kind, gate := Gate())).enqueue()
-        gate.open()
+        app.task(name="noop")(through(kind, lane_limit := Gate())).enqueue()
+        lane_limit.open()
         for job in app.jobs.find():
             job.wait(PATIENCE)
     left = {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("headrace")}

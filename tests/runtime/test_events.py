@@ -112,12 +112,12 @@ def test_a_worker_that_works_is_not_started_again(app: Headrace) -> None:
 
 
 def test_the_start_of_a_long_run_is_told_while_it_runs(app: Headrace, worker: Worker) -> None:
-    gate = Gate()
-    app.task(name="long")(gate.pass_through)
+    lane_limit = Gate()
+    app.task(name="long")(lane_limit.pass_through)
     job = app.enqueue("long")
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     eventually(lambda: "job.started" in _told(app), "the start is told")
-    gate.open()
+    lane_limit.open()
     job.result(PATIENCE)
     eventually(lambda: _told(app, task="long").count("job.completed") == 1, "the end is told")
     assert _told(app, task="long").count("job.started") == 1
@@ -126,15 +126,15 @@ def test_the_start_of_a_long_run_is_told_while_it_runs(app: Headrace, worker: Wo
 @pytest.mark.every_engine
 def test_what_is_completed_after_the_lease_was_given_up_is_told(app: Headrace, worker: Worker) -> None:
     """As by a worker that was suspended, if nobody has taken its jobs over meanwhile."""
-    gate = Gate()
-    app.task(name="long")(gate.pass_through)
+    lane_limit = Gate()
+    app.task(name="long")(lane_limit.pass_through)
     job = app.enqueue("long")
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     eventually(lambda: "job.started" in _told(app), "the start is told")
     [lease] = [lease_of(claim) for claim in worker.held()]
-    worker._pulse._lose(frozenset([lease]), "no renewal for 60 s")
+    worker._heartbeat._lose(frozenset([lease]), "no renewal for 60 s")
     assert not worker.held()
-    gate.open()
+    lane_limit.open()
     assert job.wait(PATIENCE) == "completed"
     eventually(lambda: "job.completed" in _told(app, task="long"), "the end is told")
     assert _told(app, task="long").count("job.completed") == 1
@@ -223,20 +223,20 @@ def test_a_handler_goes_on_where_the_last_one_was_killed(app: Headrace) -> None:
     app.task_by_name("before").enqueue()
     cursor = app.events.last()
     gone = HandlerCursor(cursor, holder="who-was-killed", until=app.clock.now() - 1)
-    assert app.engine.shelf.put([Document(KIND, "audit", 0, msgspec.json.encode(gone).decode())])
+    assert app.engine.document_store.put([Document(KIND, "audit", 0, msgspec.json.encode(gone).decode())])
     app.task_by_name("missed").enqueue()
     seen: list[str | None] = []
     app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
     with app.listening():
         eventually(lambda: seen == ["missed"], "it is handled")
-    [paper] = app.engine.shelf.get(KIND, ["audit"])
-    assert msgspec.json.decode(paper.value, type=HandlerCursor).holder == "", "the next one need not wait"
+    [document] = app.engine.document_store.get(KIND, ["audit"])
+    assert msgspec.json.decode(document.value, type=HandlerCursor).holder == "", "the next one need not wait"
 
 
 def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "_TERM", 3_600_000)
     busy = HandlerCursor(app.events.last(), holder="somebody", until=app.clock.now() + 3_600_000)
-    app.engine.shelf.put([Document(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
+    app.engine.document_store.put([Document(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
     seen: list[Event] = []
     everywhere: list[Event] = []
     app.on("job.enqueued", name="audit")(seen.append)
@@ -375,8 +375,8 @@ def test_a_secret_is_sealed_where_there_are_keys(folder: Path, receiver: Receive
     key = "k1:" + base64.b64encode(b"x" * 32).decode()
     with Headrace(f"sqlite:///{folder}/q.db", encryption_keys=[key], webhook_networks=["any"]) as app:
         hook = app.webhooks.create(receiver.url, "job.failed")
-        [paper] = app.engine.shelf.browse("webhooks")
+        [document] = app.engine.document_store.browse("webhooks")
         assert hook.secret is not None
-        assert hook.secret not in paper.value
+        assert hook.secret not in document.value
         assert app.webhooks.test(hook.id) == 204
         assert verify(hook.secret, receiver.got[0][0], receiver.got[0][1], datetime.now(UTC))

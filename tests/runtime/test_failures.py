@@ -403,5 +403,5 @@ def test_a_failed_job_leaves_one_dead_letter(app: Headrace, task: Register, work
 
     job = flaky.enqueue()
     assert job.wait(PATIENCE) == "failed"
-    [found] = app.engine.porter.pack_dead("", 10)
+    [found] = app.engine.transfer.export_dead_letters("", 10)
     assert (found.job_id, found.task, found.reason, found.status) == (job.id, "flaky", "attempts_used_up", "pending")

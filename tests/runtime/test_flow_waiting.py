@@ -36,8 +36,8 @@ def test_a_flow_that_ends_right_after_a_reading_is_told_as_it_ended(
     run = group(*[fail.bind() for _ in range(5)]).enqueue()
     read = getattr(Services, reading)
 
-    def read_and_end(hub: Services, which: Any) -> Any:
-        found = read(hub, which)
+    def read_and_end(services: Services, which: Any) -> Any:
+        found = read(services, which)
         drain(app)
         return found
 

@@ -174,8 +174,8 @@ def test_a_job_can_be_put_before_one_that_waits_already(app: Headrace, give: Any
 
 
 def test_many_jobs_in_one_commit_may_wait_for_others(app: Headrace, give: AnyTask) -> None:
-    gate = give.enqueue(0)
-    calls: list[Call[Any]] = [give.bind(1), give.using(after=[gate]).bind(2), give.bind(gate)]
+    lane_limit = give.enqueue(0)
+    calls: list[Call[Any]] = [give.bind(1), give.using(after=[lane_limit]).bind(2), give.bind(lane_limit)]
     jobs = app.enqueue_many(calls)
     assert [job.refresh().state for job in jobs] == ["pending", "waiting", "waiting"]
     drain(app)
@@ -468,19 +468,19 @@ def test_a_store_that_is_away_while_results_are_read_costs_no_job(
 def test_a_job_is_not_completed_before_those_it_spawned(
     app: Headrace, kind: str, task: Callable[..., Any], at_once: bool
 ) -> None:
-    gate = Gate()
-    child: AnyTask = app.task(name="child")(through(kind, gate, lambda: "done"))
+    lane_limit = Gate()
+    child: AnyTask = app.task(name="child")(through(kind, lane_limit, lambda: "done"))
 
     @task
     def parent() -> str:
         return current_job().spawn(child.bind(), at_once=at_once).id
 
     run = chain(parent.bind(), app.task(name="after")(lambda value: value).bind()).enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     first = run.jobs[0]
     eventually(lambda: first.refresh().state == "waiting", "its own run")
     assert "Its own run is over" in first.why()
-    gate.open()
+    lane_limit.open()
     child_id = run.result(PATIENCE)
     spawned = app.jobs.get(child_id)
     assert (spawned.result(), spawned.flow, spawned.children()) == ("done", run.id, [first])

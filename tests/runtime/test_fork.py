@@ -172,12 +172,12 @@ def test_ids_of_parent_and_child_never_meet(stored: Headrace) -> None:
 
 
 def test_a_child_can_have_a_worker_of_its_own(stored: Headrace, kind: str) -> None:
-    gate = Gate()
-    stored.task(name="held")(through(kind, gate, os.getpid))
+    lane_limit = Gate()
+    stored.task(name="held")(through(kind, lane_limit, os.getpid))
     job = stored.enqueue("held")
 
     def child() -> None:
-        gate.open()
+        lane_limit.open()
         with stored, stored.worker():
             assert job.result(PATIENCE) == os.getpid()
 

@@ -64,7 +64,7 @@ def test_a_worker_makes_room_and_settles_what_it_has_run(app: Headrace, clock: V
     def is_gone_later(id: str) -> bool:
         """What has just finished is left alone, and so is a store that was swept just now: time has to pass."""
         clock.advance(0.5)
-        return not app.engine.desk.get([id])
+        return not app.engine.queries.get([id])
 
     with app.worker(queues=["held"], concurrency=1):
         job = held.enqueue()

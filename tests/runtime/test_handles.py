@@ -160,12 +160,12 @@ def test_a_completed_job_can_be_run_again_too_but_not_one_that_is_open(still: He
 
 
 def test_a_running_job_can_be_neither_deleted_nor_changed(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
-    job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
-    gate.wait_until_reached()
+    lane_limit = Gate()
+    job = app.task(name="held")(through(kind, lane_limit, lambda: "done")).enqueue()
+    lane_limit.wait_until_reached()
     assert (job.delete(), job.update(priority=1), job.promote(), job.retry()) == (False, False, False, False)
     assert "It is running: attempt 1 of 4" in job.why()
-    gate.open()
+    lane_limit.open()
     assert job.result(PATIENCE) == "done"
 
 
@@ -238,7 +238,7 @@ def test_every_blocking_method_has_an_async_twin(still: Headrace, add: Any) -> N
 
 
 @pytest.fixture
-def shelf(still: Headrace, add: Any, fail: Any, clock: VirtualClock) -> dict[str, list[str]]:
+def document_store(still: Headrace, add: Any, fail: Any, clock: VirtualClock) -> dict[str, list[str]]:
     """Some jobs of every kind, oldest first: 3 completed, 2 failed, 2 scheduled, 1 cancelled, 4 pending."""
     ids = {"completed": [add.using(tags=["old"]).enqueue(n, n).id for n in range(3)]}
     ids["failed"] = [fail.enqueue().id for _ in range(2)]
@@ -254,35 +254,38 @@ def shelf(still: Headrace, add: Any, fail: Any, clock: VirtualClock) -> dict[str
 
 
 def test_jobs_are_found_by_every_filter_newest_first(
-    still: Headrace, shelf: dict[str, list[str]], clock: VirtualClock
+    still: Headrace, document_store: dict[str, list[str]], clock: VirtualClock
 ) -> None:
     def found(**filters: Any) -> list[str]:
         ids = [job.id for job in still.jobs.find(**filters)]
         assert len(ids) == still.jobs.count(**filters)
         return ids[::-1]
 
-    everything = [job_id for ids in shelf.values() for job_id in ids]
+    everything = [job_id for ids in document_store.values() for job_id in ids]
     assert found() == everything
-    for state, ids in shelf.items():
+    for state, ids in document_store.items():
         assert found(state=state) == ids
-    assert found(state=["failed", "completed"]) == shelf["completed"] + shelf["failed"]
-    assert found(queue="night") == shelf["scheduled"]
-    assert found(task="fail") == shelf["failed"]
-    assert found(task=still.tasks["fail"]) == shelf["failed"]
-    assert found(tag="old") == shelf["completed"]
-    assert found(tag="t2") == [shelf["pending"][2]]
-    assert found(text="zoe") == shelf["pending"]
-    assert found(text="zoe-3") == [shelf["pending"][3]]
-    assert found(since=clock.moment) == shelf["scheduled"] + shelf["cancelled"] + shelf["pending"]
-    assert found(until=clock.moment) == shelf["completed"] + shelf["failed"]
-    assert found(ids=shelf["failed"]) == shelf["failed"]
+    assert found(state=["failed", "completed"]) == document_store["completed"] + document_store["failed"]
+    assert found(queue="night") == document_store["scheduled"]
+    assert found(task="fail") == document_store["failed"]
+    assert found(task=still.tasks["fail"]) == document_store["failed"]
+    assert found(tag="old") == document_store["completed"]
+    assert found(tag="t2") == [document_store["pending"][2]]
+    assert found(text="zoe") == document_store["pending"]
+    assert found(text="zoe-3") == [document_store["pending"][3]]
+    assert (
+        found(since=clock.moment)
+        == document_store["scheduled"] + document_store["cancelled"] + document_store["pending"]
+    )
+    assert found(until=clock.moment) == document_store["completed"] + document_store["failed"]
+    assert found(ids=document_store["failed"]) == document_store["failed"]
     assert found(ids=[]) == found(state=[]) == []
-    assert found(tag="new", state="pending", text="zoe-0") == [shelf["pending"][0]]
+    assert found(tag="new", state="pending", text="zoe-0") == [document_store["pending"][0]]
     assert found(queue="nowhere") == []
     assert found(state=None, queue=None) == everything
 
 
-def test_pages_follow_each_other_without_gaps_or_repeats(still: Headrace, shelf: dict[str, list[str]]) -> None:
+def test_pages_follow_each_other_without_gaps_or_repeats(still: Headrace, document_store: dict[str, list[str]]) -> None:
     seen, cursor = [], None
     while True:
         page = still.jobs.find(limit=5, cursor=cursor)
@@ -291,7 +294,7 @@ def test_pages_follow_each_other_without_gaps_or_repeats(still: Headrace, shelf:
         cursor = page.cursor
         if cursor is None:
             break
-    assert seen == [job_id for ids in shelf.values() for job_id in ids][::-1]
+    assert seen == [job_id for ids in document_store.values() for job_id in ids][::-1]
     page = still.jobs.find(limit=5)
     assert (page[0].id, [job.id for job in page[1:3]]) == (seen[0], seen[1:3])
     assert repr(page) == "<JobPage of 5, more follow>"
@@ -328,7 +331,7 @@ def test_a_cursor_of_somebody_else_is_refused(still: Headrace, cursor: Any) -> N
         still.jobs.find(cursor=cursor)
 
 
-def test_acting_on_many_needs_to_say_which(still: Headrace, shelf: dict[str, list[str]]) -> None:
+def test_acting_on_many_needs_to_say_which(still: Headrace, document_store: dict[str, list[str]]) -> None:
     before = still.jobs.count()
     for act in (still.jobs.cancel, still.jobs.delete, still.jobs.promote):
         for filters in ({}, {"queue": None}, {"ids": None, "state": None}):
@@ -339,7 +342,7 @@ def test_acting_on_many_needs_to_say_which(still: Headrace, shelf: dict[str, lis
 
 
 def test_many_are_cancelled_promoted_retried_and_deleted_by_filter(
-    still: Headrace, shelf: dict[str, list[str]]
+    still: Headrace, document_store: dict[str, list[str]]
 ) -> None:
     assert still.jobs.promote(queue="night") == 2
     assert still.jobs.count(state="scheduled") == 0
@@ -347,7 +350,7 @@ def test_many_are_cancelled_promoted_retried_and_deleted_by_filter(
     assert still.jobs.count(state="cancelled") == 5
     assert still.jobs.cancel(tag="new") == 0
     assert still.jobs.retry() == 2  # without a state, only what failed
-    assert still.jobs.retry(ids=shelf["completed"][:1]) == 1
+    assert still.jobs.retry(ids=document_store["completed"][:1]) == 1
     assert still.jobs.delete(tag="old") == 3
     assert still.jobs.count(tag="old") == 0
     assert still.jobs.delete(state="cancelled") == 5
@@ -364,7 +367,9 @@ def test_acting_on_more_than_one_batch_reaches_them_all(still: Headrace, add: An
 # -- queues
 
 
-def test_a_queue_counts_its_jobs_by_state(still: Headrace, shelf: dict[str, list[str]], clock: VirtualClock) -> None:
+def test_a_queue_counts_its_jobs_by_state(
+    still: Headrace, document_store: dict[str, list[str]], clock: VirtualClock
+) -> None:
     stats = still.queue("default").stats()
     assert (stats.pending, stats.completed, stats.failed, stats.cancelled) == (4, 3, 2, 1)
     assert (stats.scheduled, stats.running, stats.retrying, stats.waiting, stats.paused) == (0, 0, 0, 0, False)
@@ -375,10 +380,12 @@ def test_a_queue_counts_its_jobs_by_state(still: Headrace, shelf: dict[str, list
         still.queue("two words")
 
 
-def test_a_queue_shows_what_comes_next_and_can_be_emptied(still: Headrace, shelf: dict[str, list[str]]) -> None:
+def test_a_queue_shows_what_comes_next_and_can_be_emptied(
+    still: Headrace, document_store: dict[str, list[str]]
+) -> None:
     queue = still.queue("default")
-    still.jobs.get(shelf["pending"][3]).update(priority=1)
-    assert [job.id for job in queue.peek(2)] == [shelf["pending"][3], shelf["pending"][0]]
+    still.jobs.get(document_store["pending"][3]).update(priority=1)
+    assert [job.id for job in queue.peek(2)] == [document_store["pending"][3], document_store["pending"][0]]
     assert queue.length() == 4
     assert queue.clear() == 4
     assert (queue.length(), still.jobs.count(queue="default")) == (0, 6)

@@ -54,20 +54,20 @@ def test_a_job_that_comes_back_while_a_beat_is_under_way_stays_held(app: Headrac
 
 
 def test_a_cancelled_and_revived_job_is_not_lost_with_its_old_run(app: Headrace) -> None:
-    gate = Gate()
+    lane_limit = Gate()
 
     @app.task
     def hold() -> str:
-        gate.pass_through()
+        lane_limit.pass_through()
         return "done"
 
     with app.worker(concurrency=2) as worker:
         job = hold.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         assert job.cancel()
         assert job.retry()
         eventually(lambda: app.jobs.get(job.id).state == "running", "the new run")
-        gate.open()
+        lane_limit.open()
         assert job.result(PATIENCE) == "done"
         assert (job.refresh().attempt, job.row.crashes) == (1, 0)
         eventually(lambda: not list(worker.held()), "nothing held")
@@ -184,18 +184,18 @@ def test_bulk_retry_revives_each_job_once_even_if_it_is_over_again(app: Headrace
 
 
 def test_a_paused_worker_gives_back_what_it_had_only_fetched(app: Headrace) -> None:
-    gate = Gate()
-    task = app.task(name="held")(gate.pass_through)
+    lane_limit = Gate()
+    task = app.task(name="held")(lane_limit.pass_through)
     quick = app.task(name="quick")(lambda: None)
     with app.worker(concurrency=1, prefetch=1000) as worker:
         for job in app.enqueue_many([quick.bind() for _ in range(3000)]):  # now it knows that jobs are short
             job.wait(PATIENCE)
         held = task.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         later = app.enqueue_many([quick.bind() for _ in range(50)])
         worker.pause()
         eventually(lambda: app.queue("default").length() == 50, "all of them pending")
-        gate.open()
+        lane_limit.open()
         held.wait(PATIENCE)
         time.sleep(0.1)
         assert {job.refresh().state for job in later} == {"pending"}
@@ -239,12 +239,12 @@ def test_an_argument_may_be_called_self(app: Headrace, worker: Worker) -> None:
 def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decides_about_its_result(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, reasons = Gate(), []
+    lane_limit, reasons = Gate(), []
 
     @app.task
     def long() -> str:
         ctx = current_job()
-        gate.pass_through()
+        lane_limit.pass_through()
         eventually(lambda: ctx.cancel_requested, "the request to stop")
         reasons.append(ctx.cancel_reason)
         return "finished all the same"
@@ -252,14 +252,14 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
     monkeypatch.setattr(app.engine, "reap", lambda *_, **__: [])  # nobody takes the job when its lease has run out
     with app.worker(lease=1, heartbeat=0.05) as worker:
         job = long.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
 
         def away(*_: Any, **__: Any) -> Any:
             raise EngineUnavailable("away")
 
         with monkeypatch.context() as outage:
             outage.setattr(app.engine, "renew", away)
-            gate.open()
+            lane_limit.open()
             eventually(lambda: reasons, "the job told")
         assert re.fullmatch(r"no renewal for \d+ s", reasons[0] or "")
         assert job.result(PATIENCE) == "finished all the same", "nobody else had taken it meanwhile"

@@ -18,7 +18,7 @@ from headrace.runtime.events.handlers import EventHandlers, Subscription
 from headrace.runtime.maintenance import loop, pace
 from headrace.runtime.maintenance.loop import MaintenanceLoop
 from headrace.runtime.maintenance.pace import MaintenancePace
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.retention import staleness
 from tests.support.builders import worker_row
 from tests.support.counting import operations
@@ -94,7 +94,7 @@ def idle_operations(app: Headrace, time: Time, worker: str) -> float:
     time.each_beat = lambda: [engine.renew(row(name, number), (), 30_000) for name, number in started.items()]
     time.each_beat()
     idle: Any = SimpleNamespace(began=0, has_jobs=lambda: False)
-    kept = MaintenanceLoop(chores_of(engine, settings), idle.has_jobs, MaintenancePace(engine, worker, idle))
+    kept = MaintenanceLoop(maintenance_tasks_of(engine, settings), idle.has_jobs, MaintenancePace(engine, worker, idle))
     kept._stopping = Until(time, time.seconds + IDLE_AFTER)
     kept._keep()
     kept._stopping = Until(time, time.seconds + MEASURED)

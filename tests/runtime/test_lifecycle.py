@@ -13,8 +13,8 @@ QUICK = Lifecycle(max_pending=600, keep_failed=3600)
 
 
 def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app: Headrace) -> None:
-    app.engine.upkeep.declare_terms([PolicyRow("task", "elsewhere", StoredPolicy(max_age=5))])
-    app.engine.upkeep.declare_terms([PolicyRow("task", "changed", StoredPolicy(max_age=5))])
+    app.engine.staleness_store.declare_terms([PolicyRow("task", "elsewhere", StoredPolicy(max_age=5))])
+    app.engine.staleness_store.declare_terms([PolicyRow("task", "changed", StoredPolicy(max_age=5))])
     app.task(name="declared", lifecycle=QUICK, remove_on_complete=10, remove_on_fail=True)(lambda: None)
     app.task(name="changed")(lambda: None)
     with app.worker():
@@ -69,7 +69,7 @@ def test_it_must_be_said_of_what(app: Headrace) -> None:
 def test_a_call_may_say_that_its_job_goes_when_it_is_done(app: Headrace) -> None:
     task = app.task(name="send", remove_on_fail=True)(lambda: None)
     plain, special = task.enqueue(), task.using(remove_on_complete=True, remove_on_fail=5).enqueue()
-    stored = {row.id: row.options for row in app.engine.desk.get([plain.id, special.id])}
+    stored = {row.id: row.options for row in app.engine.queries.get([plain.id, special.id])}
     assert stored[plain.id] is None, "what the task says is not repeated in each of its jobs"
     options = msgspec.json.decode(stored[special.id] or "", type=JobOptions)
     assert (options.remove_on_complete, options.remove_on_fail) == (True, 5)

@@ -254,19 +254,19 @@ def test_a_paused_task_waits_and_what_is_behind_its_jobs_does_not(
 def test_a_task_is_paused_under_running_workers_and_what_runs_goes_on(
     app: Headrace, start_three: Callable[[], None]
 ) -> None:
-    gate = Gate()
+    lane_limit = Gate()
 
     @app.task
     def hold() -> str:
-        gate.pass_through()
+        lane_limit.pass_through()
         return "went on"
 
     start_three()
     running = hold.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     awaited(app.apause_task("hold"))
     later = hold.enqueue()
-    gate.open()
+    lane_limit.open()
     assert running.result(PATIENCE) == "went on"
     assert later.refresh().state == "pending"
     awaited(app.aresume_task("hold"))

@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 
 def _begin_at(app: Headrace, name: str, place: HandlerCursor) -> None:
-    assert app.engine.shelf.put([Document(KIND, name, 0, msgspec.json.encode(place).decode())])
+    assert app.engine.document_store.put([Document(KIND, name, 0, msgspec.json.encode(place).decode())])
 
 
 @pytest.mark.engines("sqlite")
@@ -28,9 +28,9 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
 ) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", (0.01,))
     app.task_by_name("old").enqueue()
-    gate, seen = Gate(), list[str | None]()
+    lane_limit, seen = Gate(), list[str | None]()
     _begin_at(app, "slow", HandlerCursor("0"))
-    app.on("job.enqueued", name="slow")(lambda event: gate.pass_through())
+    app.on("job.enqueued", name="slow")(lambda event: lane_limit.pass_through())
 
     def handle(event: Event) -> None:
         seen.append(event.task)
@@ -39,9 +39,9 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
 
     app.on("job.enqueued", name="here", everywhere=True)(handle)
     with app.listening():
-        gate.wait_until_reached()  # so that there is something to handle when it looks for the first time
+        lane_limit.wait_until_reached()  # so that there is something to handle when it looks for the first time
         app.task_by_name("new").enqueue()
-        gate.open()
+        lane_limit.open()
         eventually(lambda: len(seen) >= 2, "it is tried again")
     assert seen == ["new", "new"]
 
@@ -49,14 +49,14 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
 def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
-    put, outages, seen = app.engine.shelf.put, ["on purpose"], list[str | None]()
+    put, outages, seen = app.engine.document_store.put, ["on purpose"], list[str | None]()
 
-    def put_unless_away(papers: Sequence[Document]) -> bool:
+    def put_unless_away(documents: Sequence[Document]) -> bool:
         if len(seen) == 2 and outages:
             raise EngineUnavailable(outages.pop())
-        return put(papers)
+        return put(documents)
 
-    monkeypatch.setattr(app.engine.shelf, "put", put_unless_away)
+    monkeypatch.setattr(app.engine.document_store, "put", put_unless_away)
     app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
     with app.listening():
         app.enqueue_many([app.task_by_name(f"t{number}").bind() for number in range(5)])  # on one page
@@ -88,8 +88,8 @@ def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, m
         app.task_by_name("last").enqueue()
         eventually(lambda: seen[-1:] == ["last"], "all are handled")
     assert sorted(map(str, seen)) == ["bad", "bad", "good", "last"]
-    [paper] = app.engine.shelf.get(KIND, ["picky"])
-    assert msgspec.json.decode(paper.value, type=HandlerCursor).passed_over == 1
+    [document] = app.engine.document_store.get(KIND, ["picky"])
+    assert msgspec.json.decode(document.value, type=HandlerCursor).passed_over == 1
 
 
 def _leave() -> None:
@@ -144,8 +144,8 @@ def test_a_place_is_noted_on_the_way_through_what_nobody_wants(app: Headrace, mo
     noted: list[str] = []
 
     def handle(event: Event) -> None:
-        [paper] = app.engine.shelf.get(KIND, ["audit"])
-        noted.append(msgspec.json.decode(paper.value, type=HandlerCursor).cursor)
+        [document] = app.engine.document_store.get(KIND, ["audit"])
+        noted.append(msgspec.json.decode(document.value, type=HandlerCursor).cursor)
 
     app.on("job.enqueued", name="audit")(handle)
     with app.listening():

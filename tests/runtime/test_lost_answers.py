@@ -23,7 +23,7 @@ class LossyLine:
     """The engine's exchange, whose answer is lost once: the first that `loses` says so of."""
 
     def __init__(self, app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._exchange, self._disown = app.engine.exchange, app.engine.disown
+        self._exchange, self._release_unknown_claims = app.engine.exchange, app.engine.release_unknown_claims
         self._loses: Loses | None = None
         self.lost = threading.Event()
         self.away = 0  # how many more times the store can't be asked to take claims back
@@ -48,7 +48,7 @@ class LossyLine:
         if self.away:
             self.away -= 1
             raise EngineUnavailable("away")
-        given_back = self._disown(worker, held, **named)
+        given_back = self._release_unknown_claims(worker, held, **named)
         self.disowned.append(given_back)
         return given_back
 
@@ -62,7 +62,7 @@ def with_claims(_: Sequence[Outcome], answer: ExchangeResult) -> bool:
 def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_a_lost_claim(
     url: str, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool
 ) -> None:
-    gate, is_away = Gate(), threading.Event()
+    lane_limit, is_away = Gate(), threading.Event()
     with Headrace(url, lease=1.0, heartbeat=0.3, shutdown_timeout=5.0) as app:
         for name in ("exchange", "renew", "reap", "disown"):
             monkeypatch.setattr(app.engine, name, _unless(is_away, getattr(app.engine, name)))
@@ -71,18 +71,18 @@ def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_
         @app.task(retry=0)
         def work() -> None:
             runs.append(1)
-            gate.pass_through()
+            lane_limit.pass_through()
 
         job = work.enqueue()
         with app.worker(concurrency=2) as worker:
-            gate.wait_until_reached()
+            lane_limit.wait_until_reached()
             is_away.set()
             if ends_meanwhile:
-                gate.open()
-            eventually(lambda: not worker._trade.held, "that the leases are given up")
+                lane_limit.open()
+            eventually(lambda: not worker._worker_exchange.held, "that the leases are given up")
             is_away.clear()
-            eventually(lambda: not worker._trade._in_doubt, "that lost claims are given back")
-            gate.open()
+            eventually(lambda: not worker._worker_exchange._in_doubt, "that lost claims are given back")
+            lane_limit.open()
             job.wait(PATIENCE)
             assert (len(runs), job.attempt) == (1, 1)
             assert "release" not in [entry.event for entry in filings(app, job.id)]
@@ -115,7 +115,7 @@ def test_claims_that_were_lost_on_the_way_run_soon_and_spend_no_attempt(app: Hea
     with app.worker(concurrency=4):
         assert [job.result(PATIENCE) for job in jobs] == [1, 1, 1]
     assert sorted(line.disowned[0]) == sorted(job.id for job in jobs)
-    rows = app.engine.desk.get([job.id for job in jobs])
+    rows = app.engine.queries.get([job.id for job in jobs])
     assert {(row.attempt, row.releases, row.crashes) for row in rows} == {(1, 1, 0)}
     assert [entry.event for job in jobs for entry in filings(app, job.id)] == [Trigger.RELEASE] * 3
 
@@ -141,14 +141,14 @@ def test_it_is_told_which_jobs_were_given_back(
 
 
 def test_what_runs_meanwhile_goes_on(app: Headrace, line: LossyLine) -> None:
-    gate = Gate()
-    held = app.task(name="held")(through("thread", gate, lambda: current_job().attempt)).enqueue()
+    lane_limit = Gate()
+    held = app.task(name="held")(through("thread", lane_limit, lambda: current_job().attempt)).enqueue()
     with app.worker(concurrency=2):
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         line.lose(with_claims)
         lost = app.task(name="run")(lambda: "ran").enqueue()
         assert lost.result(PATIENCE) == "ran"
-        gate.open()
+        lane_limit.open()
         assert held.result(PATIENCE) == 1
     assert line.disowned == [[lost.id]]
     assert filings(app, held.id) == []
@@ -176,13 +176,13 @@ def test_a_store_that_is_away_for_longer_is_asked_again(app: Headrace, line: Los
 
 
 def test_a_turn_that_asked_for_nothing_leaves_nothing_in_doubt(app: Headrace, line: LossyLine) -> None:
-    gate = Gate()
-    job = app.task(name="held")(through("thread", gate, lambda: "ran")).enqueue()
+    lane_limit = Gate()
+    job = app.task(name="held")(through("thread", lane_limit, lambda: "ran")).enqueue()
     with app.worker(concurrency=1) as worker:
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         worker.pause()
         line.lose(lambda outcomes, _: outcomes)
-        gate.open()
+        lane_limit.open()
         assert job.wait(PATIENCE) == "completed"
         assert line.lost.wait(PATIENCE)
     assert line.disowned == []

@@ -15,7 +15,7 @@ from headrace.core.health.process_stats import MemoryTrace
 from headrace.core.settings.settings import Settings
 from headrace.runtime.maintenance.memory_tracing import TracingMemory
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from tests.support.builders import LEASE, worker_row
 
 pytestmark = pytest.mark.engines("sqlite")
@@ -29,12 +29,12 @@ def tracing() -> Iterator[None]:
 
 @pytest.mark.usefixtures("tracing")
 def test_the_code_that_grew_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    chore, leak = TracingMemory(60.0), list[bytes]()
+    maintenance_task, leak = TracingMemory(60.0), list[bytes]()
     with caplog.at_level(logging.INFO, "headrace.memory"):
-        assert chore.do() == 60.0
+        assert maintenance_task.do() == 60.0
         assert caplog.messages == []
         leak += [bytes(1000) for _ in range(1000)]
-        assert chore.do() == 60.0
+        assert maintenance_task.do() == 60.0
     [told] = caplog.records
     [*grown] = told.__dict__["growth"]
     assert any(line.startswith(__file__) and "+1,0" in line for line in grown), grown
@@ -44,7 +44,10 @@ def test_the_code_that_grew_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
     def traces(settings: Settings) -> bool:
-        return any(isinstance(chore, TracingMemory) for chore in chores_of(app.engine, settings))
+        return any(
+            isinstance(maintenance_task, TracingMemory)
+            for maintenance_task in maintenance_tasks_of(app.engine, settings)
+        )
 
     assert not traces(app.settings)
     with Headrace("memory://", trace_memory=300) as other:
@@ -57,9 +60,13 @@ def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
 def test_what_was_traced_is_told_with_the_worker(app: Headrace) -> None:
     own = worker_row("w1", seen_at=app.clock.now(), host=socket.gethostname(), pid=os.getpid())
     app.engine.renew(own, [], LEASE)
-    chores = chores_of(app.engine, Settings(trace_memory=300))
-    tracing = next(chore for chore in chores if isinstance(chore, TracingMemory))
-    vitals = next(chore for chore in chores if isinstance(chore, ProcessStatsReport))
+    maintenance_tasks = maintenance_tasks_of(app.engine, Settings(trace_memory=300))
+    tracing = next(
+        maintenance_task for maintenance_task in maintenance_tasks if isinstance(maintenance_task, TracingMemory)
+    )
+    vitals = next(
+        maintenance_task for maintenance_task in maintenance_tasks if isinstance(maintenance_task, ProcessStatsReport)
+    )
 
     def told() -> MemoryTrace | None:
         tracing.do()

@@ -91,7 +91,7 @@ def test_what_retries_came_to(app: Headrace) -> None:
 def test_a_worker_gathers_by_itself(app: Headrace) -> None:
     app.enqueue("work")
     with app.worker():
-        eventually(lambda: len(app.engine.shelf.get(MARKS, ["fold", "sample"])) == 2, "both were done")
+        eventually(lambda: len(app.engine.document_store.get(MARKS, ["fold", "sample"])) == 2, "both were done")
 
 
 @pytest.mark.engines("sqlite")
@@ -100,7 +100,7 @@ def test_it_can_be_switched_off(url: str) -> None:
         app.enqueue("work")
         assert app.metrics.snapshot().total.enqueued == 0
         assert app.metrics.value("depth") is None
-        assert app.engine.shelf.kinds("metrics") == []
+        assert app.engine.document_store.kinds("metrics") == []
     with Headrace("memory://", events=False) as app:
         app.enqueue("work")
         assert (app.metrics.value("enqueued"), app.metrics.value("depth")) == (0, 1), "gauges need no events"
@@ -223,16 +223,17 @@ def test_the_tasks_that_fail_most_come_first(still: Headrace) -> None:
 
 
 def test_buckets_that_are_too_old_are_forgotten(still: Headrace, clock: VirtualClock) -> None:
-    chore = MetricsCollector(still.engine, still.settings)
+    maintenance_task = MetricsCollector(still.engine, still.settings)
     tell(still, "job.completed", runs=[1])
-    while not chore.do():
+    while not maintenance_task.do():
         pass
     assert still.metrics.value("completed", window="2h") == 1
     clock.advance(91 * 86_400)
-    while not chore.do():
+    while not maintenance_task.do():
         pass
     kept = {
-        kind: [paper.key for paper in still.engine.shelf.browse(kind)] for kind in still.engine.shelf.kinds("metrics")
+        kind: [document.key for document in still.engine.document_store.browse(kind)]
+        for kind in still.engine.document_store.kinds("metrics")
     }
     fresh = f"{(clock.now() - 1_000_000) // 1000:010d}"
     assert all(key > fresh for kind, keys in kept.items() if kind != "metrics.ever" for key in keys if "/g/" not in key)
@@ -247,8 +248,8 @@ def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, c
     still.lifecycle.sync()
     assert still.metrics.value("stale") is None
     clock.advance(120)
-    chore = StaleCheck(still.engine, still.settings, 300.0)
-    while chore.do() < 300:
+    maintenance_task = StaleCheck(still.engine, still.settings, 300.0)
+    while maintenance_task.do() < 300:
         pass
     assert still.metrics.value("stale") == 1
     assert still.metrics.snapshot().stale == 1
@@ -264,8 +265,8 @@ def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, c
     still.enqueue_many([slow.bind() for _ in range(3)])
     still.lifecycle.sync()
     clock.advance(120)
-    chore = StaleCheck(still.engine, still.settings, 300.0)
-    while chore.do() < 300:
+    maintenance_task = StaleCheck(still.engine, still.settings, 300.0)
+    while maintenance_task.do() < 300:
         pass
     slow.enqueue()
     clock.advance(90)

@@ -55,19 +55,19 @@ def test_concurrency_is_a_true_bound_for_threads_and_coroutines_together(app: He
 
 
 def test_three_of_five_run_and_then_the_other_two(app: Headrace, kind: str) -> None:
-    gates = [Gate() for _ in range(5)]
-    tasks = [app.task(name=f"held-{n}")(through(kind, gate)) for n, gate in enumerate(gates)]
+    lane_limits = [Gate() for _ in range(5)]
+    tasks = [app.task(name=f"held-{n}")(through(kind, lane_limit)) for n, lane_limit in enumerate(lane_limits)]
     with app.worker(concurrency=3) as worker:
         jobs = [task.enqueue() for task in tasks]
-        for gate in gates[:3]:
-            gate.wait_until_reached()
+        for lane_limit in lane_limits[:3]:
+            lane_limit.wait_until_reached()
         assert running(worker) == 3
         assert [job.refresh().state for job in jobs] == ["running"] * 3 + ["pending"] * 2
-        for gate in gates[:3]:
-            gate.open()
-        for gate in gates[3:]:
-            gate.wait_until_reached()
-            gate.open()
+        for lane_limit in lane_limits[:3]:
+            lane_limit.open()
+        for lane_limit in lane_limits[3:]:
+            lane_limit.wait_until_reached()
+            lane_limit.open()
         assert [job.wait(PATIENCE) for job in jobs] == ["completed"] * 5
 
 
@@ -177,12 +177,12 @@ def test_what_expires_before_it_starts_is_cancelled_and_never_runs() -> None:
 
 
 def test_a_job_that_started_in_time_may_finish_after_it_would_have_expired(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     with app.worker():
-        job = app.task(name="held")(through(kind, gate)).using(expires=3600).enqueue()
-        gate.wait_until_reached()
+        job = app.task(name="held")(through(kind, lane_limit)).using(expires=3600).enqueue()
+        lane_limit.wait_until_reached()
         assert app.engine.exchange([], None, now=10**14).claims == []
-        gate.open()
+        lane_limit.open()
         assert job.wait(PATIENCE) == "completed"
 
 
@@ -190,13 +190,13 @@ def test_a_job_that_started_in_time_may_finish_after_it_would_have_expired(app: 
 
 
 def test_a_paused_worker_starts_nothing_and_what_runs_goes_on(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     with app.worker(concurrency=2) as worker:
-        running_job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
-        gate.wait_until_reached()
+        running_job = app.task(name="held")(through(kind, lane_limit, lambda: "done")).enqueue()
+        lane_limit.wait_until_reached()
         worker.pause()
         waiting = app.task(name="next")(lambda: "ran").enqueue()
-        gate.open()
+        lane_limit.open()
         assert running_job.result(PATIENCE) == "done"
         assert worker.describe().state == "paused"
         assert waiting.refresh().state == "pending"

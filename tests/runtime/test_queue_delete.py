@@ -70,7 +70,7 @@ def test_its_rules_and_terms_go_with_it(app: Headrace, work: Task[..., Any, Any]
 
 def test_a_queue_that_never_was_is_deleted_without_a_trace(app: Headrace) -> None:
     assert app.queue("nowhere").delete() == 0
-    assert app.engine.shelf.kinds("~deleted") == []
+    assert app.engine.document_store.kinds("~deleted") == []
 
 
 def test_metrics_have_no_series_of_a_deleted_queue(app: Headrace, work: Task[..., Any, Any]) -> None:

@@ -195,12 +195,12 @@ def test_awaiting_a_job_gives_its_result(task: Register, worker: Worker) -> None
 
 
 def test_many_threads_may_wait_for_one_job(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
-    job = app.task(name="held")(through(kind, gate, lambda: 42)).enqueue()
+    lane_limit = Gate()
+    job = app.task(name="held")(through(kind, lane_limit, lambda: 42)).enqueue()
     with ThreadPoolExecutor(8) as pool:
         results = [pool.submit(app.jobs.get(job.id).result, PATIENCE) for _ in range(8)]
-        gate.wait_until_reached()
-        gate.open()
+        lane_limit.wait_until_reached()
+        lane_limit.open()
         assert [result.result() for result in results] == [42] * 8
 
 

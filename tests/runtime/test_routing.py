@@ -78,14 +78,14 @@ def test_a_worker_with_more_than_a_job_needs_that_is_paused_is_named_as_the_reas
 
 
 def test_the_slots_of_workers_that_lack_something_do_not_count(app: Headrace) -> None:
-    gate = Gate()
-    hold = app.task(name="hold", needs=["gpu"])(gate.pass_through)
+    lane_limit = Gate()
+    hold = app.task(name="hold", needs=["gpu"])(lane_limit.pass_through)
     with app.worker(concurrency=4), app.worker(capabilities=["gpu"], concurrency=1, heartbeat=0.05):
         running, waiting = hold.enqueue(), hold.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         told = "All 1 slots of queue 'default' are busy; 1 job is pending there."
         eventually(lambda: waiting.why() == told, "the sentence")
-        gate.open()
+        lane_limit.open()
         assert [job.wait(PATIENCE) for job in (running, waiting)] == ["completed"] * 2
 
 
@@ -203,14 +203,14 @@ def test_by_chance_everything_runs_and_the_urgent_ones_mostly_first(app: Headrac
 
 
 def test_a_strategy_is_changed_under_a_running_worker(app: Headrace) -> None:
-    gate, order = Gate(), list[str]()
-    hold, mark = app.task(name="hold")(gate.pass_through), app.task(name="mark")(order.append)
+    lane_limit, order = Gate(), list[str]()
+    hold, mark = app.task(name="hold")(lane_limit.pass_through), app.task(name="mark")(order.append)
     with app.worker(concurrency=1, prefetch=0):
         hold.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         jobs = app.enqueue_many([mark.using(priority=priority).bind(name) for name, priority in CALLS.items()])
         app.queue("default").configure(strategy="lifo")
-        gate.open()
+        lane_limit.open()
         assert [job.wait(PATIENCE) for job in jobs] == ["completed"] * 5
     assert "".join(order) == ORDERS["lifo"]
 

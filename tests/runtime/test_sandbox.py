@@ -159,20 +159,20 @@ def test_stopping_the_worker_ends_its_processes(app: Headrace) -> None:
 def test_a_process_that_was_still_starting_when_its_worker_stopped_is_ended_too(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate, start = Gate(), Sandbox.__init__
+    lane_limit, start = Gate(), Sandbox.__init__
     starting: list[tuple[Sandbox, threading.Thread]] = []
 
     def start_late(self: Sandbox) -> None:
         starting.append((self, threading.current_thread()))
-        gate.pass_through()
+        lane_limit.pass_through()
         start(self)
 
     monkeypatch.setattr(Sandbox, "__init__", start_late)
     with app.worker(concurrency=1) as worker:
         job = process(app, shop.pid).enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         worker.stop(0)
-    gate.open()
+    lane_limit.open()
     ((sandbox, thread),) = starting
     thread.join(PATIENCE)
     was_left = sandbox.is_fit
@@ -197,7 +197,7 @@ def test_a_step_of_a_job_that_ended_there_is_not_taken_for_the_next_ones(app: He
         assert first.result(PATIENCE) == "ended"
         second = process(app, shop.let_go).enqueue(str(tmp_path))
         second.result(PATIENCE)
-    assert [app.engine.desk.steps(job.id) for job in (first, second)] == [[], []]
+    assert [app.engine.queries.steps(job.id) for job in (first, second)] == [[], []]
 
 
 def test_a_store_that_stays_away_is_told_there(

@@ -117,14 +117,14 @@ def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
 ) -> None:
     """Whoever changes it in the very moment between its firing and its end is not overruled."""
     app.schedules.create("once", "note", at=START + timedelta(hours=1))
-    delete = app.engine.timetable.delete
+    delete = app.engine.schedule_store.delete
 
     def delete_a_moment_too_late(schedule_id: str, version: int | None = None) -> bool:
         app.schedules.update("once", at=START + timedelta(hours=2))
         return delete(schedule_id, version)
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.engine.timetable, "delete", delete_a_moment_too_late)
+        patch.setattr(app.engine.schedule_store, "delete", delete_a_moment_too_late)
         clock.advance(3600)
         assert drain(app) == 1
     assert app.schedules.get("once").next_run == START + timedelta(hours=2)
@@ -137,12 +137,12 @@ def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
 def test_a_schedule_made_anew_is_not_fired_by_who_saw_the_one_before(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("once", "note", at=START + timedelta(hours=1))
     clock.advance(3600)
-    seen = app.engine.timetable.get("once")
+    seen = app.engine.schedule_store.get("once")
     assert seen is not None
     app.schedules.delete("once")
     app.schedules.create("once", "note", at=START + timedelta(hours=2))
-    assert app.engine.timetable.fire([ScheduleFire(seen)]) == [False]
-    assert not app.engine.timetable.delete("once", seen.version)
+    assert app.engine.schedule_store.fire([ScheduleFire(seen)]) == [False]
+    assert not app.engine.schedule_store.delete("once", seen.version)
     assert app.schedules.get("once").next_run == START + timedelta(hours=2)
 
 
@@ -339,7 +339,7 @@ def test_an_update_of_arguments_keeps_the_rest_of_the_call_and_what_stars_stand_
 
 def test_a_change_that_meets_a_firing_is_made_to_what_is_there_then(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("u", "note", every=60)
-    put = app.engine.timetable.put
+    put = app.engine.schedule_store.put
     races: list[int] = []
 
     def late_put(row: ScheduleRow, *, new: bool = False) -> bool:
@@ -349,7 +349,7 @@ def test_a_change_that_meets_a_firing_is_made_to_what_is_there_then(app: Headrac
             drain(app)
         return put(row, new=new)
 
-    app.engine.timetable.put = late_put  # type: ignore[method-assign]
+    app.engine.schedule_store.put = late_put  # type: ignore[method-assign]
     changed = app.schedules.update("u", overlap="skip")
     assert (changed.fired, changed.overlap) == (1, "skip")
     assert races, "the race took place"
@@ -389,7 +389,7 @@ def test_running_one_now_runs_it_at_once_where_jobs_run_inline(app: Headrace) ->
 
 def test_nothing_is_run_by_hand_in_a_store_that_has_moved(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("r", "note", every=60)
-    app.engine.porter.post(StoreStatus("moved", "sqlite:///elsewhere.db", clock.now()))
+    app.engine.transfer.post(StoreStatus("moved", "sqlite:///elsewhere.db", clock.now()))
     with pytest.raises(StoreMoved):
         app.schedules.run_now("r")
     clock.advance(60)

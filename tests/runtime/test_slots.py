@@ -60,11 +60,13 @@ class Runners:
     def __init__(self, app: Headrace, concurrency: int) -> None:
         self._app = app
         clock = SystemClock()
-        self.crew = WorkerState(concurrency, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
+        self.worker_state = WorkerState(
+            concurrency, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now))
+        )
         self.sandboxes = Sandboxes()
-        self.threads = Threads(self.crew, self.sandboxes)
-        self.loop = EventLoop(self.crew)
-        self.crew.wake_loop = self.loop.wake
+        self.threads = Threads(self.worker_state, self.sandboxes)
+        self.loop = EventLoop(self.worker_state)
+        self.worker_state.wake_loop = self.loop.wake
 
     def place(self, *functions: Callable[..., Any]) -> list[Claim]:
         """Hand in a job of each of these; ensure() is left to the test."""
@@ -72,14 +74,14 @@ class Runners:
         self._app.enqueue_many([task.bind() for task in tasks])
         claims = self._app.engine.exchange((), ClaimRequest("somebody", len(tasks), 60_000)).claims
         planner = RunSpecs(self._app.find_task, None, 1024)
-        self.crew.place([(claim, plan) for claim in claims if (plan := planner.plan(claim)) is not None])
+        self.worker_state.place([(claim, plan) for claim in claims if (plan := planner.plan(claim)) is not None])
         return claims
 
     def withdraw(self, claim: Claim) -> None:
         """As the pulse does with a job that was cancelled before it began."""
         engine = cast(Engine, SimpleNamespace(listen=lambda _: SimpleNamespace(ring=lambda: None)))
         reports = cast(HeartbeatHost, SimpleNamespace())
-        Heartbeat(engine, self.crew, self.threads, self.loop, reports, 60.0, 10.0)._withdraw(
+        Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw(
             frozenset([lease_of(claim)])
         )
 
@@ -120,7 +122,7 @@ def test_a_coroutine_that_blocks_the_loop_costs_the_threads_no_slot(runners: Run
     assert not begins.is_set()
     blocks.open()
     assert begins.wait(PATIENCE)
-    eventually(lambda: sorted(runners.crew.slots) == [0, 1], "the return of both slots")
+    eventually(lambda: sorted(runners.worker_state.slots) == [0, 1], "the return of both slots")
 
 
 @pytest.mark.parametrize("concurrency", [1], indirect=True)
@@ -130,7 +132,7 @@ def test_a_slot_left_to_a_job_that_is_cancelled_then_goes_to_a_coroutine(runners
     first.wait_until_reached()
     _, threaded = runners.place(through("async", second), lambda: None)
     first.open()
-    eventually(lambda: runners.crew.slots, "the slot that is left to a thread, of which there is none yet")
+    eventually(lambda: runners.worker_state.slots, "the slot that is left to a thread, of which there is none yet")
     assert not second.reached.is_set()
     runners.withdraw(threaded)
     second.wait_until_reached()
@@ -144,46 +146,48 @@ def test_a_thread_that_could_not_be_started_takes_nobodys_place(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    gates = Gate(), Gate()
-    runners.place(*[through("thread", gate) for gate in gates])
+    lane_limits = Gate(), Gate()
+    runners.place(*[through("thread", lane_limit) for lane_limit in lane_limits])
     with monkeypatch.context() as short, caplog.at_level("ERROR", "headrace.worker"):
         short.setattr(threading.Thread, "start", refuse)
         for _ in range(5):
             runners.threads.ensure()
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["no thread for a job"]
     runners.threads.ensure()
-    for gate in gates:  # both at once
-        gate.wait_until_reached()
-    for gate in gates:
-        gate.open()
-    eventually(lambda: sorted(runners.crew.slots) == [0, 1], "the return of both slots")
+    for lane_limit in lane_limits:  # both at once
+        lane_limit.wait_until_reached()
+    for lane_limit in lane_limits:
+        lane_limit.open()
+    eventually(lambda: sorted(runners.worker_state.slots) == [0, 1], "the return of both slots")
 
 
 class HeldBack(deque[Any]):
     """A line from which a thread takes a job only when the test lets it."""
 
     def __init__(self) -> None:
-        self.gate = Gate()
+        self.lane_limit = Gate()
 
     def popleft(self) -> Any:
-        self.gate.pass_through()
+        self.lane_limit.pass_through()
         return super().popleft()
 
 
 @pytest.mark.parametrize("concurrency", [2], indirect=True)
 def test_a_thread_between_its_slot_and_its_job_does_not_keep_the_other_slot_idle(runners: Runners) -> None:
     lasting, coroutine = Gate(), Gate()
-    runners.crew.ready = line = HeldBack()
+    runners.worker_state.ready = line = HeldBack()
     runners.place(through("thread", lasting))
     runners.threads.ensure()
-    line.gate.wait_until_reached()
-    runners.crew.loop_came.clear()
+    line.lane_limit.wait_until_reached()
+    runners.worker_state.loop_came.clear()
     runners.place(through("async", coroutine))
-    assert runners.crew.loop_came.wait(PATIENCE), "the loop looked for a slot: one is free, and one job seems to wait"
-    line.gate.open()
+    assert runners.worker_state.loop_came.wait(PATIENCE), (
+        "the loop looked for a slot: one is free, and one job seems to wait"
+    )
+    line.lane_limit.open()
     coroutine.wait_until_reached()
-    for gate in (coroutine, lasting):
-        gate.open()
+    for lane_limit in (coroutine, lasting):
+        lane_limit.open()
 
 
 @pytest.mark.parametrize("concurrency", [1, 2], indirect=True)
@@ -197,5 +201,5 @@ def test_both_kinds_have_their_turns_and_all_slots_come_back(runners: Runners, c
     runners.place(*[coroutine] * 100, *[lambda: order.append("thread")] * 100)
     runners.threads.ensure()
     eventually(lambda: len(order) == 200, "the end of all jobs")
-    eventually(lambda: len(runners.crew.slots) == concurrency, "the return of all slots")
-    assert not runners.crew.handed_over
+    eventually(lambda: len(runners.worker_state.slots) == concurrency, "the return of all slots")
+    assert not runners.worker_state.handed_over

@@ -85,7 +85,7 @@ def answers(app: Headrace) -> None:
 
     def ask() -> bool:
         with contextlib.suppress(EngineUnavailable):
-            app.engine.desk.queues()
+            app.engine.queries.queues()
             return True
         return False
 

@@ -13,7 +13,7 @@ from headrace.core.jobs.states import State
 from headrace.core.retention.staleness import AgeQuery, JobAgePage
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.retention.staleness import StaleCheck, StaleScan, apply
 from tests.support.builders import new_job
 from tests.support.gates import Gate, through
@@ -52,7 +52,7 @@ def states(app: Headrace) -> dict[str, str]:
 
 
 def test_a_dry_run_is_the_default_and_changes_nothing(app: Headrace, stock: None) -> None:
-    before = {row.id: row for row in app.engine.desk.get(["old", "waits", "strict", "nearly", "fresh"])}
+    before = {row.id: row for row in app.engine.queries.get(["old", "waits", "strict", "nearly", "fresh"])}
     found = app.lifecycle.detect_stale()
     assert [(one.id, one.state, one.action, one.applied) for one in found] == [
         ("strict", "pending", "dead", False),
@@ -61,8 +61,8 @@ def test_a_dry_run_is_the_default_and_changes_nothing(app: Headrace, stock: None
     ]
     assert (found[0].task, found[0].queue, found[0].by, found[0].threshold) == ("strict", "mail", "state", 600)
     assert 3600 <= found[0].lasted < 3700
-    assert {row.id: row for row in app.engine.desk.get(list(before))} == before
-    assert all(app.engine.desk.history(job_id) == [] for job_id in before)
+    assert {row.id: row for row in app.engine.queries.get(list(before))} == before
+    assert all(app.engine.queries.history(job_id) == [] for job_id in before)
     assert app.dead.count() == 0
 
 
@@ -90,7 +90,7 @@ def test_the_real_run_does_what_the_dry_run_told(app: Headrace, stock: None) -> 
     assert "pending for 3 d" in (entry.message or "")
     again = app.lifecycle.detect_stale(dry_run=False)
     assert [one.id for one in again] == ["old", "waits"]
-    assert len(app.engine.desk.history("old")) == 1, "it is filed once"
+    assert len(app.engine.queries.history("old")) == 1, "it is filed once"
 
 
 def test_only_those_of_a_task_or_queue_are_looked_for_and_no_more_than_asked(app: Headrace, stock: None) -> None:
@@ -127,15 +127,15 @@ def test_whoever_waits_for_the_result_is_told(app: Headrace, stock: None) -> Non
 
 
 def test_a_running_job_that_is_stale_is_fenced_and_its_worker_goes_on(app: Headrace) -> None:
-    gate = Gate()
-    task = app.task(name="slow", lifecycle=Lifecycle(max_running=0.001, on_stale="fail"))(through("thread", gate))
+    lane_limit = Gate()
+    task = app.task(name="slow", lifecycle=Lifecycle(max_running=0.001, on_stale="fail"))(through("thread", lane_limit))
     other = app.task(name="other")(lambda: 7)
     with app.worker(concurrency=2) as worker:
         job = task.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         eventually(lambda: app.lifecycle.detect_stale(dry_run=False), "a stale job")
         assert job.refresh().state == "failed"
-        gate.open()
+        lane_limit.open()
         assert other.enqueue().result(timeout=PATIENCE) == 7
         eventually(lambda: worker.describe().running == 0)
     assert job.refresh().state == "failed"
@@ -163,13 +163,13 @@ def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
     for first in range(0, 10_000, 2000):
         app.engine.insert([old(now, f"j{number}", 3 * DAY) for number in range(first, first + 2000)])
     asked = list[int]()
-    aged = app.engine.upkeep.aged
+    aged = app.engine.staleness_store.aged
 
     def note(which: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         asked.append(limit)
         return aged(which, limit, cursor)
 
-    monkeypatch.setattr(app.engine.upkeep, "aged", note)
+    monkeypatch.setattr(app.engine.staleness_store, "aged", note)
     assert len(app.lifecycle.detect_stale()) == 10_000
     assert len(asked) <= 10
     assert max(asked) <= 2000  # and none of them keeps others from the store for long
@@ -182,7 +182,7 @@ def test_a_worker_looks_by_itself(app: Headrace, stock: None, caplog: pytest.Log
     app.queue("mail").pause()
     with caplog.at_level(logging.INFO, "headrace.keeper"), app.worker(stale_check=0.1):
         eventually(lambda: states(app)["strict"] == "failed")
-        eventually(lambda: app.engine.desk.history("waits"))
+        eventually(lambda: app.engine.queries.history("waits"))
         eventually(lambda: any("3 stale jobs: 1 dead letters" in line for line in caplog.messages))
     assert states(app)["old"] == "pending"
 
@@ -190,17 +190,17 @@ def test_a_worker_looks_by_itself(app: Headrace, stock: None, caplog: pytest.Log
 @pytest.mark.parametrize("off", [0, None])
 def test_it_can_be_switched_off(app: Headrace, off: float | None) -> None:
     def kinds(settings: Settings) -> list[type]:
-        return [type(chore) for chore in chores_of(app.engine, settings)]
+        return [type(maintenance_task) for maintenance_task in maintenance_tasks_of(app.engine, settings)]
 
     assert StaleCheck in kinds(Settings())
     assert StaleCheck not in kinds(Settings(stale_check=off))
 
 
-def one_survey(chore: StaleCheck) -> list[float]:
+def one_survey(maintenance_task: StaleCheck) -> list[float]:
     """What the chore answers from a survey's beginning to its end."""
     pauses = []
     for _ in range(1000):
-        pauses.append(chore.do())
+        pauses.append(maintenance_task.do())
         if pauses[-1]:
             return pauses
     raise AssertionError("the survey has no end")
@@ -209,14 +209,14 @@ def one_survey(chore: StaleCheck) -> list[float]:
 def test_a_batch_is_a_hundred_and_more_follow_at_once(app: Headrace, now: int) -> None:
     app.lifecycle.configure(queue="mail", max_pending=600)
     app.engine.insert([old(now, f"j{number}", HOUR) for number in range(250)])
-    chore = StaleCheck(app.engine, app.settings, 300.0)
-    assert 0 <= chore.do() <= 60, "the first time not all workers at once"
-    assert chore.do() == 0.0
+    maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
+    assert 0 <= maintenance_task.do() <= 60, "the first time not all workers at once"
+    assert maintenance_task.do() == 0.0
     assert app.dead.count() == 0
     for done in (100, 200):
-        assert chore.do() == 0.0
+        assert maintenance_task.do() == 0.0
         assert app.dead.count() == done
-    assert one_survey(chore)[-1] == 300.0
+    assert one_survey(maintenance_task)[-1] == 300.0
     assert app.dead.count() == 250
 
 
@@ -225,13 +225,13 @@ def test_an_error_ends_neither_the_chore_nor_what_it_has_found(
 ) -> None:
     app.lifecycle.configure(queue="mail", max_pending=600)
     app.engine.insert([old(now, "job", HOUR)])
-    chore = StaleCheck(app.engine, app.settings, 300.0)
-    chore.do(), chore.do()
+    maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
+    maintenance_task.do(), maintenance_task.do()
     with monkeypatch.context() as broken:
-        broken.setattr(type(app.engine.upkeep), "judge", _refuse)
+        broken.setattr(type(app.engine.staleness_store), "judge", _refuse)
         with pytest.raises(RuntimeError, match="no"):
-            chore.do()
-    assert one_survey(chore)[-1] == 300.0
+            maintenance_task.do()
+    assert one_survey(maintenance_task)[-1] == 300.0
     assert states(app) == {"job": "failed"}
 
 
@@ -251,13 +251,13 @@ def test_two_workers_at_once_end_each_job_once(app: Headrace, stock: None) -> No
 def test_nothing_is_asked_of_the_store_that_no_threshold_needs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[AgeQuery] = []
     engine: Engine = app.engine
-    aged = engine.upkeep.aged
+    aged = engine.staleness_store.aged
 
     def listen_in(watch: AgeQuery, limit: int, cursor: str | None) -> JobAgePage:
         asked.append(watch)
         return aged(watch, limit, cursor)
 
-    monkeypatch.setattr(engine.upkeep, "aged", listen_in)
+    monkeypatch.setattr(engine.staleness_store, "aged", listen_in)
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
     StaleScan(engine, Settings(**off)).look()  # type: ignore[arg-type]
     assert asked == [AgeQuery({}, None)]

@@ -23,30 +23,30 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
 ) -> None:
     app.task(name="nothing")(lambda: None)
     clock = SystemClock()
-    crew = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
-    trade = WorkerExchange(
-        "somebody", app.engine, crew, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
+    worker_state = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
+    worker_exchange = WorkerExchange(
+        "somebody", app.engine, worker_state, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
     )
     monotonic = 1000.0
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))
 
     def turn() -> int:
-        claims, _ = trade.exchange(trade.room())
-        crew.place(trade.planned(claims))
-        trade.give_back_if_stalled()
+        claims, _ = worker_exchange.exchange(worker_exchange.room())
+        worker_state.place(worker_exchange.planned(claims))
+        worker_exchange.give_back_if_stalled()
         return len(claims)
 
     assert turn() == 0
     monotonic += 10 * STALLED  # nothing happens for a while
     app.task_by_name("nothing").enqueue()
     assert turn() == 1
-    assert crew.waiting == 1, "no thread had a chance to begin it yet"
+    assert worker_state.waiting == 1, "no thread had a chance to begin it yet"
     monotonic += STALLED / 2
     turn()
-    assert crew.waiting == 1
+    assert worker_state.waiting == 1
     monotonic += STALLED
     turn()
-    assert crew.waiting == 0, "now another worker may have it"
+    assert worker_state.waiting == 0, "now another worker may have it"
 
 
 @pytest.mark.parametrize(("turn_takes", "least", "most"), [(0.001, 230, 270), (0.02, 370, 430), (0.5, 400, 1000)])
@@ -56,34 +56,34 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
     task = app.task(name="nothing")(lambda: None)
     app.enqueue_many([task.bind() for _ in range(5000)])
     clock = SystemClock()
-    crew = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
+    worker_state = WorkerState(1, clock, lambda: None, cast(WorkerLink, SimpleNamespace(now=clock.now)))
     monotonic = 1000.0
     for module in (trading, pacing):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: monotonic))
-    trade = WorkerExchange(
-        "somebody", app.engine, crew, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
+    worker_exchange = WorkerExchange(
+        "somebody", app.engine, worker_state, RunSpecs(app.find_task, None, 1024), Settings(), None, app.registry.names
     )
     answer = app.engine.exchange
 
     def run_one() -> None:
         nonlocal monotonic
-        claim, plan = crew.ready.popleft()
-        run = crew.begin(claim, plan, 0)
+        claim, plan = worker_state.ready.popleft()
+        run = worker_state.begin(claim, plan, 0)
         monotonic += 0.0002
-        crew.end(run, plan.success(claim, None, clock.now()))
+        worker_state.end(run, plan.success(claim, None, clock.now()))
 
     def exchange(*args: Any, **more: Any) -> Any:
         nonlocal monotonic
         over = monotonic + turn_takes
-        while crew.ready and monotonic < over:
+        while worker_state.ready and monotonic < over:
             run_one()
         monotonic = max(monotonic, over)
         return answer(*args, **more)
 
     monkeypatch.setattr(app.engine, "exchange", exchange)
     for _ in range(30):
-        while not (room := trade.room()):
+        while not (room := worker_exchange.room()):
             run_one()
-        claims, _ = trade.exchange(room)
-        crew.place(trade.planned(claims))
-    assert least <= 2 * crew.low_water <= most
+        claims, _ = worker_exchange.exchange(room)
+        worker_state.place(worker_exchange.planned(claims))
+    assert least <= 2 * worker_state.low_water <= most

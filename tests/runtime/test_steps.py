@@ -164,24 +164,24 @@ def test_a_result_that_cannot_be_stored_is_told_and_the_step_not_repeated(
 
 
 def test_who_lost_the_lease_stores_nothing_and_begins_nothing(app: Headrace, worker: Worker, till: Till) -> None:
-    gate, refused = Gate(), Gate()
+    lane_limit, refused = Gate(), Gate()
 
     @app.task
     def order() -> None:
         job = current_job()
         with pytest.raises(LeaseLost, match="stop working on it"):
-            job.step("charge", gate.pass_through)
+            job.step("charge", lane_limit.pass_through)
         eventually(lambda: job.cancel_requested, "the news")
         with pytest.raises(LeaseLost, match="stop working on it"):
             job.step("mail", till.do, "mail")
         refused.reached.set()
 
     job = order.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     assert job.cancel()
-    gate.open()
+    lane_limit.open()
     refused.wait_until_reached()
-    assert app.engine.desk.steps(job.id) == []
+    assert app.engine.queries.steps(job.id) == []
     assert till.done == []
 
 
@@ -189,13 +189,13 @@ def test_a_run_reads_its_steps_once_and_one_without_any_never(
     app: Headrace, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []
-    read = app.engine.desk.steps
+    read = app.engine.queries.steps
 
     def counted(job_id: str) -> Any:
         reads.append(job_id)
         return read(job_id)
 
-    monkeypatch.setattr(app.engine.desk, "steps", counted)
+    monkeypatch.setattr(app.engine.queries, "steps", counted)
 
     @app.task
     def stepping() -> None:
@@ -279,8 +279,8 @@ def test_what_is_remembered_is_carried_to_another_store(app: Headrace, till: Til
         job = order.enqueue()
         eventually(lambda: job.refresh().state == "scheduled", "the wait")
     with Headrace("memory://") as elsewhere:
-        elsewhere.engine.porter.unpack(app.engine.porter.pack(0, 10))
-        assert elsewhere.engine.desk.steps(job.id) == app.engine.desk.steps(job.id)
+        elsewhere.engine.transfer.unpack(app.engine.transfer.pack(0, 10))
+        assert elsewhere.engine.queries.steps(job.id) == app.engine.queries.steps(job.id)
         elsewhere.task(name="order")(order.function)
         assert elsewhere.signal(job.id, "paid")
         with elsewhere.worker(concurrency=1):
@@ -311,7 +311,7 @@ def test_a_store_that_is_away_for_a_moment_costs_no_step(
     job.result(PATIENCE)
     assert till.done == ["charge"]
     engine: Engine = app.engine
-    assert [step.name for step in engine.desk.steps(job.id)] == ["charge"]
+    assert [step.name for step in engine.queries.steps(job.id)] == ["charge"]
 
 
 @pytest.mark.parametrize("kind", ["step", "astep"])

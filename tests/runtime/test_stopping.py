@@ -16,64 +16,64 @@ from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_graceful_stop_lets_jobs_finish_and_records_them(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     worker = app.worker(concurrency=2).start()
-    task = app.task(name="held")(through(kind, gate, lambda: "done"))
+    task = app.task(name="held")(through(kind, lane_limit, lambda: "done"))
     jobs = [task.enqueue(), task.enqueue()]
     waiting = [task.enqueue() for _ in range(3)]
     eventually(lambda: running(worker) == 2, "two runs")
     worker.request_stop(PATIENCE)
     assert not worker.join(0.05)
-    gate.open()
+    lane_limit.open()
     assert worker.join(PATIENCE)
     assert [job.result(0) for job in jobs] == ["done", "done"]
     assert [(job.refresh().state, job.attempt) for job in waiting] == [("pending", 0)] * 3
 
 
 def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     worker = app.worker(concurrency=1, shutdown_timeout=10 * PATIENCE).start()
-    job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
-    gate.wait_until_reached()
+    job = app.task(name="held")(through(kind, lane_limit, lambda: "done")).enqueue()
+    lane_limit.wait_until_reached()
     worker.stop(patience=0.05)  # not the 15 minutes of its settings
     assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
-    assert [(str(filing.event), filing.detail) for filing in filings(app, job.id)] == [
+    assert [(str(history_row.event), history_row.detail) for history_row in filings(app, job.id)] == [
         ("release", "its worker was stopped")
     ]
-    gate.open()
+    lane_limit.open()
     with app.worker():
         assert job.result(PATIENCE) == "done"
         assert job.attempt == 1
 
 
 def test_a_released_thread_is_told_and_its_late_result_is_dropped(app: Headrace) -> None:
-    gate, over = Gate(), threading.Event()
+    lane_limit, over = Gate(), threading.Event()
     reasons = []
 
     @app.task
     def stubborn() -> str:
-        gate.pass_through()
+        lane_limit.pass_through()
         reasons.append(current_job().cancel_reason)
         over.set()
         return "too late"
 
     worker = app.worker().start()
     job = stubborn.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     worker.stop(patience=0)
-    gate.open()
+    lane_limit.open()
     assert over.wait(PATIENCE)
     assert reasons == ["the worker stops"]
     assert job.refresh().state == "pending"
 
 
 def test_a_released_coroutine_is_cancelled_and_may_clean_up(app: Headrace) -> None:
-    gate, cleaned = Gate(), threading.Event()
+    lane_limit, cleaned = Gate(), threading.Event()
 
     @app.task
     async def long() -> None:
         try:
-            await gate.apass_through()
+            await lane_limit.apass_through()
         except asyncio.CancelledError:
             await asyncio.sleep(0)
             cleaned.set()
@@ -81,7 +81,7 @@ def test_a_released_coroutine_is_cancelled_and_may_clean_up(app: Headrace) -> No
 
     worker = app.worker().start()
     job = long.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     worker.stop(patience=0)
     assert cleaned.is_set()
     assert job.refresh().state == "pending"
@@ -98,17 +98,17 @@ def test_a_released_process_is_killed(app: Headrace, folder: Path) -> None:
 
 
 def test_what_was_fetched_ahead_is_given_back(app: Headrace) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     short = app.task(name="short")(lambda: None)
-    held = app.task(name="held")(through("thread", gate))
+    held = app.task(name="held")(through("thread", lane_limit))
     worker = app.worker(concurrency=1).start()
     app.enqueue_many([short.bind() for _ in range(2000)])
     jobs = app.enqueue_many([held.bind(), *(short.bind() for _ in range(100))])
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     worker.request_stop(PATIENCE)
     eventually(lambda: {job.refresh().state for job in jobs[1:]} == {"pending"}, "the giving back")
     assert {job.attempt for job in jobs[1:]} == {0}
-    gate.open()
+    lane_limit.open()
     assert worker.join(PATIENCE)
     assert app.jobs.count(state="running") == 0
     with app.worker():
@@ -116,16 +116,16 @@ def test_what_was_fetched_ahead_is_given_back(app: Headrace) -> None:
 
 
 def test_a_long_job_does_not_hold_those_that_were_fetched_behind_it(app: Headrace) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     short = app.task(name="short")(lambda: None)
-    held = app.task(name="held")(through("thread", gate))
+    held = app.task(name="held")(through("thread", lane_limit))
     with app.worker(concurrency=1):
         app.enqueue_many([short.bind() for _ in range(2000)])
         jobs = app.enqueue_many([held.bind(), *(short.bind() for _ in range(50))])
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         with app.worker(concurrency=1):
             assert [job.wait(PATIENCE) for job in jobs[1:]] == ["completed"] * 50
-        gate.open()
+        lane_limit.open()
         assert jobs[0].wait(PATIENCE) == "completed"
 
 
@@ -166,10 +166,10 @@ def test_a_worker_that_could_not_start_leaves_nothing_at_work(app: Headrace, mon
             worker.start()
     assert worker.join(PATIENCE)
     worker.stop()
-    assert app.engine.desk.workers() == []
+    assert app.engine.queries.workers() == []
     eventually(lambda: not {t for t in set(threading.enumerate()) - before if "keeper" in t.name}, "the end of all")
     with app.worker():
-        assert len(app.engine.desk.workers()) == 1
+        assert len(app.engine.queries.workers()) == 1
 
 
 def test_stopping_twice_or_before_the_start_is_no_harm(app: Headrace) -> None:
@@ -182,15 +182,15 @@ def test_stopping_twice_or_before_the_start_is_no_harm(app: Headrace) -> None:
 
 
 def test_a_second_stop_hurries_the_first(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     worker = app.worker().start()
-    job = app.task(name="held")(through(kind, gate)).enqueue()
-    gate.wait_until_reached()
+    job = app.task(name="held")(through(kind, lane_limit)).enqueue()
+    lane_limit.wait_until_reached()
     worker.request_stop(3600)
     worker.request_stop(0)
     assert worker.join(PATIENCE)
     assert job.refresh().state == "pending"
-    gate.open()
+    lane_limit.open()
 
 
 def test_a_stopped_worker_is_forgotten_and_holds_no_lease(app: Headrace, kind: str) -> None:
@@ -244,12 +244,12 @@ def test_a_worker_that_starts_while_the_store_is_away_begins_when_it_is_back(
 ) -> None:
     monkeypatch.setattr("headrace.runtime.worker.wait_for_store.OUTAGE_FIRST", 0.01)
     refusals = [EngineUnavailable("it is away"), EngineUnavailable("it is away")]
-    sign_off = app.engine.sign_off
+    unregister_worker = app.engine.unregister_worker
 
     def refuse_first(worker_id: str) -> None:
         if refusals:
             raise refusals.pop()
-        sign_off(worker_id)
+        unregister_worker(worker_id)
 
     monkeypatch.setattr(app.engine, "sign_off", refuse_first)
 

@@ -79,7 +79,7 @@ def test_a_sleep_counts_from_the_run_that_first_came_to_it(app: Headrace, worker
     @app.task(retry=SOON)
     def order() -> None:
         current_job().sleep(0.01)
-        ends.append(app.engine.desk.steps(current_job().id)[0])
+        ends.append(app.engine.queries.steps(current_job().id)[0])
         if current_job().attempt == 1:
             raise OSError("away")
 
@@ -172,23 +172,23 @@ def test_events_are_had_in_the_order_they_came_also_those_that_came_before(app: 
 
 
 def test_an_event_that_comes_just_before_the_suspension_is_not_missed(app: Headrace, worker: Worker) -> None:
-    gate = Gate()
+    lane_limit = Gate()
 
     @app.task
     def order() -> Any:
         current_job().step("look", lambda: None)  # from here on the run knows of no more events
-        gate.pass_through()
+        lane_limit.pass_through()
         return current_job().wait_event("paid", timeout=3600)
 
     job = order.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     assert app.signal(job, "paid", 7)
-    gate.open()
+    lane_limit.open()
     assert job.result(PATIENCE) == 7
 
 
 def test_an_event_that_does_not_come_in_time_never_came(app: Headrace, worker: Worker) -> None:
-    gate, told = Gate(), []
+    lane_limit, told = Gate(), []
 
     @app.task(retry=SOON)
     def order() -> str:
@@ -196,16 +196,16 @@ def test_an_event_that_does_not_come_in_time_never_came(app: Headrace, worker: W
             current_job().wait_event("paid", timeout=timedelta(milliseconds=20))
         except TimeoutError as error:
             told.append(str(error))
-            gate.pass_through()
+            lane_limit.pass_through()
             if current_job().attempt == 1:
                 raise OSError("away") from None
             return "cancelled"
         return "paid"
 
     job = order.enqueue()
-    gate.wait_until_reached()
+    lane_limit.wait_until_reached()
     assert app.signal(job, "paid")  # too late, and that must not change by a retry
-    gate.open()
+    lane_limit.open()
     assert job.result(PATIENCE) == "cancelled"
     assert told == ["event 'paid' did not come within 0.02 s"] * 2
 
@@ -282,4 +282,4 @@ def test_an_event_that_came_while_the_run_went_on_is_found_before_it_gives_up(
 
     job = order.enqueue()
     assert job.result(PATIENCE) == 7
-    assert [step.kind for step in app.engine.desk.steps(job.id)].count("event") == 1
+    assert [step.kind for step in app.engine.queries.steps(job.id)].count("event") == 1

@@ -84,7 +84,7 @@ def test_a_worker_stores_what_its_code_declares_when_it_starts(app: Headrace) ->
 def test_a_worker_that_only_works_off_what_is_there_fires_nothing(app: Headrace, noted: list[str]) -> None:
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
     app.enqueue("note", "waiting")
-    eventually(lambda: (app.engine.timetable.next_due() or 0) <= app.clock.now(), "it is due")
+    eventually(lambda: (app.engine.schedule_store.next_due() or 0) <= app.clock.now(), "it is due")
     app.run_worker(drain=True)
     assert noted == ["waiting"]
     assert app.schedules.get("s").fired == 0
@@ -93,13 +93,13 @@ def test_a_worker_that_only_works_off_what_is_there_fires_nothing(app: Headrace,
 def test_of_many_who_fire_one_occurrence_exactly_one_does(app: Headrace, url: str) -> None:
     apps = [Headrace(url) for _ in range(4)] if url != "memory://" else []
     engines = [each.engine for each in apps] or [app.engine] * 4
-    timetable = app.engine.timetable
+    schedule_store = app.engine.schedule_store
     for n in range(20):  # hourly: no second time comes while the first one is fired, however long that takes
         app.schedules.create(f"s{n}", "nobody", every=3600, limit=1)
-        row = timetable.get(f"s{n}")
+        row = schedule_store.get(f"s{n}")
         assert row is not None
-        assert timetable.put(structs.replace(row, occurrence=row.created_at, due_at=row.created_at))
-    assert len(timetable.due(100)) == 20
+        assert schedule_store.put(structs.replace(row, occurrence=row.created_at, due_at=row.created_at))
+    assert len(schedule_store.due(100)) == 20
     start, won = threading.Barrier(4), []
 
     def fire(engine: Any) -> None:
@@ -121,7 +121,7 @@ def test_of_many_who_fire_one_occurrence_exactly_one_does(app: Headrace, url: st
 def test_more_than_a_batch_is_fired_without_a_pause(app: Headrace) -> None:
     for n in range(250):
         app.schedules.create(f"s{n}", "nobody", every=0.5, limit=1)
-    eventually(lambda: len(app.engine.timetable.due(1000)) == 250, "all are due")
+    eventually(lambda: len(app.engine.schedule_store.due(1000)) == 250, "all are due")
     with app.worker():
         eventually(lambda: app.jobs.count() == 250, "all are fired")
 
@@ -130,9 +130,9 @@ def test_an_error_of_one_is_recorded_and_the_others_go_on(
     app: Headrace, noted: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedules.create("broken", "note", args=("broken",), every=0.1)
-    row = app.engine.timetable.get("broken")
+    row = app.engine.schedule_store.get("broken")
     assert row is not None
-    app.engine.timetable.put(structs.replace(row, timing='{"cron":"nonsense"}'))
+    app.engine.schedule_store.put(structs.replace(row, timing='{"cron":"nonsense"}'))
     app.schedules.create("sound", "note", args=("sound",), every=0.1, limit=2)
     with app.worker():
         eventually(lambda: noted.count("sound") == 2, "the other one ran")
@@ -146,9 +146,9 @@ def test_an_error_of_one_is_recorded_and_the_others_go_on(
 
 def test_what_can_not_be_read_at_all_can_still_be_looked_at(app: Headrace) -> None:
     app.schedules.create("broken", "note", every=0.1)
-    row = app.engine.timetable.get("broken")
+    row = app.engine.schedule_store.get("broken")
     assert row is not None
-    app.engine.timetable.put(structs.replace(row, timing="{", call="["))
+    app.engine.schedule_store.put(structs.replace(row, timing="{", call="["))
     eventually(lambda: fire_due(app.engine).seen == 1, "it is due")
     [shown] = app.schedules.list()
     assert shown.error is not None
@@ -160,15 +160,15 @@ def test_a_firing_that_the_store_refuses_does_not_take_the_others_along(
 ) -> None:
     for name in ("a", "full", "z"):
         app.schedules.create(name, "nobody", every=0.1, limit=1)
-    eventually(lambda: len(app.engine.timetable.due(10)) == 3, "all are due")
-    fire = app.engine.timetable.fire
+    eventually(lambda: len(app.engine.schedule_store.due(10)) == 3, "all are due")
+    fire = app.engine.schedule_store.fire
 
     def refusing(firings: list[ScheduleFire], now: int | None = None) -> list[bool]:
         if any(firing.row.id == "full" and firing.jobs for firing in firings):
             raise QueueFull("queue 'default' is full")
         return fire(firings, now)
 
-    monkeypatch.setattr(app.engine.timetable, "fire", refusing)
+    monkeypatch.setattr(app.engine.schedule_store, "fire", refusing)
     assert fire_due(app.engine).won == 3
     assert (len(jobs_of(app, "a")), len(jobs_of(app, "full")), len(jobs_of(app, "z"))) == (1, 0, 1)
     held = app.schedules.get("full")
@@ -183,7 +183,7 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
     app.every(0.1, args=("x",), limit=1)(app.tasks["note"])
     away, asked = threading.Event(), threading.Event()
     away.set()
-    real = app.engine.timetable
+    real = app.engine.schedule_store
 
     class Away:
         def __getattr__(self, name: str) -> Any:
@@ -205,7 +205,7 @@ def test_a_stumble_of_its_own_does_not_end_it(
     app: Headrace, noted: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
-    next_due, stumbled = app.engine.timetable.next_due, threading.Event()
+    next_due, stumbled = app.engine.schedule_store.next_due, threading.Event()
 
     def stumbling() -> int | None:
         if not stumbled.is_set():
@@ -213,7 +213,7 @@ def test_a_stumble_of_its_own_does_not_end_it(
             raise RuntimeError("a bug")
         return next_due()
 
-    monkeypatch.setattr(app.engine.timetable, "next_due", stumbling)
+    monkeypatch.setattr(app.engine.schedule_store, "next_due", stumbling)
     with app.worker():
         eventually(lambda: noted == ["x"], "the run")
     assert "the timekeeper stumbled" in caplog.text
@@ -239,7 +239,7 @@ def test_a_declaration_that_can_not_be_stored_does_not_stop_the_worker(
 @pytest.mark.engines("sqlite")
 def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, asleep = [], threading.Event()
-    next_due, listen = app.engine.timetable.next_due, app.engine.listen
+    next_due, listen = app.engine.schedule_store.next_due, app.engine.listen
 
     def counting() -> int | None:
         looks.append(1)
@@ -263,7 +263,7 @@ def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.Monk
         def close(self) -> None: ...
 
     pillow = Pillow()
-    monkeypatch.setattr(app.engine.timetable, "next_due", counting)
+    monkeypatch.setattr(app.engine.schedule_store, "next_due", counting)
     monkeypatch.setattr(app.engine, "listen", lambda topic, queues=(): pillow if topic == "times" else listen(topic))
     app.schedules.create("far", "nobody", at=app.schedules.preview(cron="@daily", n=1)[0] + timedelta(days=400))
     keeper = Scheduler(app.engine, lambda: None)
@@ -277,11 +277,11 @@ def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.schedules.create("s", "nobody", every=0.1, limit=1)
-    eventually(lambda: app.engine.timetable.due(1), "it is due")
+    eventually(lambda: app.engine.schedule_store.due(1), "it is due")
     keeper = Scheduler(app.engine, lambda: None)
     try:
         with monkeypatch.context() as others:
-            others.setattr(app.engine.timetable, "fire", lambda firings, now=None: [False] * len(firings))
+            others.setattr(app.engine.schedule_store, "fire", lambda firings, now=None: [False] * len(firings))
             assert keeper._turn() == 0.0
         assert 0 < keeper._behind <= 0.05
         eventually(lambda: keeper._turn() == 0.0, "its moment comes all the same")

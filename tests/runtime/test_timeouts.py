@@ -17,12 +17,12 @@ from tests.support.waiting import PATIENCE, eventually
 Register = Callable[..., Any]
 
 
-def overrun(app: Headrace, kind: str, folder: Path, gate: Gate, **options: Any) -> Any:
+def overrun(app: Headrace, kind: str, folder: Path, lane_limit: Gate, **options: Any) -> Any:
     """A job that would run for ever, as a thread, a coroutine or a process."""
     if kind == "process":
         task = app.task(isolation="process", **options)(shop.sleep_for_ever)
         return task.enqueue(str(folder / "started"))
-    return app.task(name="overrun", **options)(through(kind, gate)).enqueue()
+    return app.task(name="overrun", **options)(through(kind, lane_limit)).enqueue()
 
 
 @pytest.fixture(params=["thread", "async", "process"])
@@ -33,30 +33,32 @@ def any_kind(request: pytest.FixtureRequest) -> str:
 def test_a_timeout_is_recorded_as_the_failure_of_the_attempt(
     app: Headrace, worker: Worker, any_kind: str, folder: Path
 ) -> None:
-    gate = Gate()
-    job = overrun(app, any_kind, folder, gate, timeout=0.1, retry=0)
+    lane_limit = Gate()
+    job = overrun(app, any_kind, folder, lane_limit, timeout=0.1, retry=0)
     with pytest.raises(JobFailed, match=r"JobTimeout: the attempt ran longer than its timeout of 0\.1 s") as caught:
         job.result(PATIENCE)
-    gate.open()
+    lane_limit.open()
     assert caught.value.reason == "attempts_used_up"
     assert [error.type for error in job.errors] == ["JobTimeout"]
 
 
 def test_a_timeout_is_retried_like_any_failure(app: Headrace, worker: Worker, any_kind: str, folder: Path) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     retry = Retry(limit=1, base=0.001, floor=0)
-    job = overrun(app, any_kind, folder, gate, timeout=0.1, retry=retry)
+    job = overrun(app, any_kind, folder, lane_limit, timeout=0.1, retry=retry)
     assert job.wait(PATIENCE) == "failed"
-    gate.open()
+    lane_limit.open()
     assert [(error.attempt, error.type) for error in job.errors] == [(1, "JobTimeout"), (2, "JobTimeout")]
 
 
 def test_a_timeout_is_final_where_it_is_not_to_be_retried(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
-    job = app.task(name="held", timeout=0.05, retry=Retry(limit=3, on_timeout=False))(through(kind, gate)).enqueue()
+    lane_limit = Gate()
+    job = app.task(name="held", timeout=0.05, retry=Retry(limit=3, on_timeout=False))(
+        through(kind, lane_limit)
+    ).enqueue()
     with pytest.raises(JobFailed, match="permanent_error"):
         job.result(PATIENCE)
-    gate.open()
+    lane_limit.open()
 
 
 @pytest.mark.parametrize("kind", ["thread", "async", "process"])
@@ -75,15 +77,15 @@ def test_a_timeout_error_of_the_task_itself_is_told_apart(app: Headrace, worker:
 
 
 def test_a_thread_over_time_says_where_it_was(app: Headrace, worker: Worker) -> None:
-    gate = Gate()
+    lane_limit = Gate()
 
     @app.task(timeout=0.05, retry=0)
     def stuck() -> None:
-        gate.pass_through()
+        lane_limit.pass_through()
 
     job = stuck.enqueue()
     assert job.wait(PATIENCE) == "failed"
-    gate.open()
+    lane_limit.open()
     assert "in stuck" in job.errors[0].traceback
     assert "pass_through" in job.errors[0].traceback
 
@@ -91,11 +93,11 @@ def test_a_thread_over_time_says_where_it_was(app: Headrace, worker: Worker) -> 
 def test_a_thread_over_time_gives_its_place_to_the_next_job_and_its_late_result_counts_for_nothing(
     app: Headrace,
 ) -> None:
-    gate, over = Gate(), threading.Event()
+    lane_limit, over = Gate(), threading.Event()
 
     @app.task(timeout=0.05, retry=0)
     def stuck() -> str:
-        gate.pass_through()
+        lane_limit.pass_through()
         over.set()
         return "too late"
 
@@ -107,12 +109,12 @@ def test_a_thread_over_time_gives_its_place_to_the_next_job_and_its_late_result_
         job = stuck.enqueue()
         assert quick.enqueue().result(PATIENCE) == "in time"
         assert job.wait(PATIENCE) == "failed"
-        gate.open()
+        lane_limit.open()
         assert over.wait(PATIENCE)
         assert quick.enqueue().result(PATIENCE) == "in time"
         assert running(worker) == 0
     assert job.refresh().state == "failed"
-    assert [filing.event for filing in filings(app, job.id)] == ["fail"]
+    assert [history_row.event for history_row in filings(app, job.id)] == ["fail"]
 
 
 def test_a_thread_over_time_is_told_to_stop_and_why(app: Headrace, worker: Worker) -> None:
@@ -130,12 +132,12 @@ def test_a_thread_over_time_is_told_to_stop_and_why(app: Headrace, worker: Worke
 
 
 def test_a_coroutine_over_time_is_cancelled_and_may_clean_up(app: Headrace, worker: Worker) -> None:
-    gate, cleaned = Gate(), threading.Event()
+    lane_limit, cleaned = Gate(), threading.Event()
 
     @app.task(timeout=0.05, retry=0)
     async def stuck() -> None:
         try:
-            await gate.apass_through()
+            await lane_limit.apass_through()
         finally:
             cleaned.set()
 
@@ -144,23 +146,25 @@ def test_a_coroutine_over_time_is_cancelled_and_may_clean_up(app: Headrace, work
 
 
 def test_without_a_timeout_a_job_may_take_its_time(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     deadlines = []
-    task = app.task(name="held", timeout=0.05)(through(kind, gate, lambda: deadlines.append(current_job().deadline)))
+    task = app.task(name="held", timeout=0.05)(
+        through(kind, lane_limit, lambda: deadlines.append(current_job().deadline))
+    )
     job = task.using(timeout=None).enqueue()
     other = app.task(name="other", timeout=0.05, retry=0)(through(kind, Gate())).enqueue()
     assert other.wait(PATIENCE) == "failed"  # its timeout has passed, so the other one's would have as well
-    gate.open()
+    lane_limit.open()
     assert job.wait(PATIENCE) == "completed"
     assert deadlines == [None]
 
 
 def test_the_timeout_of_a_call_replaces_that_of_its_task(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
-    job = app.task(name="held", timeout=3600, retry=0)(through(kind, gate)).using(timeout=0.05).enqueue()
+    lane_limit = Gate()
+    job = app.task(name="held", timeout=3600, retry=0)(through(kind, lane_limit)).using(timeout=0.05).enqueue()
     with pytest.raises(JobFailed, match=r"timeout of 0\.05 s"):
         job.result(PATIENCE)
-    gate.open()
+    lane_limit.open()
 
 
 def test_a_setting_of_none_means_no_timeout_at_all(kind: str) -> None:
@@ -175,26 +179,26 @@ def test_a_setting_of_none_means_no_timeout_at_all(kind: str) -> None:
 
 
 def test_no_timeout_is_missed_among_many(app: Headrace, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     with app.worker(concurrency=20, heartbeat=25) as worker:
-        held = app.task(name="held", timeout=0.02, retry=0)(through(kind, gate))
+        held = app.task(name="held", timeout=0.02, retry=0)(through(kind, lane_limit))
         jobs = [held.enqueue() for _ in range(100)]
         assert {job.wait(PATIENCE) for job in jobs} == {"failed"}
         assert {job.errors[0].type for job in jobs} == {"JobTimeout"}
-        gate.open()
+        lane_limit.open()
         eventually(lambda: worker.describe().failed == 100, "the count of failures")
 
 
 def test_an_async_backoff_function_is_asked_about_a_timeout_too(app: Headrace, worker: Worker, kind: str) -> None:
-    gate = Gate()
+    lane_limit = Gate()
     asked = []
 
     async def backoff(attempt: int, error: BaseException) -> float:
         asked.append((attempt, type(error).__name__))
-        gate.open()
+        lane_limit.open()
         return 0.001
 
-    job = app.task(name="held", timeout=0.05, retry=Retry(backoff=backoff))(through(kind, gate, lambda: "done"))
+    job = app.task(name="held", timeout=0.05, retry=Retry(backoff=backoff))(through(kind, lane_limit, lambda: "done"))
     assert job.enqueue().result(PATIENCE) == "done"
     assert asked == [(1, "JobTimeout")]
 

@@ -170,21 +170,21 @@ def test_reschedule_gives_the_job_that_waits_the_new_time_only(app: Headrace, ma
 
 
 def test_to_keep_the_last_at_most_one_waits_behind_the_one_that_runs(app: Headrace) -> None:
-    gate, seen = Gate(), []
+    lane_limit, seen = Gate(), []
 
     @app.task(unique=Unique(by=("task",), on_conflict="keep_last_if_running"))
     def index(version: int) -> int:
-        gate.pass_through()
+        lane_limit.pass_through()
         seen.append(version)
         return version
 
     with app.worker(concurrency=1):
         first = index.enqueue(1)
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         waiting = [index.enqueue(version) for version in (2, 3, 4)]
         assert first.id not in ids(*waiting)
         assert len(ids(*waiting)) == 1
-        gate.open()
+        lane_limit.open()
         assert waiting[-1].result(timeout=PATIENCE) == 4
     assert seen == [1, 4]
 

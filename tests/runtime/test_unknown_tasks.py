@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 def marks(app: Headrace, *jobs: Job[Any]) -> list[tuple[str, int, int, str | None, int | None]]:
     """What a claim would leave in the store."""
-    rows = app.engine.desk.get([job.id for job in jobs])
+    rows = app.engine.queries.get([job.id for job in jobs])
     return [(row.state, row.version, row.attempt, row.worker, row.started_at) for row in rows]
 
 

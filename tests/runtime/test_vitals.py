@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from headrace import Headrace
-from headrace.core.health.process_stats import KIND, ProcessStats, paper_of
+from headrace.core.health.process_stats import KIND, ProcessStats, document_of
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 
@@ -24,11 +24,11 @@ def test_two_workers_of_a_process_share_a_paper(app: Headrace) -> None:
     one, other = ProcessStatsReport(app.engine), ProcessStatsReport(app.engine)
     for telling in (one, other, one, other, one):
         telling.do()
-    assert len(app.engine.shelf.browse(KIND)) == 1
+    assert len(app.engine.document_store.browse(KIND)) == 1
 
 
 def test_what_was_told_long_ago_is_not_shown_and_then_removed(app: Headrace) -> None:
     now = app.clock.now()
-    assert app.engine.shelf.put([paper_of("gone:1", 0, ProcessStats(now - 3_700_000, 0.5, 1))])
+    assert app.engine.document_store.put([document_of("gone:1", 0, ProcessStats(now - 3_700_000, 0.5, 1))])
     ProcessStatsReport(app.engine).do()
-    assert "gone:1" not in [paper.key for paper in app.engine.shelf.browse(KIND)]
+    assert "gone:1" not in [document.key for document in app.engine.document_store.browse(KIND)]

@@ -25,7 +25,7 @@ def test_a_wait_that_is_cancelled_while_it_begins_is_forgotten(
     app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiter = Waiter(app.engine)
-    finished = app.engine.desk.finished
+    finished = app.engine.queries.finished
     inside, go_on = threading.Event(), threading.Event()
 
     def slow(ids: Any) -> set[str]:
@@ -33,7 +33,7 @@ def test_a_wait_that_is_cancelled_while_it_begins_is_forgotten(
         assert go_on.wait(PATIENCE)
         return finished(ids)
 
-    monkeypatch.setattr(app.engine.desk, "finished", slow)
+    monkeypatch.setattr(app.engine.queries, "finished", slow)
 
     async def main() -> None:
         waiting = asyncio.create_task(waiter.await_finish(job_id, None))
@@ -66,7 +66,7 @@ def test_a_wait_at_a_store_that_is_away_is_forgotten(
             return set()  # by its own errors the watcher would forget everybody
         raise EngineUnavailable("away")
 
-    monkeypatch.setattr(app.engine.desk, "finished", away)
+    monkeypatch.setattr(app.engine.queries, "finished", away)
     with pytest.raises(EngineUnavailable):
         wait(waiter, job_id)
     assert waiter._awaited == {}
@@ -116,7 +116,7 @@ def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_clos
     for thread in threads:
         thread.start()
     waiting.wait(PATIENCE)
-    eventually(lambda: sum(map(len, app.hub._waiting()._awaited.values())) == 2)
+    eventually(lambda: sum(map(len, app.services._waiting()._awaited.values())) == 2)
     app.close()
     for thread in threads:
         thread.join(PATIENCE)

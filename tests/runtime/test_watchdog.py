@@ -52,9 +52,9 @@ def test_a_blocked_loop_keeps_its_leases_and_threads_go_on(app: Headrace) -> Non
     with app.worker(heartbeat=0.1, lease=30, concurrency=2):
         job = rude.enqueue()
         assert inside.wait(PATIENCE)
-        (row,) = app.engine.desk.get([job.id])
+        (row,) = app.engine.queries.get([job.id])
         first = row.lease_until or 0
-        eventually(lambda: (app.engine.desk.get([job.id])[0].lease_until or 0) > first + 1000, "later leases")
+        eventually(lambda: (app.engine.queries.get([job.id])[0].lease_until or 0) > first + 1000, "later leases")
         assert polite.enqueue().result(PATIENCE) == "ran"
         free.set()
         assert job.result(PATIENCE) == "done"

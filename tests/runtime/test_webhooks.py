@@ -60,15 +60,15 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = app.webhooks.create(URL, "queue.paused")
-    put, others = app.engine.shelf.put, [1]
+    put, others = app.engine.document_store.put, [1]
 
-    def put_second(papers: Sequence[Document]) -> bool:
+    def put_second(documents: Sequence[Document]) -> bool:
         if others:
             others.clear()
             app.webhooks.update(hook.id, queue="mail")
-        return put(papers)
+        return put(documents)
 
-    monkeypatch.setattr(app.engine.shelf, "put", put_second)
+    monkeypatch.setattr(app.engine.document_store, "put", put_second)
     assert app.webhooks.update(hook.id, types="queue.resumed").types == ("queue.resumed",)
     assert app.webhooks.get(hook.id).queue == "mail"
 

@@ -358,7 +358,7 @@ def test_the_rare_final_states_are_found_by_their_own_index_in_order(
 ) -> None:
     def check(case: tuple[State, str | None]) -> None:
         state, cursor = case
-        (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(states=(state,)), 50, cursor))
+        (steps,) = plans_of(store, monkeypatch, lambda: store.queries.find(Filter(states=(state,)), 50, cursor))
         (look,) = looks_at_jobs(steps)
         assert f"INDEX {PARTIAL[state]}" in look
         assert SORTS not in steps
@@ -368,7 +368,7 @@ def test_the_rare_final_states_are_found_by_their_own_index_in_order(
 
 def page(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None = None) -> list[str]:
     """How the jobs of a page are read. What was asked before that, to find the way, reads nothing but indexes."""
-    *before, steps = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50, cursor, reach=1000))
+    *before, steps = plans_of(store, monkeypatch, lambda: store.queries.find(which, 50, cursor, reach=1000))
     for asked in before:
         assert walks_through(asked, "headrace_jobs", "headrace_tags", "job") in ([], ["SCAN job"], ["SEARCH job"])
         assert not [step for step in asked if "TEMP B-TREE" in step]
@@ -449,7 +449,7 @@ COUNTED = {
 
 def test_jobs_of_a_state_are_counted_in_its_own_index(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(state: State) -> None:
-        (steps,) = plans_of(store, monkeypatch, lambda: store.desk.count(Filter(states=(state,))))
+        (steps,) = plans_of(store, monkeypatch, lambda: store.queries.count(Filter(states=(state,))))
         (look,) = looks_at_jobs(steps)
         assert f"INDEX {COUNTED[state]}" in look
 
@@ -459,7 +459,7 @@ def test_jobs_of_a_state_are_counted_in_its_own_index(store: SqliteEngine, monke
 def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = Filter(ids=("no such job",))
     # Before it comes what keeps others away, and whether the store is open; neither looks at jobs.
-    (*_, steps) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Trigger.CANCEL, 1, now=NOW))
+    (*_, steps) = plans_of(store, monkeypatch, lambda: store.queries.move(nobody, Trigger.CANCEL, 1, now=NOW))
     (look,) = looks_at_jobs(steps)
     assert look == f"SEARCH job {BY_ID}"
 

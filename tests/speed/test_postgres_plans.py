@@ -249,8 +249,8 @@ def test_time_reads_only_what_it_is_up_to(store: Store) -> None:
 
 def test_no_worker_reads_all_that_runs_to_learn_that_nothing_is_overdue(store: Store) -> None:
     assert not [step for step in store.fresh("overdue").steps if "lease_until >" in step.get("Index Cond", "")]
-    (gate,) = (step for step in store.kept("overdue").steps if "One-Time Filter" in step)
-    assert "'[]'::jsonb" in gate["One-Time Filter"]
+    (lane_limit,) = (step for step in store.kept("overdue").steps if "One-Time Filter" in step)
+    assert "'[]'::jsonb" in lane_limit["One-Time Filter"]
 
 
 def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> None:
@@ -264,9 +264,9 @@ def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> N
 
 def walk(store: Store, place: list[Any]) -> list[Plan]:
     """The plans of one look that goes on from here, through all that is left."""
-    office = Explaining(store, walks=True)
-    SqlStalenessStore(office).aged(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
-    return office.plans
+    database = Explaining(store, walks=True)
+    SqlStalenessStore(database).aged(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
+    return database.plans
 
 
 def test_a_walk_of_the_pending_goes_on_where_it_was_without_sorting(store: Store) -> None:
@@ -313,9 +313,9 @@ SORTS = {"Sort", "Incremental Sort"}
 
 
 def asked(store: Store, which: Filter, cursor: str | None = None, reach: int | None = 10_000) -> list[Plan]:
-    office = Explaining(store)
-    SqlQueries(office).find(which, 50, cursor, reach)
-    return office.plans
+    database = Explaining(store)
+    SqlQueries(database).find(which, 50, cursor, reach)
+    return database.plans
 
 
 def test_a_page_of_many_is_read_along_one_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,9 +359,9 @@ PLACES = {
 
 def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store) -> None:
     def check(state: State) -> None:
-        office = Explaining(store)
-        SqlQueries(office).count(Filter(states=(state,)))
-        (plan,) = office.plans
+        database = Explaining(store)
+        SqlQueries(database).count(Filter(states=(state,)))
+        (plan,) = database.plans
         assert plan.indexes() == {PLACES[state]}
 
     check_each(PLACES, check)

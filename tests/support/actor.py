@@ -19,7 +19,7 @@ def hold(
     pipe: Connection, engine: Engine, worker: str, jobs: int, begun: int, settled: int = 0, ended: int = 0
 ) -> None:
     """Sign on, claim some jobs, begin a few of them, settle or only end a few of these, and sit there."""
-    presence = engine.attend(worker_row(worker, concurrency=max(jobs, 1)))
+    presence = engine.register_worker(worker_row(worker, concurrency=max(jobs, 1)))
     claims = claim(engine, jobs, worker=worker)
     places = [presence.begin(claimed.ref) for claimed in claims[:begun]]
     for number, place in enumerate(places[: settled + ended]):
@@ -58,7 +58,7 @@ def listen(pipe: Connection, engine: Engine, topic: str) -> None:
 
 
 def pause(pipe: Connection, engine: Engine, queue: str) -> None:
-    engine.desk.pause_queue(queue, True)
+    engine.queries.pause_queue(queue, True)
     pipe.send(NOW)
 
 

@@ -221,13 +221,13 @@ def worker_row(worker_id: str = "w1", **more: Any) -> WorkerRow:
 
 
 def row(engine: Engine, job_id: str = "job") -> JobRow:
-    (found,) = engine.desk.get([job_id])
+    (found,) = engine.queries.get([job_id])
     return found
 
 
 def rows(engine: Engine) -> dict[str, JobRow]:
     """Every job of the store by its id."""
-    return {job.id: job for job in engine.desk.find(EVERYTHING, 100_000).jobs}
+    return {job.id: job for job in engine.queries.find(EVERYTHING, 100_000).jobs}
 
 
 def states(engine: Engine) -> dict[str, State]:
@@ -348,8 +348,8 @@ def together(threads: int, act: Callable[[int], Answer]) -> list[Answer]:
         start.wait()
         return act(number)
 
-    with ThreadPoolExecutor(threads) as crew:
-        return list(crew.map(begin, range(threads)))
+    with ThreadPoolExecutor(threads) as worker_state:
+        return list(worker_state.map(begin, range(threads)))
 
 
 # -- limits and lanes
@@ -365,9 +365,9 @@ def numbered(count: int, prefix: str = "j", **more: Any) -> list[NewJob]:
     return [new_job(f"{prefix}{number:04}", **more) for number in range(count)]
 
 
-def gated(job_id: str, *gates: Limit, **more: Any) -> NewJob:
+def gated(job_id: str, *lane_limits: Limit, **more: Any) -> NewJob:
     """A job that may start when all of its gates are open."""
-    return new_job(job_id, lane=lane_of(gates), **more)
+    return new_job(job_id, lane=lane_of(lane_limits), **more)
 
 
 def keyed(job_id: str, key: str, **more: Any) -> NewJob:
@@ -420,4 +420,4 @@ def one_by_one(engine: Engine, turns: int, **more: Any) -> list[str]:
 
 def running_jobs(engine: Engine, now: int = NOW) -> int:
     """How many jobs hold a live lease, as the desk tells it."""
-    return sum(jobs for *_, jobs in engine.desk.running(now))
+    return sum(jobs for *_, jobs in engine.queries.running(now))

@@ -183,7 +183,7 @@ def read_events_past_other_tests() -> None:
     def waiting(read: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(read)
         def read_later(events: SqlEventStore, *arguments: Any) -> Any:
-            if server := getattr(events._office, "server", None):
+            if server := getattr(events._database, "server", None):
                 deadline = time.monotonic() + PATIENCE
                 open_now = set(server.repeat(lambda db: db.execute(others).fetchall()))
                 while open_now and time.monotonic() < deadline:
@@ -226,13 +226,13 @@ class _Prefixes:
         from headrace.engines.redis.engine import RedisEngine
 
         engine = RedisEngine(address)
-        engine.wire._idle.extend(self._connections.pop(os.getpid(), ()))
+        engine.connections._idle.extend(self._connections.pop(os.getpid(), ()))
         return engine
 
     def close(self, engine: Any, _: str) -> None:
         kept = self._connections.setdefault(os.getpid(), [])
-        while engine.wire._idle and len(kept) < self.CONNECTIONS:
-            kept.append(engine.wire._idle.pop())
+        while engine.connections._idle and len(kept) < self.CONNECTIONS:
+            kept.append(engine.connections._idle.pop())
         engine.close()
 
     def close_kept(self) -> None:
@@ -306,7 +306,9 @@ class StoreUnderTest:
         return actor
 
     def dead_letters(self) -> list[DeadLetter]:
-        rows = sorted(self.open().porter.pack_dead("", 100_000), key=lambda row: (row.entered_at, row.job_id))
+        rows = sorted(
+            self.open().transfer.export_dead_letters("", 100_000), key=lambda row: (row.entered_at, row.job_id)
+        )
         return [DeadLetter(row.job_id, row.reason, row.status, msgspec.json.decode(row.snapshot)) for row in rows]
 
 

@@ -38,20 +38,20 @@ class Gate:
             await asyncio.sleep(0.002)
 
 
-def through(kind: str, gate: Gate, function: Callable[..., Any] = lambda: None) -> Callable[..., Any]:
+def through(kind: str, lane_limit: Gate, function: Callable[..., Any] = lambda: None) -> Callable[..., Any]:
     """A task of this kind that passes the gate and then does what the function does."""
     if kind == "async":
 
         @functools.wraps(function)
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            await gate.apass_through()
+            await lane_limit.apass_through()
             return function(*args, **kwargs)
 
         return coroutine
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        gate.pass_through()
+        lane_limit.pass_through()
         return function(*args, **kwargs)
 
     return plain
@@ -70,7 +70,7 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def filings(app: Headrace, job_id: str) -> list[HistoryRow]:
-    return app.engine.desk.history(job_id)
+    return app.engine.queries.history(job_id)
 
 
 def running(worker: Worker) -> int:

@@ -59,7 +59,7 @@ class PostgresServer:
         else:
             self._install()
             _on_a_free_port(self, self._serve)
-            self._admit()
+            self._insert_unique()
         return self
 
     def stop(self, mode: Mode = "fast") -> None:
@@ -130,7 +130,7 @@ class PostgresServer:
         process = self._daemon.process
         return process is not None and lines[:1] == [str(process.pid)] and "".join(lines[7:]).strip() == "ready"
 
-    def _admit(self) -> None:
+    def _insert_unique(self) -> None:
         address = f"postgresql://postgres@/postgres?host={self._daemon.folder}&port={self.port}"
         with psycopg.connect(address, autocommit=True) as db:
             db.execute(sql.SQL("CREATE ROLE headrace LOGIN CREATEDB PASSWORD {}").format(self._password))

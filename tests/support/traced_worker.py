@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.health.process_stats import MemoryTrace, ProcessStats, key_of, paper_of
+from headrace.core.health.process_stats import MemoryTrace, ProcessStats, document_of, key_of
 from headrace.engines.protocol.engine import Engine
 from tests.support.builders import LEASE, worker_row
 
@@ -13,4 +13,4 @@ def sign_on_tracing(engine: Engine, worker: str, *growth: str) -> None:
     row = worker_row(worker, seen_at=now)
     engine.renew(row, [], LEASE)
     trace = MemoryTrace(allocated=5 * 2**20, peak=7 * 2**20, growth=growth)
-    engine.shelf.put([paper_of(key_of(row.host, row.pid), 0, ProcessStats(now, 0.5, 2**20, trace))])
+    engine.document_store.put([document_of(key_of(row.host, row.pid), 0, ProcessStats(now, 0.5, 2**20, trace))])

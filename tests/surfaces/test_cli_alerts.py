@@ -67,7 +67,7 @@ def test_rules_are_made_changed_tried_and_deleted(shell: Shell, app: Headrace) -
 
 
 def test_a_broken_rule_is_told_wherever_one_looks(shell: Shell, app: Headrace) -> None:
-    app.engine.shelf.put([Document(RULE, "bad", 0, '{"name":"bad","when":"dept > 1"}')])
+    app.engine.document_store.put([Document(RULE, "bad", 0, '{"name":"bad","when":"dept > 1"}')])
     shell("alerts", "evaluate")
     ran = shell("alerts", "rules")
     assert "bad can't be evaluated" in ran.err

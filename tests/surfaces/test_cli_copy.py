@@ -66,7 +66,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     assert f"carried {JOBS} of {JOBS} jobs" in told
     assert f"compared {JOBS} of {JOBS} jobs" in told
     assert contents(target) == without_nul(contents(source))
-    assert target.porter.notice() is None
+    assert target.transfer.store_status() is None
     refused = shell("--url", FROM, "enqueue", "x")
     assert refused.code == 2
     assert f"carried over to {target.url}" in refused.err
@@ -74,7 +74,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
 
 def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, target: Engine) -> None:
     for number, engine in enumerate((source, target)):
-        engine.timetable.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
+        engine.schedule_store.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
     line = "schedule nightly stays as it is there: it differs in created_at, updated_at"
     ran = copy(shell)
     assert ran.code == 0
@@ -83,7 +83,7 @@ def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, ta
 
 def test_what_the_new_store_had_already_is_told_to_a_program(shell: Shell, source: Engine, target: Engine) -> None:
     for number, engine in enumerate((source, target)):
-        engine.timetable.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
+        engine.schedule_store.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
     told = copy(shell, "--json").json
     assert [(kept["what"], kept["id"]) for kept in told["kept"]] == [("schedule", "nightly")]
     assert told["different"] == 0
@@ -97,7 +97,7 @@ def test_a_copy_tells_a_program_in_json(shell: Shell, source: Engine, target: En
     assert (told["jobs"], told["carried"], told["already_there"], told["different"]) == (JOBS, JOBS, 0, 0)
     assert {"history", "logs", "dead_letters", "bytes", "seconds", "still_running", "taken"} <= told.keys()
     counts = {(count["queue"], count["state"]): count["jobs"] for count in told["by_queue_and_state"]}
-    assert counts == {(depth.queue, depth.state): depth.jobs for depth in target.desk.depths()}
+    assert counts == {(depth.queue, depth.state): depth.jobs for depth in target.queries.queue_counts()}
 
 
 def test_the_same_command_again_says_that_it_is_done(shell: Shell, source: Engine, target: Engine) -> None:
@@ -117,7 +117,7 @@ def test_a_dry_run_tells_everything_and_leaves_no_trace(shell: Shell, source: En
     assert ran.code == 0
     lines = [line.split() for line in ran.out.splitlines()]
     assert lines[0] == ["QUEUE", "STATE", "JOBS"]
-    for depth in source.desk.depths():
+    for depth in source.queries.queue_counts():
         assert [depth.queue, depth.state, str(depth.jobs)] in lines
     assert ["jobs", str(JOBS)] in lines
     assert {("history", "entries"), ("log", "lines"), ("dead", "letters")} <= {tuple(line[:2]) for line in lines}
@@ -128,7 +128,7 @@ def test_a_dry_run_tells_everything_and_leaves_no_trace(shell: Shell, source: En
     assert (told["jobs"], told["standing"], told["target_has_tables"]) == (JOBS, "new", False)
     assert not (shell.folder / "to.db").exists()
     assert not (shell.folder / "to.db.d").exists()
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
     assert contents(source) == before
 
 
@@ -142,11 +142,11 @@ def test_a_used_store_is_refused_until_it_is_meant(shell: Shell, source: Engine,
     assert ran.code == 0
     assert "1 of them were there already" in ran.out
     assert "1 job was not carried, since the id is taken there: job-000001" in ran.out
-    assert target.desk.count(Filter()) == JOBS + 1
+    assert target.queries.count(Filter()) == JOBS + 1
 
 
 def test_running_jobs_are_waited_for(shell: Shell, source: Engine, target: Engine) -> None:
-    source.desk.move(Filter(states=(State.RUNNING,)), Trigger.CANCEL, 1000)
+    source.queries.move(Filter(states=(State.RUNNING,)), Trigger.CANCEL, 1000)
     source.insert([new_job("slow", queue="slow")])
     [claim] = claim_from(source, "slow")
     process = shell.start("copy", FROM, TO, "--wait", "10m")
@@ -169,12 +169,12 @@ def test_a_password_is_never_shown(shell: Shell, source: Engine, kind: str) -> N
             ran = shell("copy", FROM, KINDS[kind].url(address), *more)
             assert ran.code == 0
             assert password not in ran.out + ran.err
-        notice = source.porter.notice()
-        assert notice is not None
-        assert password not in notice.other
+        store_status = source.transfer.store_status()
+        assert store_status is not None
+        assert password not in store_status.other
         refused = shell("--url", FROM, "enqueue", "x")
         assert password not in refused.err
-        assert notice.other in refused.err
+        assert store_status.other in refused.err
     finally:
         KINDS[kind].discard(address)
 
@@ -216,7 +216,7 @@ def test_wrong_use_ends_with_2_and_changes_nothing(
     ran = shell(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
     assert not (shell.folder / "to.db").exists()
     assert not (shell.folder / "nothing.db").exists()
 
@@ -226,7 +226,7 @@ def test_a_file_that_is_no_store_is_told(shell: Shell, source: Engine) -> None:
     ran = copy(shell)
     assert ran.code == 1
     assert "not an SQLite database" in ran.err
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
 
 
 @pytest.mark.parametrize(("kind", "extra"), [("postgresql", "postgres"), ("redis", "redis")])
@@ -247,18 +247,18 @@ def test_a_server_that_is_away_leaves_the_source_in_use(shell: Shell, source: En
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith("error: ")
     assert "secret" not in ran.err
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
 
 
 def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the third unpack find the server away."""
     unpack, made = SqlTransfer.unpack, [0]
 
-    def unpack_or_not(self: SqlTransfer, parcels: Any, origin: str | None = None) -> int:
+    def unpack_or_not(self: SqlTransfer, job_exports: Any, origin: str | None = None) -> int:
         made[0] += 1
         if made[0] > calls:
             raise error
-        return unpack(self, parcels, origin)
+        return unpack(self, job_exports, origin)
 
     monkeypatch.setattr(SqlTransfer, "unpack", unpack_or_not)
 
@@ -271,7 +271,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(shell: Shell, sourc
     assert ran.err.splitlines()[-1] == (
         "error: postgresql://x: gone; what was carried is safe: run the same command again, and it goes on from there"
     )
-    assert 0 < target.desk.count(Filter()) < JOBS
+    assert 0 < target.queries.count(Filter()) < JOBS
     assert target.exchange([], None).claims == []
     assert "a part is there already; the copy goes on from there" in copy(shell, "--dry-run").out
     assert copy(shell).code == 0
@@ -298,8 +298,8 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
     def lose_one(self: StoreCopy, wait: float) -> Any:
         carried = run(self, wait)
         with by_force(target):
-            target.desk.move(Filter(ids=("job-000000",)), Trigger.DELETE, 1)
-        target.desk.pause_queue("paused", False)
+            target.queries.move(Filter(ids=("job-000000",)), Trigger.DELETE, 1)
+        target.queries.pause_queue("paused", False)
         return carried
 
     monkeypatch.setattr(StoreCopy, "run", lose_one)
@@ -314,11 +314,11 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
     told = copy(shell, "--json")
     assert (told.code, told.json["standing"], told.json["different"]) == (1, "begun", 2)
     assert told.json["differences"][0] == {"what": "job", "id": "job-000000", "how": "(completed) is missing"}
-    assert source.porter.notice() is not None
-    assert target.porter.notice() is not None
+    assert source.transfer.store_status() is not None
+    assert target.transfer.store_status() is not None
     assert "not everything may have been carried" in shell("copy", "--reopen", TO).err
     assert shell("copy", "--reopen", TO, "--yes").code == 0
-    assert target.porter.notice() is None
+    assert target.transfer.store_status() is None
 
 
 # -- back again
@@ -333,7 +333,7 @@ def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source:
     declined = shell("copy", "--reopen", FROM)
     assert declined.code == 1
     assert f"carried over to {target.url} exist twice from then on" in declined.err
-    assert source.porter.notice() is not None
+    assert source.transfer.store_status() is not None
     shell.answer("y\n")
     accepted = shell("copy", "--reopen", FROM)
     assert (accepted.code, accepted.out) == (0, f"{source.url} is in use again\n")
@@ -343,7 +343,7 @@ def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source:
 
 
 def test_a_program_brings_a_store_back_without_a_question(shell: Shell, source: Engine) -> None:
-    source.porter.post(StoreStatus("moved", "redis://there/0", 5))
+    source.transfer.post(StoreStatus("moved", "redis://there/0", 5))
     told = shell("copy", "--reopen", FROM, "--yes", "--json").json
     assert told == {"url": source.url, "notice": {"kind": "moved", "other": "redis://there/0", "at": 5}}
     assert shell("copy", "--reopen", FROM, "--json").json == {"url": source.url, "notice": None}

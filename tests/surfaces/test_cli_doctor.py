@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from headrace.core.health.stalls import Stall, paper_of
+from headrace.core.health.stalls import Stall, document_of
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.retention.retention import RetentionRun
 from tests.support.command_line import Shell
@@ -115,7 +115,9 @@ def test_a_silent_worker_is_wrong(shell: Shell) -> None:
 def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
     """The pulse of a worker tells it; see tests/runtime/test_watch.py."""
     with shell.app() as app, app.worker() as worker:
-        app.engine.shelf.put([paper_of(Stall(worker.id, "timekeeper", 0)), paper_of(Stall("long-gone", "keeper", 0))])
+        app.engine.document_store.put(
+            [document_of(Stall(worker.id, "timekeeper", 0)), document_of(Stall("long-gone", "keeper", 0))]
+        )
         report, listed = shell("doctor", "--json"), shell("workers")
     assert report.code == 1
     (finding,) = report.json["findings"]
@@ -211,25 +213,25 @@ def test_the_archive_is_looked_at_and_its_password_is_not_told(shell: Shell, mon
 
 def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_not(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.porter.post(StoreStatus("moved", "redis://new", app.clock.now()))
+        app.engine.transfer.post(StoreStatus("moved", "redis://new", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 1
         assert "the jobs of this store were carried over to redis://new" in ran.out
         assert "headrace copy --reopen" in ran.out
-        app.engine.porter.post(StoreStatus("arriving", "redis://old", app.clock.now()))
+        app.engine.transfer.post(StoreStatus("arriving", "redis://old", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 0
         assert "this store is being filled from redis://old" in ran.out
         assert "run the same command again" in ran.out
-        app.engine.porter.post(None)
+        app.engine.transfer.post(None)
         assert "this store" not in shell("doctor").out
 
 
 def test_an_archive_that_takes_nothing_is_wrong_until_it_does(shell: Shell) -> None:
     with shell.app() as app:
-        app.engine.sweeper.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
+        app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
         ran = shell("doctor")
         assert ran.code == 1
         assert "finished jobs stay in the store, since they could not be archived: OSError: no room" in ran.out
-        app.engine.sweeper.record(RetentionRun(at=app.clock.now(), duration=1))
+        app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1))
         assert shell("doctor", "--json").json["findings"] == []

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from headrace import State
-from headrace.core.queues.limits import Limit, gates_of
+from headrace.core.queues.limits import Limit, lane_limits_of
 from tests.support.command_line import Shell
 
 
@@ -57,15 +57,15 @@ def test_a_job_is_routed_and_waits_for_others_as_it_was_told(shell: Shell) -> No
     with shell.app() as app:
         job = app.jobs.get("mine")
         assert job.state == State.WAITING
-        assert set(gates_of(job.row.lane)) == {
+        assert set(lane_limits_of(job.row.lane)) == {
             Limit("needs", "gpu"),
             Limit("needs", "region:eu"),
             Limit("needs", "disk"),
             Limit("rate", "acme"),
             Limit("key", "user:7"),
         }
-        bonds = app.engine.desk.bonds(["mine"])
-        assert {(bond.parent, bond.policy) for bond in bonds} == {("one", "hold"), ("two", "hold")}
+        edges = app.engine.queries.edges(["mine"])
+        assert {(edge.parent, edge.policy) for edge in edges} == {("one", "hold"), ("two", "hold")}
 
 
 def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:

@@ -184,12 +184,12 @@ def test_logs_show_level_text_and_fields(shell: Shell, app: Headrace) -> None:
 
 
 def test_following_a_log_ends_with_the_job(shell: Shell, app: Headrace) -> None:
-    gate = threading.Event()
+    lane_limit = threading.Event()
 
     def speak() -> None:
         current_job().log("before")
         current_job().heartbeat()
-        assert gate.wait(30)
+        assert lane_limit.wait(30)
         current_job().log("after")
 
     app.task(name="speak")(speak)
@@ -199,7 +199,7 @@ def test_following_a_log_ends_with_the_job(shell: Shell, app: Headrace) -> None:
         follower = shell.start("jobs", "logs", "speaks-01", "--follow")
         assert follower.stdout is not None
         assert "before" in follower.stdout.readline()
-        gate.set()
+        lane_limit.set()
         ran = finish(follower)
     assert ran.code == 0
     assert [line.split()[-1] for line in ran.out.splitlines()] == ["after"]

@@ -183,17 +183,17 @@ def test_a_worker_stores_and_fires_what_code_declares(shell: Shell) -> None:
 
 def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headrace) -> None:
     module = shell.module(CODE)
-    timetable = app.engine.timetable
+    schedule_store = app.engine.schedule_store
     app.schedules.pause("nightly")
     app.schedules.create("late", "x", every=60)
-    row = timetable.get("late")
+    row = schedule_store.get("late")
     assert row is not None
     long_ago = app.clock.now() - 600_000
-    timetable.put(msgspec.structs.replace(row, occurrence=long_ago, due_at=long_ago))
+    schedule_store.put(msgspec.structs.replace(row, occurrence=long_ago, due_at=long_ago))
     app.schedules.create("old", "report", every=60)
-    row = timetable.get("old")
+    row = schedule_store.get("old")
     assert row is not None
-    timetable.put(msgspec.structs.replace(row, origin="code"))
+    schedule_store.put(msgspec.structs.replace(row, origin="code"))
     told = shell("--app", module, "doctor", "--json").json
     assert "schedule 'nightly' is paused; let it go on with `headrace schedules resume nightly`" in told["remarks"]
     assert any("schedule 'old' is no longer declared in this code" in remark for remark in told["remarks"])
@@ -208,14 +208,14 @@ def test_the_doctor_tells_a_schedule_whose_task_nobody_knows(shell: Shell, app: 
 
 
 def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: Headrace) -> None:
-    timetable = app.engine.timetable
+    schedule_store = app.engine.schedule_store
     for name, changes in (
         ("pulse", {"occurrence": None, "due_at": None, "fired": 100}),
         ("nightly", {"error": "InvalidSchedule: cron"}),
     ):
-        row = timetable.get(name)
+        row = schedule_store.get(name)
         assert row is not None
-        timetable.put(msgspec.structs.replace(row, **changes))
+        schedule_store.put(msgspec.structs.replace(row, **changes))
     told = shell("doctor", "--json").json
     over = "schedule 'pulse' is over after 100 runs and will not fire again"
     assert f"{over}; forget it with `headrace schedules delete pulse`" in told["remarks"]

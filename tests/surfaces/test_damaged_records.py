@@ -66,7 +66,7 @@ def furnish(app: Headrace) -> None:
     queue.configure(concurrency=100, weight=2, key_concurrency=50)
     app.configure_task("add", concurrency=100)
     app.lifecycle.configure(queue="plain", max_waiting=7200)
-    app.engine.attend(worker_row("w1", started_at=app.clock.now(), seen_at=app.clock.now())).close()
+    app.engine.register_worker(worker_row("w1", started_at=app.clock.now(), seen_at=app.clock.now())).close()
     for name in QUEUES:
         add.using(queue=name, tags=["red", "blue"], metadata={"user": "ann"}).enqueue(1)
         refuse.using(queue=name, tags=["red"], timeout=30).enqueue(7)
@@ -310,4 +310,4 @@ def test_a_flow_whose_id_is_no_text_is_not_told_without_end(engine_name: str, fo
         furnish(app)
         [value] = [value for value in values_of(url) if value.kind == "headrace_flows.id"]
         value.put(value.held[:-1] + "\xba")
-        assert len(list(itertools.islice(flow_pages(app.engine.desk), 5))) < 5
+        assert len(list(itertools.islice(flow_pages(app.engine.queries), 5))) < 5

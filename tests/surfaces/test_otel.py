@@ -241,14 +241,14 @@ def test_an_attempt_that_is_ended_from_outside_ends_its_span_then(scene: Scene) 
 
 
 def test_an_attempt_whose_job_was_taken_away_is_told_to_be_lost(scene: Scene) -> None:
-    gate = Gate()
-    hold = scene.app.task(name="hold")(gate.pass_through)
+    lane_limit = Gate()
+    hold = scene.app.task(name="hold")(lane_limit.pass_through)
     with scene.app.worker(concurrency=1):
         job = hold.enqueue()
-        gate.wait_until_reached()
+        lane_limit.wait_until_reached()
         assert job.cancel()
         eventually(scene.attempts, "the span")
-        gate.open()
+        lane_limit.open()
     (attempt,) = scene.attempts()
     assert about(attempt)["headrace.outcome"] == "lost"
     assert attempt.status.status_code is StatusCode.ERROR

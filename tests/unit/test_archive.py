@@ -92,7 +92,7 @@ def job(**more: Any) -> JobRow:
     return JobRow(**{**known, "kin": 0, **more})
 
 
-def filing(event: str = "retry", error: str | None = None) -> HistoryRow:
+def history_row(event: str = "retry", error: str | None = None) -> HistoryRow:
     return HistoryRow(
         1600, event, "running", "retrying", 2, 1, "w", 1500, None, "why", error, "m" * 300 if error else None, ""
     )
@@ -112,9 +112,9 @@ def test_an_encrypted_result_has_no_summary() -> None:
 
 def test_the_summary_of_a_failure_is_its_last_error() -> None:
     failed = job(state=State.FAILED, reason="attempts_used_up")
-    row = row_of(JobExport(failed, [filing(error="OSError"), filing(error="KeyError"), filing()], []))
+    row = row_of(JobExport(failed, [history_row(error="OSError"), history_row(error="KeyError"), history_row()], []))
     assert row.summary == f"KeyError: {'m' * 300}"[:SUMMARY]
-    assert row_of(JobExport(failed, [filing()], [])).summary == "attempts_used_up"
+    assert row_of(JobExport(failed, [history_row()], [])).summary == "attempts_used_up"
     assert row_of(JobExport(job(state=State.CANCELLED), [], [])).summary is None
 
 
@@ -124,12 +124,12 @@ def test_a_job_that_never_started_has_no_duration() -> None:
 
 
 def test_the_whole_job_comes_back() -> None:
-    parcel = JobExport(
-        job(), [filing(error="OSError")], [LogLine(1, 1, "info", "hé\x00", None)], [Step("step", "a", 1, 2)]
+    job_export = JobExport(
+        job(), [history_row(error="OSError")], [LogLine(1, 1, "info", "hé\x00", None)], [Step("step", "a", 1, 2)]
     )
-    bonds = [Dependency("job", "child", "run")]
-    assert keepsake_of(row_of(parcel, bonds)) == ArchivedJob(
-        parcel.job, parcel.history, parcel.logs, parcel.steps, bonds
+    edges = [Dependency("job", "child", "run")]
+    assert keepsake_of(row_of(job_export, edges)) == ArchivedJob(
+        job_export.job, job_export.history, job_export.logs, job_export.steps, edges
     )
 
 
@@ -161,8 +161,10 @@ FIRST = (
 
 
 def test_only_what_ran_again_may_have_an_older_row() -> None:
-    assert not was_archived_before(JobExport(job(), [filing("retry")], []))
-    assert was_archived_before(JobExport(job(), [filing("retry"), filing("revive"), filing("retry")], []))
+    assert not was_archived_before(JobExport(job(), [history_row("retry")], []))
+    assert was_archived_before(
+        JobExport(job(), [history_row("retry"), history_row("revive"), history_row("retry")], [])
+    )
 
 
 # -- cursors

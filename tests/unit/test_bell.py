@@ -26,7 +26,7 @@ def never() -> bool:
 
 
 @pytest.fixture
-def belfry(folder: Path) -> Iterator[LocalBells]:
+def local_bells(folder: Path) -> Iterator[LocalBells]:
     made = LocalBells(folder)
     yield made
     made.close()
@@ -47,21 +47,21 @@ def wait_in_a_thread(bell: SocketBell | PollBell) -> tuple[threading.Thread, que
 
 
 @pytest.fixture
-def bell(belfry: LocalBells) -> Iterator[SocketBell]:
-    made = belfry.listen("work", never)
+def bell(local_bells: LocalBells) -> Iterator[SocketBell]:
+    made = local_bells.listen("work", never)
     assert isinstance(made, SocketBell)
     yield made
     made.close()
 
 
-def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, belfry: LocalBells) -> None:
-    belfry.ring("work")
+def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, local_bells: LocalBells) -> None:
+    local_bells.ring("work")
     assert bell.wait(0)
 
 
-def test_rings_before_the_wait_count_once(bell: SocketBell, belfry: LocalBells) -> None:
+def test_rings_before_the_wait_count_once(bell: SocketBell, local_bells: LocalBells) -> None:
     for _ in range(5):
-        belfry.ring("work")
+        local_bells.ring("work")
         bell.ring()
     assert bell.wait(0)
     assert not bell.wait(0)
@@ -72,8 +72,8 @@ def test_a_bell_nobody_rings_times_out(bell: SocketBell) -> None:
     assert not bell.wait(0.01)
 
 
-def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, belfry: LocalBells) -> None:
-    for ring in (bell.ring, lambda: belfry.ring("work")):
+def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, local_bells: LocalBells) -> None:
+    for ring in (bell.ring, lambda: local_bells.ring("work")):
         thread, heard = wait_in_a_thread(bell)
         ring()
         assert heard.get(timeout=PATIENCE)
@@ -123,7 +123,7 @@ def test_rings_from_many_threads_never_leave_the_bell_dumb(bell: SocketBell) -> 
 
 
 def test_two_threads_that_ring_for_the_first_time_share_a_socket_and_leave_none_open(
-    bell: SocketBell, belfry: LocalBells, monkeypatch: pytest.MonkeyPatch
+    bell: SocketBell, local_bells: LocalBells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, both = list[socket.socket](), threading.Barrier(2)
     new_socket = socket.socket
@@ -134,67 +134,67 @@ def test_two_threads_that_ring_for_the_first_time_share_a_socket_and_leave_none_
         return made[-1]
 
     monkeypatch.setattr(socket, "socket", made_at_the_same_time)
-    threads = [threading.Thread(target=belfry.ring, args=("work",)) for _ in range(2)]
+    threads = [threading.Thread(target=local_bells.ring, args=("work",)) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
     assert bell.wait(PATIENCE)
     assert sorted(one.fileno() == -1 for one in made) == [False, True]
-    belfry.close()
+    local_bells.close()
     assert [one.fileno() for one in made] == [-1, -1]
 
 
-def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: LocalBells) -> None:
+def test_a_full_buffer_is_rings_enough(bell: SocketBell, local_bells: LocalBells) -> None:
     for _ in range(2000):
-        belfry.ring("work")
+        local_bells.ring("work")
     assert bell.wait(0)
     assert not bell.wait(0)
     bell.ring()
     assert bell.wait(0)
 
 
-def test_the_backstop_notices_what_no_ring_told(belfry: LocalBells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backstop_notices_what_no_ring_told(local_bells: LocalBells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BACKSTOP", 0.001)
     answers = iter([False, False, True])
-    bell = belfry.listen("work", lambda: next(answers))
+    bell = local_bells.listen("work", lambda: next(answers))
     assert bell.wait(None)
     bell.close()
 
 
-def test_a_closed_bell_leaves_no_socket(belfry: LocalBells, folder: Path) -> None:
-    bell = belfry.listen("work", never)
+def test_a_closed_bell_leaves_no_socket(local_bells: LocalBells, folder: Path) -> None:
+    bell = local_bells.listen("work", never)
     assert len(sockets_in(folder)) == 1
     bell.close()
     assert sockets_in(folder) == []
-    belfry.ring("work")
+    local_bells.ring("work")
     bell.close()  # twice is no error
 
 
 # -- a folder of them
 
 
-def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(belfry: LocalBells) -> None:
+def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(local_bells: LocalBells) -> None:
     topics = ["work", "work", "done", "orders", "workshop"]
-    bells = [belfry.listen(topic, never) for topic in topics]
-    belfry.ring("work")
+    bells = [local_bells.listen(topic, never) for topic in topics]
+    local_bells.ring("work")
     assert [bell.wait(0) for bell in bells] == [True, True, False, False, False]
     for bell in bells:
         bell.close()
 
 
-def test_a_listener_that_comes_late_is_reached_as_well(belfry: LocalBells) -> None:
+def test_a_listener_that_comes_late_is_reached_as_well(local_bells: LocalBells) -> None:
     for _ in range(20):
-        bell = belfry.listen("work", never)
-        belfry.ring("work")
+        bell = local_bells.listen("work", never)
+        local_bells.ring("work")
         assert bell.wait(0)
         bell.close()
 
 
 def test_a_known_folder_is_not_listed_again_until_it_changes(
-    belfry: LocalBells, folder: Path, monkeypatch: pytest.MonkeyPatch
+    local_bells: LocalBells, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = belfry.listen("work", never)
+    first = local_bells.listen("work", never)
     long_ago = os.stat(folder).st_mtime_ns - 10**9
     os.utime(folder, ns=(long_ago, long_ago))
     listed: list[str] = []
@@ -206,17 +206,19 @@ def test_a_known_folder_is_not_listed_again_until_it_changes(
 
     monkeypatch.setattr(os, "listdir", listdir)
     for _ in range(3):
-        belfry.ring("work")
+        local_bells.ring("work")
     assert len(listed) == 1
     assert first.wait(0)
-    second = belfry.listen("work", never)
-    belfry.ring("work")
+    second = local_bells.listen("work", never)
+    local_bells.ring("work")
     assert second.wait(0)
     first.close()
     second.close()
 
 
-def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfry: LocalBells, folder: Path) -> None:
+def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(
+    local_bells: LocalBells, folder: Path
+) -> None:
     program = (
         "import sys; from pathlib import Path; from headrace.engines.wakeup.local import Belfry; "
         "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
@@ -233,8 +235,8 @@ def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfr
     listener.wait()
     listener.stdout.close()
     assert len(sockets_in(folder)) == 1
-    bell = belfry.listen("work", never)
-    belfry.ring("work")
+    bell = local_bells.listen("work", never)
+    local_bells.ring("work")
     assert bell.wait(0)
     assert len(sockets_in(folder)) == 1  # the living one's
     bell.close()
@@ -245,15 +247,15 @@ def test_a_folder_that_is_not_there_has_no_listeners(folder: Path) -> None:
     assert not (folder / "missing").exists()
 
 
-def test_a_belfry_works_again_after_it_was_closed(belfry: LocalBells) -> None:
-    bell = belfry.listen("work", never)
-    belfry.ring("work")
-    belfry.close()
-    belfry.close()
+def test_a_belfry_works_again_after_it_was_closed(local_bells: LocalBells) -> None:
+    bell = local_bells.listen("work", never)
+    local_bells.ring("work")
+    local_bells.close()
+    local_bells.close()
     assert bell.wait(0)
-    belfry.ring("work")
+    local_bells.ring("work")
     assert bell.wait(0)
-    belfry.close()
+    local_bells.close()
     bell.close()
 
 
@@ -291,15 +293,15 @@ def test_a_listener_whose_folder_was_cleared_away_hears_its_own_process_and_then
 
 
 def test_a_folder_that_was_cleared_away_can_be_listened_in(cleared: Path) -> None:
-    belfry = LocalBells(cleared)
-    belfry.listen("work", never).close()
+    local_bells = LocalBells(cleared)
+    local_bells.listen("work", never).close()
     shutil.rmtree(cleared)
-    bell = belfry.listen("work", never)
+    bell = local_bells.listen("work", never)
     assert isinstance(bell, SocketBell)
-    belfry.ring("work")
+    local_bells.ring("work")
     assert bell.wait(0)
     bell.close()
-    belfry.close()
+    local_bells.close()
 
 
 def test_a_ring_that_could_not_be_sent_does_not_silence_the_next(bell: SocketBell) -> None:
@@ -337,13 +339,13 @@ def test_a_path_too_long_for_an_address_is_rung_by_a_shorter_name(folder: Path) 
 
 
 def test_a_filesystem_without_sockets_falls_back_to_looking(
-    belfry: LocalBells, monkeypatch: pytest.MonkeyPatch
+    local_bells: LocalBells, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError("operation not supported")
 
     monkeypatch.setattr(socket.socket, "bind", refuse, raising=False)
-    assert isinstance(belfry.listen("work", never), PollBell)
+    assert isinstance(local_bells.listen("work", never), PollBell)
 
 
 def test_a_polling_bell_hears_its_own_process_and_the_store() -> None:

@@ -23,14 +23,16 @@ def claim(number: int) -> Claim:
 def test_runners_ring_once_no_more_than_the_low_water_waits(isolation: Isolation) -> None:
     rings: list[int] = []
     clock = SystemClock()
-    crew = WorkerState(1, clock, lambda: rings.append(crew.waiting), cast(WorkerLink, SimpleNamespace(now=clock.now)))
+    worker_state = WorkerState(
+        1, clock, lambda: rings.append(worker_state.waiting), cast(WorkerLink, SimpleNamespace(now=clock.now))
+    )
     plan = cast(RunSpec, SimpleNamespace(isolation=isolation, timeout=None, tracer=None))
-    crew.place([(claim(number), plan) for number in range(5)])
-    crew.low_water = 2
-    line = crew.ready_async if isolation == "async" else crew.ready
+    worker_state.place([(claim(number), plan) for number in range(5)])
+    worker_state.low_water = 2
+    line = worker_state.ready_async if isolation == "async" else worker_state.ready
     while line:
-        run = crew.begin(*line.popleft(), slot=0)
-        assert crew.end(run, succeed(run.claim, None, None, 0))
+        run = worker_state.begin(*line.popleft(), slot=0)
+        assert worker_state.end(run, succeed(run.claim, None, None, 0))
     assert rings == [
         2,
         2,
@@ -39,4 +41,4 @@ def test_runners_ring_once_no_more_than_the_low_water_waits(isolation: Isolation
         0,
         0,
     ]  # at the start of a run that may take long, with outcomes at hand, and at its end
-    assert len(crew.done) == 5
+    assert len(worker_state.done) == 5

@@ -14,7 +14,7 @@ from headrace.core.events.log import read as read_page
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules, task_rules
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow
 from headrace.core.jobs.states import State
-from headrace.core.queues.limits import Limit, gates_of, needs_of
+from headrace.core.queues.limits import Limit, lane_limits_of, needs_of
 from headrace.core.retention.archive import ArchiveRow, keepsake_of, shown
 from headrace.core.schedules.records import damaged
 from headrace.engines.redis.damaged_records import Salvage
@@ -49,7 +49,7 @@ def test_other_times_are_told_as_ever() -> None:
 
 @pytest.mark.parametrize("lane", ["[", '["x:a"]', '[""]', "[1]", "text"])
 def test_a_damaged_lane_needs_what_nobody_has(lane: str) -> None:
-    assert gates_of(lane) == [Limit("needs", lane)]
+    assert lane_limits_of(lane) == [Limit("needs", lane)]
     assert needs_of(lane) == {lane}
 
 
@@ -94,12 +94,19 @@ def test_a_list_of_redis_is_read_past_a_text_that_is_none() -> None:
     stored = msgspec.msgpack.encode([FILING] * 3)
     assert stored.count(b"running") == 3
     bad = stored.replace(b"running", b"runnin\xff", 1)
-    assert [filing.source for filing in Salvage(HistoryRow).decode_all(bad)] == ["runnin\ufffd", "running", "running"]
+    assert [history_row.source for history_row in Salvage(HistoryRow).decode_all(bad)] == [
+        "runnin\ufffd",
+        "running",
+        "running",
+    ]
 
 
 def test_a_row_of_sql_is_read_past_a_text_in_the_place_of_a_number() -> None:
     told = msgspec.json.encode([FILING, FILING]).decode().replace("[1,", '["x",', 1)
-    assert [(filing.at, filing.detail) for filing in Rows(HistoryRow).decode(told)] == [(0, "d"), (1, "d")]
+    assert [(history_row.at, history_row.detail) for history_row in Rows(HistoryRow).decode(told)] == [
+        (0, "d"),
+        (1, "d"),
+    ]
 
 
 def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None:

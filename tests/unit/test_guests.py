@@ -22,9 +22,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from headrace.engines.shared import borrowed_connections
 from headrace.engines.shared.borrowed_connections import (
     SqliteDriver,
-    async_postgres_guest,
-    postgres_guest,
-    sqlite_guest,
+    async_borrowed_postgres,
+    borrowed_postgres,
+    borrowed_sqlite,
 )
 from headrace.errors import InvalidJob
 
@@ -78,7 +78,7 @@ def test_a_class_that_only_has_the_name_of_a_known_one_is_refused() -> None:
 
     for stranger in (Connection(), Session(), object(), None, "postgresql://u:secret@h/d"):
         with pytest.raises(InvalidJob, match=r"^connection: expected a Connection of sqlite3, psycopg") as caught:
-            sqlite_guest(stranger, STORE)
+            borrowed_sqlite(stranger, STORE)
         assert "secret" not in str(caught.value)
 
 
@@ -86,12 +86,12 @@ def test_a_class_derived_from_a_known_one_is_as_good() -> None:
     class Mine(sqlite3.Connection): ...
 
     with closing(sqlite3.connect(":memory:", factory=Mine)) as db:
-        assert sqlite_guest(db, STORE).driver().execute("SELECT 7").fetchone() == (7,)
+        assert borrowed_sqlite(db, STORE).driver().execute("SELECT 7").fetchone() == (7,)
 
 
 def test_a_session_of_the_thread_is_the_session(engine: sqlalchemy.Engine) -> None:
     sessions = scoped_session(sessionmaker(engine))
-    assert sqlite_guest(sessions, STORE).driver().execute("SELECT 7").fetchone() == (7,)
+    assert borrowed_sqlite(sessions, STORE).driver().execute("SELECT 7").fetchone() == (7,)
     assert sessions().in_transaction()
     sessions.remove()
 
@@ -101,8 +101,8 @@ def test_a_connection_for_coroutines_is_not_used_without_them() -> None:
     of_the_task: Any = async_scoped_session(lambda: AsyncSession(engine), scopefunc=lambda: 1)  # type: ignore[arg-type]
     for connection in (unopened(psycopg.AsyncConnection), AsyncSession(engine), of_the_task):
         with pytest.raises(InvalidJob, match=r"is for coroutines; use `await task\.aenqueue\(\.\.\.\)`"):
-            postgres_guest(connection, STORE)
-        assert async_postgres_guest(connection, STORE) is not None
+            borrowed_postgres(connection, STORE)
+        assert async_borrowed_postgres(connection, STORE) is not None
 
 
 def test_a_connection_to_the_wrong_kind_of_database_is_refused(
@@ -111,9 +111,9 @@ def test_a_connection_to_the_wrong_kind_of_database_is_refused(
     with Session(engine) as session, engine.connect() as connection:
         for wrong in (db, session, connection):
             with pytest.raises(InvalidJob, match=r"it is to a database of sqlite, but .* are in postgresql://h/d"):
-                postgres_guest(wrong, "postgresql://h/d")
+                borrowed_postgres(wrong, "postgresql://h/d")
     with pytest.raises(InvalidJob, match=r"it is to a database of postgresql, but .* are in sqlite:///q\.db"):
-        sqlite_guest(unopened(psycopg.Connection), STORE)
+        borrowed_sqlite(unopened(psycopg.Connection), STORE)
 
 
 def test_of_djangos_proxies_only_the_one_of_a_database_is_a_connection() -> None:
@@ -123,11 +123,11 @@ def test_of_djangos_proxies_only_the_one_of_a_database_is_a_connection() -> None
     class Wrapper:
         vendor = "sqlite"
 
-    assert sqlite_guest(ConnectionProxy({"default": Wrapper()}, "default"), STORE) is not None
+    assert borrowed_sqlite(ConnectionProxy({"default": Wrapper()}, "default"), STORE) is not None
     with pytest.raises(InvalidJob, match="expected a Connection of sqlite3"):
-        sqlite_guest(ConnectionProxy({"default": object()}, "default"), STORE)
+        borrowed_sqlite(ConnectionProxy({"default": object()}, "default"), STORE)
     with pytest.raises(InvalidJob, match="expected a Connection of sqlite3"):
-        sqlite_guest(caches, STORE)
+        borrowed_sqlite(caches, STORE)
 
 
 # -- SQLite
@@ -184,10 +184,10 @@ def test_rows_are_plain_whatever_the_caller_wants_them_to_be(db: sqlite3.Connect
 
 def test_sqlalchemy_knows_of_the_transaction(engine: sqlalchemy.Engine) -> None:
     with engine.connect() as connection:
-        sqlite_guest(connection, STORE).driver()
+        borrowed_sqlite(connection, STORE).driver()
         assert connection.in_transaction()
     with Session(engine) as session:
-        sqlite_guest(session, STORE).driver()
+        borrowed_sqlite(session, STORE).driver()
         assert session.in_transaction()
 
 
@@ -201,7 +201,7 @@ def test_a_session_calls_after_every_commit_however_often_it_was_asked(engine: s
     bell = Bell()
     with Session(engine) as session:
         for _ in range(10):
-            assert sqlite_guest(session, STORE).after_commit(bell.ring)
+            assert borrowed_sqlite(session, STORE).after_commit(bell.ring)
         session.execute(sqlalchemy.text("SELECT 1"))
         session.rollback()
         assert bell.rings == 0
@@ -209,7 +209,7 @@ def test_a_session_calls_after_every_commit_however_often_it_was_asked(engine: s
         session.commit()
         assert bell.rings == 1
     with engine.connect() as connection:
-        assert not sqlite_guest(connection, STORE).after_commit(bell.ring)
+        assert not borrowed_sqlite(connection, STORE).after_commit(bell.ring)
 
 
 def test_a_statement_is_rewritten_for_sqlalchemy_and_only_its_parameters() -> None:
@@ -224,6 +224,8 @@ def test_a_statement_is_rewritten_for_sqlalchemy_and_only_its_parameters() -> No
 
 
 def test_a_blocking_connection_is_used_by_a_coroutine_in_its_own_thread(db: sqlite3.Connection) -> None:
-    guest = borrowed_connections.async_sqlite_guest(db, STORE)  # sqlite3 itself refuses to be used in another thread
-    found = asyncio.run(guest.share(lambda inner: inner.driver().execute("SELECT 7").fetchone()))
+    borrowed = borrowed_connections.async_borrowed_sqlite(
+        db, STORE
+    )  # sqlite3 itself refuses to be used in another thread
+    found = asyncio.run(borrowed.share(lambda inner: inner.driver().execute("SELECT 7").fetchone()))
     assert found == (7,)

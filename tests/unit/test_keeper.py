@@ -39,8 +39,10 @@ def keepers() -> Iterator[list[MaintenanceLoop]]:
         keeper.stop()
 
 
-def start(keepers: list[MaintenanceLoop], *chores: MaintenanceTask, has_jobs: bool = False) -> MaintenanceLoop:
-    keeper = MaintenanceLoop(chores, lambda: has_jobs)
+def start(
+    keepers: list[MaintenanceLoop], *maintenance_tasks: MaintenanceTask, has_jobs: bool = False
+) -> MaintenanceLoop:
+    keeper = MaintenanceLoop(maintenance_tasks, lambda: has_jobs)
     keeper.start()
     keepers.append(keeper)
     return keeper
@@ -121,10 +123,10 @@ def test_a_chore_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_stops_in_the_middle_of_its_rest() -> None:
-    chore = Counting(1, pause=3600.0)
-    keeper = MaintenanceLoop([chore])
+    maintenance_task = Counting(1, pause=3600.0)
+    keeper = MaintenanceLoop([maintenance_task])
     keeper.start()
-    assert chore.is_enough.wait(PATIENCE)
+    assert maintenance_task.is_enough.wait(PATIENCE)
     keeper.stop()
     assert not keeper._thread.is_alive()
 

@@ -22,8 +22,8 @@ from headrace.core.queues.limits import (
     allows,
     as_rate,
     drawn,
-    gates_of,
     in_turn,
+    lane_limits_of,
     lane_of,
     merged,
     opens_at,
@@ -31,7 +31,7 @@ from headrace.core.queues.limits import (
     weight_of,
 )
 from headrace.engines.sql.lane_rotation import LaneRotation
-from headrace.engines.sql.limited_claim import earlier, rulebook
+from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.errors import ConfigError
 
 NOW = 1_700_000_000_000_000  # microseconds
@@ -200,50 +200,50 @@ def test_a_rate_means_what_it_says_to_within_a_hundredth(starts: int, unit: str)
 # -- lanes and gates
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-gates = st.builds(Limit, st.sampled_from(["key", "rate", "needs", "task"]), names)
+lane_limits = st.builds(Limit, st.sampled_from(["key", "rate", "needs", "task"]), names)
 
 
-@given(st.lists(gates, max_size=6))
+@given(st.lists(lane_limits, max_size=6))
 def test_a_lane_tells_its_gates(several: list[Limit]) -> None:
     lane = lane_of(several)
-    found = gates_of(lane)
+    found = lane_limits_of(lane)
     assert set(found) == set(several)
     assert len(found) == len(set(several))
     assert lane_of(found) == lane
 
 
-@given(st.lists(gates, max_size=6), st.randoms())
+@given(st.lists(lane_limits, max_size=6), st.randoms())
 def test_a_lane_is_the_same_however_its_gates_are_listed(several: list[Limit], chance: random.Random) -> None:
     shuffled = [*several, *several[:2]]
     chance.shuffle(shuffled)
     assert lane_of(shuffled) == lane_of(several)
 
 
-@given(st.lists(gates, max_size=4), st.lists(gates, max_size=4))
+@given(st.lists(lane_limits, max_size=4), st.lists(lane_limits, max_size=4))
 def test_different_gates_are_different_lanes(one: list[Limit], other: list[Limit]) -> None:
     assert (lane_of(one) == lane_of(other)) == (set(one) == set(other))
 
 
 def test_a_job_without_gates_is_in_no_lane() -> None:
     assert lane_of([]) == ""
-    assert gates_of("") == []
+    assert lane_limits_of("") == []
     assert lane_of([Limit("key", "")]) != ""
 
 
 @pytest.mark.parametrize("name", ["", ":", "c:x", '"', "\\", '","r:x', "\0", "\n", "grüße 🚰", "]", "\u2028"])
 def test_no_name_is_taken_for_another_one(name: str) -> None:
     several = [Limit("key", name), Limit("rate", name), Limit("needs", name), Limit("task", name)]
-    assert set(gates_of(lane_of(several))) == set(several)
-    assert gates_of(lane_of([Limit("needs", name)])) == [Limit("needs", name)]
+    assert set(lane_limits_of(lane_of(several))) == set(several)
+    assert lane_limits_of(lane_of([Limit("needs", name)])) == [Limit("needs", name)]
 
 
 def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> None:
     asked: list[Limit] = []
     room = {Limit("key", "a"): 2.0, Limit("rate", "b"): 5.0, Limit("needs", "gpu"): float("inf")}
 
-    def room_of(gate: Limit) -> float:
-        asked.append(gate)
-        return room[gate]
+    def room_of(lane_limit: Limit) -> float:
+        asked.append(lane_limit)
+        return room[lane_limit]
 
     keeper = LimitCounter(room_of)
     both = [Limit("key", "a"), Limit("rate", "b")]
@@ -255,7 +255,7 @@ def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> No
 
 
 def test_who_is_not_let_in_is_counted_nowhere() -> None:
-    keeper = LimitCounter(lambda gate: 0 if gate.kind == "needs" else 1)
+    keeper = LimitCounter(lambda lane_limit: 0 if lane_limit.kind == "needs" else 1)
     assert not keeper.lets_in([Limit("key", "a"), Limit("needs", "gpu")])
     assert keeper.room(Limit("key", "a")) == 1
     assert keeper.passed == {}
@@ -467,20 +467,20 @@ def test_every_strategy_has_a_name() -> None:
 @pytest.mark.parametrize("told", ["[[],[],[]]", "[[], [], []]"])
 def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
     """However a database writes an empty list: else every turn would be made with care, for nothing."""
-    book = rulebook(told)
+    book = rules_snapshot(told)
     assert not book.is_minded
-    assert not book.asks_care("default", ClaimRequest("w", 1, 1))
-    assert not book.asks_care("default", ClaimRequest("w", 1, 1, strategy="priority"))
-    assert book.asks_care("default", ClaimRequest("w", 1, 1, strategy="lifo"))
+    assert not book.needs_limits("default", ClaimRequest("w", 1, 1))
+    assert not book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="priority"))
+    assert book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="lifo"))
 
 
 def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
-    book = rulebook(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
+    book = rules_snapshot(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
     assert book.is_minded
-    assert [queue for queue in "abcd" if book.asks_care(queue, ClaimRequest("w", 1, 1))] == ["b", "c"]
+    assert [queue for queue in "abcd" if book.needs_limits(queue, ClaimRequest("w", 1, 1))] == ["b", "c"]
     assert book.weights == {"a": 3, "b": 1}
-    assert rulebook(r'[[],[],[["work","{\"paused\":true}"]]]').asks_care("any", ClaimRequest("w", 1, 1))
-    assert rulebook('[[["a","{"]],[],[]]').asks_care("any", ClaimRequest("w", 1, 1)), (
+    assert rules_snapshot(r'[[],[],[["work","{\"paused\":true}"]]]').needs_limits("any", ClaimRequest("w", 1, 1))
+    assert rules_snapshot('[[["a","{"]],[],[]]').needs_limits("any", ClaimRequest("w", 1, 1)), (
         "a statement may see more in what is damaged"
     )
 

@@ -98,8 +98,8 @@ def test_what_is_not_counted_so_is_refused(asked: dict[str, str], told: str) -> 
 
 
 def gauges(pending: int, queue: str = "mail", oldest: int = NOW - 5000) -> Gauges:
-    depths = [QueueCount(queue, State.PENDING, pending, oldest), QueueCount("other", State.RUNNING, 2, NOW)]
-    return as_gauges(sample_of_jobs(depths, [worker_row("w1", seen_at=NOW)], ["default"], NOW))
+    queue_counts = [QueueCount(queue, State.PENDING, pending, oldest), QueueCount("other", State.RUNNING, 2, NOW)]
+    return as_gauges(sample_of_jobs(queue_counts, [worker_row("w1", seen_at=NOW)], ["default"], NOW))
 
 
 def test_a_sample_is_of_each_queue_and_of_all() -> None:
@@ -113,8 +113,8 @@ def test_a_sample_is_of_each_queue_and_of_all() -> None:
 
 
 def test_jobs_that_are_over_and_workers_that_are_silent_are_not_in_it() -> None:
-    depths = [QueueCount("mail", State.COMPLETED, 9, NOW)]
-    found = sample_of_jobs(depths, [worker_row("ghost", seen_at=NOW - 3_600_000)], [], NOW)
+    queue_counts = [QueueCount("mail", State.COMPLETED, 9, NOW)]
+    found = sample_of_jobs(queue_counts, [worker_row("ghost", seen_at=NOW - 3_600_000)], [], NOW)
     assert list(found) == [STORE]
     assert found[STORE]["workers"] == 0
 

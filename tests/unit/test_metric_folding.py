@@ -134,12 +134,12 @@ def test_buckets_begin_at_multiples_of_their_width() -> None:
 
 
 def test_a_paper_does_not_grow_with_the_names_of_tasks() -> None:
-    paper: dict[str, MetricCell] = {}
+    document: dict[str, MetricCell] = {}
     for number in range(5 * MOST):
-        paper = added(paper, {f"task-{number}": MetricCell(started=1), "task-0": MetricCell(started=1)})
-    assert len(paper) <= MOST + 2
-    assert (paper["task-0"].started, paper[SUM].started) == (5 * MOST, 10 * MOST - 1)
-    assert paper[OTHERS].started == 10 * MOST - 1 - sum(
-        cell.started for name, cell in paper.items() if name not in (SUM, OTHERS)
+        document = added(document, {f"task-{number}": MetricCell(started=1), "task-0": MetricCell(started=1)})
+    assert len(document) <= MOST + 2
+    assert (document["task-0"].started, document[SUM].started) == (5 * MOST, 10 * MOST - 1)
+    assert document[OTHERS].started == 10 * MOST - 1 - sum(
+        cell.started for name, cell in document.items() if name not in (SUM, OTHERS)
     )
     assert added({}, {f"task-{number}": MetricCell(started=1) for number in range(2 * MOST)})[OTHERS].started == MOST

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.core.events.event import TYPES, EventFilter, interest, page_of
-from headrace.core.events.log import EventGroup, arrivals, endings, events_of, narrowed, page, read
+from headrace.core.events.log import EventGroup, arrivals, events_of, narrowed, page, parent_results, read
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
@@ -38,7 +38,7 @@ def test_a_page_that_is_true_of_some_tells_every_start_and_their_ends() -> None:
     assert _types(read(page([RAN]).text, '["b"]')) == [("job.started", ["a", "b"]), ("job.completed", ["b"])]
     assert _types(read(page([RAN]).text, "[]")) == [("job.started", ["a", "b"])]
     assert narrowed([RAN], {"b"}) == read(page([RAN]).text, '["b"]')
-    assert _types(endings([RAN], {"a"})) == [("job.completed", ["a"])]
+    assert _types(parent_results([RAN], {"a"})) == [("job.completed", ["a"])]
 
 
 def test_what_a_run_noted_is_told_though_another_one_was_refused() -> None:
@@ -47,7 +47,7 @@ def test_what_a_run_noted_is_told_though_another_one_was_refused() -> None:
 
 
 def test_every_column_is_narrowed_alike() -> None:
-    [left] = endings([RAN], {"b"})
+    [left] = parent_results([RAN], {"b"})
     assert (left.jobs, left.attempts, left.runs) == (["b"], [2], [4])
 
 

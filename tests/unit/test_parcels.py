@@ -29,12 +29,12 @@ class Shelf:
 
 
 def test_pages_go_through_all_rows_in_order() -> None:
-    shelf: Any = Shelf(*((n, n) for n in range(1, 60)))
-    assert [row.job.seq for page in pages(shelf) for row in page] == list(range(1, 60))
+    document_store: Any = Shelf(*((n, n) for n in range(1, 60)))
+    assert [row.job.seq for page in pages(document_store) for row in page] == list(range(1, 60))
 
 
 def test_an_entry_that_leads_to_an_earlier_row_does_not_lead_back() -> None:
     for bad in (16, 17, 30, 59):
-        shelf: Any = Shelf(*((n, 2 if n == bad else n) for n in range(1, 60)))
-        found = [row.job.seq for page in pages(shelf) for row in page]
+        document_store: Any = Shelf(*((n, 2 if n == bad else n) for n in range(1, 60)))
+        found = [row.job.seq for page in pages(document_store) for row in page]
         assert set(found) == set(range(1, 60)) - {bad}

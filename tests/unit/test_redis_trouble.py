@@ -76,24 +76,24 @@ class ToldWire:
         return answer.encode() if command[0] == "INFO" else [command[2].encode(), answer.encode()]
 
 
-def wire(**info: str | Exception) -> RedisConnections:
+def connections(**info: str | Exception) -> RedisConnections:
     return cast(RedisConnections, ToldWire(**info))
 
 
 @pytest.mark.parametrize("version", ["2.8.19", "5.0.14", "6.0.16", "6.1.240"])
 def test_an_old_server_is_refused(version: str) -> None:
     with pytest.raises(ConfigError, match=rf"Redis {version}; headrace needs 6\.2"):
-        health.refuse_old(wire(server=f"# Server\r\nredis_version:{version}\r\n"))
+        health.refuse_old(connections(server=f"# Server\r\nredis_version:{version}\r\n"))
 
 
 @pytest.mark.parametrize("said", ["redis_version:6.2.0", "redis_version:7.4.1", "redis_version:10.0", "", "odd:1"])
 def test_a_server_that_is_new_enough_or_does_not_tell_is_used(said: str) -> None:
-    health.refuse_old(wire(server=said))
+    health.refuse_old(connections(server=said))
 
 
 def test_a_server_that_tells_nothing_is_used_and_that_is_told() -> None:
     refusing = ConfigError("not allowed")
-    silent = wire(
+    silent = connections(
         server=refusing,
         memory=refusing,
         persistence=refusing,
@@ -106,7 +106,7 @@ def test_a_server_that_tells_nothing_is_used_and_that_is_told() -> None:
 
 
 def test_where_settings_are_not_told_it_is_said_what_can_not_be_known() -> None:
-    managed = wire(
+    managed = connections(
         memory="maxmemory_policy:noeviction\r\nused_memory:1\r\nmaxmemory:0",
         persistence="aof_enabled:1",
         stats="evicted_keys:0",

@@ -14,19 +14,19 @@ from headrace.core.queues.fair_share import FairShare
 weights_of = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=8)
 
 
-def turn(rota: FairShare, room: int, backlog: Mapping[str, int]) -> Counter[str]:
+def turn(fair_share: FairShare, room: int, backlog: Mapping[str, int]) -> Counter[str]:
     """What a claim takes: every queue up to its quota, then whoever has more, in order."""
     taken: Counter[str] = Counter()
-    shares = rota.shares(room)
+    shares = fair_share.shares(room)
     for queue, quota in [*((share.queue, share.quota) for share in shares), *((s.queue, room) for s in shares)]:
         taken[queue] += max(min(quota, backlog[queue] - taken[queue], room - taken.total()), 0)
-    rota.took(taken)
+    fair_share.took(taken)
     return taken
 
 
 def run(weights: Mapping[str, int], room: int, turns: int) -> list[Counter[str]]:
-    rota = FairShare(weights)
-    return [turn(rota, room, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
+    fair_share = FairShare(weights)
+    return [turn(fair_share, room, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
 
 
 def test_shares_over_a_thousand_turns_match_the_weights() -> None:
@@ -68,71 +68,71 @@ def test_turns_are_mixed_and_not_one_queue_after_the_other() -> None:
 
 
 def test_an_empty_queue_leaves_its_slots_to_the_others() -> None:
-    rota = FairShare({"a": 1, "b": 9})
-    assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}
-    assert turn(rota, 10, {"a": 3, "b": 0}).total() == 3
+    fair_share = FairShare({"a": 1, "b": 9})
+    assert turn(fair_share, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}
+    assert turn(fair_share, 10, {"a": 3, "b": 0}).total() == 3
 
 
 def test_a_queue_that_was_empty_for_long_does_not_take_over_when_it_is_back() -> None:
-    rota = FairShare({"a": 1, "b": 1})
+    fair_share = FairShare({"a": 1, "b": 1})
     for _ in range(500):
-        turn(rota, 4, {"a": 100, "b": 0})
-    back = [turn(rota, 4, {"a": 100, "b": 100}) for _ in range(10)]
+        turn(fair_share, 4, {"a": 100, "b": 0})
+    back = [turn(fair_share, 4, {"a": 100, "b": 100}) for _ in range(10)]
     assert all(taken["a"] >= 1 for taken in back)
     assert abs(sum(taken["b"] for taken in back) - 20) <= 3
 
 
 def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
-    rota = FairShare({"a": 1, "b": 1})
+    fair_share = FairShare({"a": 1, "b": 1})
     for _ in range(100):
-        rota.shares(0)
-        rota.took({})
-    assert abs(sum(turn(rota, 1, {"a": 9, "b": 9})["a"] for _ in range(4)) - 2) <= 1
+        fair_share.shares(0)
+        fair_share.took({})
+    assert abs(sum(turn(fair_share, 1, {"a": 9, "b": 9})["a"] for _ in range(4)) - 2) <= 1
 
 
 def test_a_single_queue_always_gets_everything() -> None:
-    rota = FairShare({"only": 3})
-    assert [turn(rota, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]
+    fair_share = FairShare({"only": 3})
+    assert [turn(fair_share, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]
 
 
 def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -> None:
-    rota = FairShare({})
-    assert rota.shares(10) == ()
-    rota.serve(["bulk", "mail"])
-    taken = sum((turn(rota, 10, {"bulk": 10**9, "mail": 10**9}) for _ in range(100)), Counter())
+    fair_share = FairShare({})
+    assert fair_share.shares(10) == ()
+    fair_share.serve(["bulk", "mail"])
+    taken = sum((turn(fair_share, 10, {"bulk": 10**9, "mail": 10**9}) for _ in range(100)), Counter())
     assert taken == {"bulk": 500, "mail": 500}
-    rota.serve(["bulk", "mail", "new"])
-    assert turn(rota, 30, dict.fromkeys(("bulk", "mail", "new"), 10**9))["new"] == 10
+    fair_share.serve(["bulk", "mail", "new"])
+    assert turn(fair_share, 30, dict.fromkeys(("bulk", "mail", "new"), 10**9))["new"] == 10
 
 
 # -- weights by rules
 
 
-def shares_of(rota: FairShare, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
-    return sum((turn(rota, room, backlog) for _ in range(turns)), Counter())
+def shares_of(fair_share: FairShare, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
+    return sum((turn(fair_share, room, backlog) for _ in range(turns)), Counter())
 
 
 def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> None:
-    rota, backlog = FairShare({"a": 1, "b": 1}), {"a": 10**9, "b": 10**9}
-    rota.weigh({"a": 3})
-    assert shares_of(rota, 1, 400, backlog) == {"a": 300, "b": 100}
-    rota.weigh({})
-    taken = shares_of(rota, 1, 400, backlog)
+    fair_share, backlog = FairShare({"a": 1, "b": 1}), {"a": 10**9, "b": 10**9}
+    fair_share.weigh({"a": 3})
+    assert shares_of(fair_share, 1, 400, backlog) == {"a": 300, "b": 100}
+    fair_share.weigh({})
+    taken = shares_of(fair_share, 1, 400, backlog)
     assert abs(taken["a"] - 200) <= 3
 
 
 def test_a_rule_and_what_the_worker_was_told_are_multiplied() -> None:
-    rota, backlog = FairShare({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
-    rota.weigh({"b": 4, "elsewhere": 100})
-    assert shares_of(rota, 3, 200, backlog) == {"a": 200, "b": 400}
+    fair_share, backlog = FairShare({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
+    fair_share.weigh({"b": 4, "elsewhere": 100})
+    assert shares_of(fair_share, 3, 200, backlog) == {"a": 200, "b": 400}
 
 
 def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later() -> None:
-    rota = FairShare({})
-    rota.weigh({"new": 3})
-    rota.serve(["old"])
-    rota.serve(["new", "old"])
-    assert shares_of(rota, 4, 100, {"old": 10**9, "new": 10**9}) == {"new": 300, "old": 100}
+    fair_share = FairShare({})
+    fair_share.weigh({"new": 3})
+    fair_share.serve(["old"])
+    fair_share.serve(["new", "old"])
+    assert shares_of(fair_share, 4, 100, {"old": 10**9, "new": 10**9}) == {"new": 300, "old": 100}
 
 
 # -- other orders among queues
@@ -142,30 +142,30 @@ def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later()
 def test_strictly_each_queue_is_served_before_the_next_one_whatever_the_weights(
     weights: dict[str, int], room: int
 ) -> None:
-    rota = FairShare(weights, "strict")
-    rota.weigh({next(reversed(weights)): 1000})
-    assert [(share.queue, share.quota) for share in rota.shares(room)] == [(queue, room) for queue in weights]
+    fair_share = FairShare(weights, "strict")
+    fair_share.weigh({next(reversed(weights)): 1000})
+    assert [(share.queue, share.quota) for share in fair_share.shares(room)] == [(queue, room) for queue in weights]
 
 
 def test_strictly_the_last_queue_has_what_those_before_it_leave() -> None:
-    rota = FairShare({"first": 1, "last": 9}, "strict")
-    assert turn(rota, 10, {"first": 100, "last": 100}) == {"first": 10, "last": 0}
-    assert turn(rota, 10, {"first": 3, "last": 100}) == {"first": 3, "last": 7}
+    fair_share = FairShare({"first": 1, "last": 9}, "strict")
+    assert turn(fair_share, 10, {"first": 100, "last": 100}) == {"first": 10, "last": 0}
+    assert turn(fair_share, 10, {"first": 3, "last": 100}) == {"first": 3, "last": 7}
 
 
 def test_strictly_a_worker_of_all_queues_serves_them_as_they_are_told() -> None:
-    rota = FairShare({}, "strict")
-    assert rota.shares(5) == ()
-    rota.serve(["a", "b"])
-    assert [share.queue for share in rota.shares(5)] == ["a", "b"]
+    fair_share = FairShare({}, "strict")
+    assert fair_share.shares(5) == ()
+    fair_share.serve(["a", "b"])
+    assert [share.queue for share in fair_share.shares(5)] == ["a", "b"]
 
 
 def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
-    rota = FairShare({"a": 1, "b": 1}, "random")
-    rota.weigh({"a": 3})
+    fair_share = FairShare({"a": 1, "b": 1}, "random")
+    fair_share.weigh({"a": 3})
     first: Counter[str] = Counter()
     for _ in range(4000):
-        shares = rota.shares(2)
+        shares = fair_share.shares(2)
         assert {share.queue for share in shares} == {"a", "b"}
         assert all(share.quota == 2 for share in shares)
         first[shares[0].queue] += 1
@@ -173,5 +173,5 @@ def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
 
 
 def test_at_random_an_empty_queue_leaves_its_slots_to_the_others() -> None:
-    rota = FairShare({"a": 1, "b": 1000}, "random")
-    assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}
+    fair_share = FairShare({"a": 1, "b": 1000}, "random")
+    assert turn(fair_share, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}

@@ -33,24 +33,24 @@ TEXTS = st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "surrogatees
 
 @given(TEXTS, TEXTS, TEXTS)
 def test_what_was_sealed_opens_as_it_was(text: str, what: str, whom: str) -> None:
-    sealed = SEAL.sealed(text, what, whom)
-    assert SEAL.opened(sealed, what, whom) == text
-    assert key_of(sealed) == "2026"
-    assert list(json.loads(sealed)) == ["$sealed"]
+    encrypted = SEAL.encrypted(text, what, whom)
+    assert SEAL.opened(encrypted, what, whom) == text
+    assert key_of(encrypted) == "2026"
+    assert list(json.loads(encrypted)) == ["$sealed"]
 
 
 @given(st.text(min_size=12), st.text(), st.text(), st.text(), st.text())
 def test_it_opens_nowhere_else(text: str, what: str, whom: str, other_what: str, other_whom: str) -> None:
-    sealed = SEAL.sealed(text, what, whom)
+    encrypted = SEAL.encrypted(text, what, whom)
     if f"{what}\n{whom}" == f"{other_what}\n{other_whom}":
         return
     with pytest.raises(CorruptPayload, match="does not open"):
-        SEAL.opened(sealed, other_what, other_whom)
+        SEAL.opened(encrypted, other_what, other_whom)
 
 
 @given(st.data())
 def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
-    name, nonce, content = json.loads(SEAL.sealed("pay 100", "call", "pay"))["$sealed"]
+    name, nonce, content = json.loads(SEAL.encrypted("pay 100", "call", "pay"))["$sealed"]
     parts = [base64.b64decode(nonce), base64.b64decode(content)]
     part = data.draw(st.integers(0, 1))
     place = data.draw(st.integers(0, len(parts[part]) * 8 - 1))
@@ -82,9 +82,9 @@ def test_a_damaged_one_is_told_as_such(text: str) -> None:
 
 
 def test_the_first_key_seals_and_all_of_them_open() -> None:
-    before = Cipher([OLD]).sealed("x", "call", "pay")
+    before = Cipher([OLD]).encrypted("x", "call", "pay")
     assert SEAL.opened(before, "call", "pay") == "x"
-    assert (key_of(before), key_of(SEAL.sealed("x", "call", "pay"))) == ("2025", "2026")
+    assert (key_of(before), key_of(SEAL.encrypted("x", "call", "pay"))) == ("2025", "2026")
 
 
 def test_what_was_stored_in_clear_is_read_in_clear() -> None:
@@ -93,48 +93,50 @@ def test_what_was_stored_in_clear_is_read_in_clear() -> None:
 
 
 def test_a_missing_key_is_named_with_what_to_do() -> None:
-    sealed = SEAL.sealed('{"args":[1],"kwargs":{}}', "call", "pay")
+    encrypted = SEAL.encrypted('{"args":[1],"kwargs":{}}', "call", "pay")
     with pytest.raises(CorruptPayload, match=r"key '2026', and there are only '2025' here; add that key to encryption"):
-        Cipher([OLD]).opened(sealed, "call", "pay")
+        Cipher([OLD]).opened(encrypted, "call", "pay")
     for decode in (codec.decode, codec.decode_call):
         with pytest.raises(CorruptPayload, match="key '2026', and there are none here; add that key"):
-            decode(sealed)
+            decode(encrypted)
 
 
 def test_another_key_of_the_same_name_does_not_open_it() -> None:
-    sealed = Cipher([key("2026", 9)]).sealed("x", "call", "pay")
+    encrypted = Cipher([key("2026", 9)]).encrypted("x", "call", "pay")
     with pytest.raises(CorruptPayload, match="another key has this name"):
-        SEAL.opened(sealed, "call", "pay")
+        SEAL.opened(encrypted, "call", "pay")
 
 
 def test_the_same_text_is_never_sealed_the_same() -> None:
-    sealed = {SEAL.sealed("x", "call", "pay") for _ in range(1000)}
-    assert len({json.loads(text)["$sealed"][1] for text in sealed}) == 1000
+    encrypted = {SEAL.encrypted("x", "call", "pay") for _ in range(1000)}
+    assert len({json.loads(text)["$sealed"][1] for text in encrypted}) == 1000
 
 
 def test_a_forked_process_never_seals_as_its_parent_does() -> None:
     forked = copy.copy(SEAL)
-    sealed = [json.loads(one.sealed("x", "call", "pay"))["$sealed"][1] for one in (SEAL, forked) for _ in range(500)]
-    assert len({*sealed}) == 1000
+    encrypted = [
+        json.loads(one.encrypted("x", "call", "pay"))["$sealed"][1] for one in (SEAL, forked) for _ in range(500)
+    ]
+    assert len({*encrypted}) == 1000
 
 
 def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.core.codec.encryption._OF_ONE_SALT", 10)
     monkeypatch.setattr("headrace.core.codec.encryption._KNOWN_SALTS", 3)
     fresh = Cipher([NEW])
-    sealed = [fresh.sealed(str(n), "call", "pay") for n in range(100)]
-    salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in sealed]
+    encrypted = [fresh.encrypted(str(n), "call", "pay") for n in range(100)]
+    salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in encrypted]
     assert [salts.count(salt) for salt in dict.fromkeys(salts)] == [10] * 10
-    assert [SEAL.opened(text, "call", "pay") for text in sealed] == [str(n) for n in range(100)]
+    assert [SEAL.opened(text, "call", "pay") for text in encrypted] == [str(n) for n in range(100)]
     assert len(fresh._ciphers) <= 3
 
 
 def test_promises_stand_beside_a_sealed_call_and_are_inside_of_it() -> None:
     call = '{"args":[{"$result":"job-1"},{"$results":["job-2","job-1"]}],"kwargs":{"note":"{\\"$result\\":\\"x\\"}"}}'
-    sealed = SEAL.sealed(call, "call", "pay")
-    assert ids_in(sealed) == ids_in(call) == ["job-1", "job-2"]
-    assert SEAL.opened(sealed, "call", "pay") == call
-    assert "promises" not in SEAL.sealed(call, "result", "pay"), "only a call is given results"
+    encrypted = SEAL.encrypted(call, "call", "pay")
+    assert ids_in(encrypted) == ids_in(call) == ["job-1", "job-2"]
+    assert SEAL.opened(encrypted, "call", "pay") == call
+    assert "promises" not in SEAL.encrypted(call, "result", "pay"), "only a call is given results"
 
 
 def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
@@ -166,7 +168,7 @@ def test_what_is_no_key_is_told_without_showing_it(keys: list[str], told: str) -
 
 
 def test_a_key_needs_no_padding() -> None:
-    assert Cipher([NEW.rstrip("=")]).opened(SEAL.sealed("x", "a", "b"), "a", "b") == "x"
+    assert Cipher([NEW.rstrip("=")]).opened(SEAL.encrypted("x", "a", "b"), "a", "b") == "x"
 
 
 @pytest.mark.parametrize("value", [f"{NEW}, {OLD}", [NEW, OLD], (NEW, OLD)])

@@ -72,10 +72,10 @@ def test_a_prefix_is_dropped_and_its_neighbor_stays() -> None:
 @pytest.mark.slow
 def test_postgres_comes_back_with_all_it_had_however_it_ended() -> None:
     with PostgresServer() as server:
-        endings: list[Callable[[], None]] = [server.stop, lambda: server.stop("immediate"), server.kill]
+        parent_results: list[Callable[[], None]] = [server.stop, lambda: server.stop("immediate"), server.kill]
         with psycopg.connect(server.url) as db:
             db.execute("CREATE TABLE kept (n int)")
-        for n, end in enumerate(endings):
+        for n, end in enumerate(parent_results):
             with psycopg.connect(server.url) as db:
                 db.execute("INSERT INTO kept VALUES (%s)", [n])
             end()
@@ -178,16 +178,16 @@ class Echo:
     def _serve(self) -> None:
         while True:
             try:
-                wire, _ = self._listener.accept()
+                connections, _ = self._listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._talk, args=[wire], daemon=True).start()
+            threading.Thread(target=self._talk, args=[connections], daemon=True).start()
 
     @staticmethod
-    def _talk(wire: socket.socket) -> None:
-        with wire, contextlib.suppress(ConnectionError):
-            while data := wire.recv(65536):
-                wire.sendall(data)
+    def _talk(connections: socket.socket) -> None:
+        with connections, contextlib.suppress(ConnectionError):
+            while data := connections.recv(65536):
+                connections.sendall(data)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # closed already
@@ -209,83 +209,83 @@ def proxy(echo: Echo) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def wire(proxy: Proxy) -> Iterator[socket.socket]:
-    with _connected(proxy) as wire:
-        yield wire
+def connections(proxy: Proxy) -> Iterator[socket.socket]:
+    with _connected(proxy) as connections:
+        yield connections
 
 
 def _connected(proxy: Proxy) -> socket.socket:
     return socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE)
 
 
-def hears(wire: socket.socket, size: int) -> bytes:
+def hears(connections: socket.socket, size: int) -> bytes:
     heard = b""
-    while len(heard) < size and (more := wire.recv(65536)):
+    while len(heard) < size and (more := connections.recv(65536)):
         heard += more
     return heard
 
 
-def test_a_proxy_forwards_whatever_comes(proxy: Proxy, wire: socket.socket) -> None:
+def test_a_proxy_forwards_whatever_comes(proxy: Proxy, connections: socket.socket) -> None:
     much = os.urandom(3_000_000)
-    threading.Thread(target=wire.sendall, args=[much]).start()
-    assert hears(wire, len(much)) == much
+    threading.Thread(target=connections.sendall, args=[much]).start()
+    assert hears(connections, len(much)) == much
     assert (proxy.connections, proxy.open_connections) == (1, 1)
-    wire.close()
+    connections.close()
     eventually(lambda: proxy.open_connections == 0, "the end of the connection")
 
 
-def test_a_cut_resets_and_a_new_connection_is_welcome(proxy: Proxy, wire: socket.socket) -> None:
-    wire.sendall(b"one")
-    assert hears(wire, 3) == b"one"
+def test_a_cut_resets_and_a_new_connection_is_welcome(proxy: Proxy, connections: socket.socket) -> None:
+    connections.sendall(b"one")
+    assert hears(connections, 3) == b"one"
     proxy.cut()
     assert proxy.open_connections == 0
     with pytest.raises(ConnectionResetError):
-        wire.recv(1)
+        connections.recv(1)
     with _connected(proxy) as again:
         again.sendall(b"two")
         assert hears(again, 3) == b"two"
 
 
-def test_a_paused_proxy_accepts_and_says_nothing(proxy: Proxy, wire: socket.socket) -> None:
-    wire.sendall(b"one")
-    assert hears(wire, 3) == b"one"
+def test_a_paused_proxy_accepts_and_says_nothing(proxy: Proxy, connections: socket.socket) -> None:
+    connections.sendall(b"one")
+    assert hears(connections, 3) == b"one"
     proxy.pause()
     with _connected(proxy) as late:
-        for each in (wire, late):
+        for each in (connections, late):
             each.sendall(b"two")
             each.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 each.recv(1)
             each.settimeout(PATIENCE)
         proxy.resume()
-        assert (hears(wire, 3), hears(late, 3)) == (b"two", b"two")
+        assert (hears(connections, 3), hears(late, 3)) == (b"two", b"two")
 
 
-def test_a_paused_proxy_may_be_cut(proxy: Proxy, wire: socket.socket) -> None:
+def test_a_paused_proxy_may_be_cut(proxy: Proxy, connections: socket.socket) -> None:
     proxy.pause()
-    wire.sendall(b"one")
+    connections.sendall(b"one")
     eventually(lambda: proxy.open_connections == 1, "the connection")
     proxy.cut()
     with pytest.raises(ConnectionResetError):
-        wire.recv(1)
+        connections.recv(1)
 
 
-def test_a_proxy_that_refuses_keeps_what_is_open(proxy: Proxy, wire: socket.socket) -> None:
-    wire.sendall(b"one")
-    assert hears(wire, 3) == b"one"
+def test_a_proxy_that_refuses_keeps_what_is_open(proxy: Proxy, connections: socket.socket) -> None:
+    connections.sendall(b"one")
+    assert hears(connections, 3) == b"one"
     proxy.refuse()
     with pytest.raises(ConnectionRefusedError):
         _connected(proxy)
-    wire.sendall(b"two")
-    assert hears(wire, 3) == b"two"
+    connections.sendall(b"two")
+    assert hears(connections, 3) == b"two"
     proxy.accept_again()
     _connected(proxy).close()
 
 
 def test_a_proxy_before_a_server_that_is_down_resets(proxy: Proxy, echo: Echo) -> None:
     echo.close()
-    with pytest.raises(ConnectionResetError), _connected(proxy) as wire:  # it may be quicker than our own call
-        wire.recv(1)
+    with pytest.raises(ConnectionResetError), _connected(proxy) as connections:  # it may be quicker than our own call
+        connections.recv(1)
 
 
 def test_a_url_keeps_all_but_its_place(proxy: Proxy) -> None:

@@ -43,7 +43,7 @@ class Server:
     def __init__(self, url: str = URL) -> None:
         self.url = url
         self.clock = SystemClock()
-        self.desk = self
+        self.queries = self
         self.archive: Shelf | None = None
         self.away: Exception | None = None
         self.loses_replies = False

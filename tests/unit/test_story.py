@@ -159,7 +159,7 @@ def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
 def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
     filings = [retried(3, 1), filed("lease lost", S.RETRYING, S.RETRYING, 2), filed("step", S.RUNNING, S.RUNNING, 5)]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, [msgspec.convert(msgspec.to_builtins(filing), HistoryRow) for filing in filings])
+    told = tell(done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in filings])
     assert {type(entry.event) for entry in told} == {Trigger}
     assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
     assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]

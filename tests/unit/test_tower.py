@@ -94,7 +94,7 @@ def exchange() -> Exchange:
 
 
 @pytest.fixture
-def tower(exchange: Exchange) -> Iterator[ServerBells]:
+def server_bells(exchange: Exchange) -> Iterator[ServerBells]:
     made = ServerBells(exchange.call)
     yield made
     exchange.answer.set()
@@ -116,15 +116,17 @@ def bell_threads() -> int:
 # -- ringing
 
 
-def test_a_message_rings_the_bells_of_its_topic(tower: ServerBells, exchange: Exchange) -> None:
-    work, done = tower.listen("work", ()), tower.listen("done", ())
+def test_a_message_rings_the_bells_of_its_topic(server_bells: ServerBells, exchange: Exchange) -> None:
+    work, done = server_bells.listen("work", ()), server_bells.listen("done", ())
     exchange.line().say("work")
     assert work.wait(PATIENCE)
     assert not done.wait(0)
 
 
-def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: ServerBells, exchange: Exchange) -> None:
-    bell, last = tower.listen("work", ()), tower.listen("done", ())
+def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(
+    server_bells: ServerBells, exchange: Exchange
+) -> None:
+    bell, last = server_bells.listen("work", ()), server_bells.listen("done", ())
     line = exchange.line()
     line.say("work")
     line.say("work")
@@ -134,8 +136,8 @@ def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: S
     assert not bell.wait(0)
 
 
-def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: ServerBells) -> None:
-    bell = tower.listen("work", ())
+def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(server_bells: ServerBells) -> None:
+    bell = server_bells.listen("work", ())
 
     class RungTooLate(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -161,26 +163,26 @@ def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: Server
     ],
 )
 def test_who_names_queues_is_not_rung_for_the_work_of_others(
-    tower: ServerBells, message: str, heard: list[str]
+    server_bells: ServerBells, message: str, heard: list[str]
 ) -> None:
     bells = {
-        "all": tower.listen("work", ()),
-        "mail": tower.listen("work", ["mail"]),
-        "both": tower.listen("work", {"mail", "post"}),
+        "all": server_bells.listen("work", ()),
+        "mail": server_bells.listen("work", ["mail"]),
+        "both": server_bells.listen("work", {"mail", "post"}),
     }
-    tower.ring(message)
+    server_bells.ring(message)
     assert [name for name, bell in bells.items() if bell.wait(0)] == heard
 
 
-def test_a_bell_may_be_rung_from_within_its_process(tower: ServerBells) -> None:
-    bell = tower.listen("work", ())
+def test_a_bell_may_be_rung_from_within_its_process(server_bells: ServerBells) -> None:
+    bell = server_bells.listen("work", ())
     bell.ring()
     assert bell.wait(0)
     assert not bell.wait(0)
 
 
-def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: ServerBells, exchange: Exchange) -> None:
-    bell = tower.listen("work", ())
+def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(server_bells: ServerBells, exchange: Exchange) -> None:
+    bell = server_bells.listen("work", ())
     line = exchange.line()
     for number in range(500):
         line.say("work" if number == 499 else "done")
@@ -190,17 +192,17 @@ def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: ServerBe
 # -- the line and the thread
 
 
-def test_all_bells_share_one_thread_and_one_line(tower: ServerBells, exchange: Exchange) -> None:
-    bells = [tower.listen("work", ()) for _ in range(50)]
+def test_all_bells_share_one_thread_and_one_line(server_bells: ServerBells, exchange: Exchange) -> None:
+    bells = [server_bells.listen("work", ()) for _ in range(50)]
     assert (exchange.calls, bell_threads()) == (1, 1)
     exchange.line().say("work")
     assert all(bell.wait(PATIENCE) for bell in bells)
 
 
-def test_two_towers_have_a_line_each(tower: ServerBells, exchange: Exchange) -> None:
+def test_two_towers_have_a_line_each(server_bells: ServerBells, exchange: Exchange) -> None:
     elsewhere = Exchange()
     other = ServerBells(elsewhere.call)
-    here, there = tower.listen("work", ()), other.listen("work", ())
+    here, there = server_bells.listen("work", ()), other.listen("work", ())
     exchange.line().say("work")
     assert here.wait(PATIENCE)
     assert not there.wait(0)
@@ -210,11 +212,11 @@ def test_two_towers_have_a_line_each(tower: ServerBells, exchange: Exchange) -> 
     assert bell_threads() == 1
 
 
-def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: ServerBells, exchange: Exchange) -> None:
+def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(server_bells: ServerBells, exchange: Exchange) -> None:
     """Its maker has to wait for the line."""
     exchange.answer.clear()
     made: queue.Queue[ServerBell] = queue.Queue()
-    threading.Thread(target=lambda: made.put(tower.listen("work", ())), daemon=True).start()
+    threading.Thread(target=lambda: made.put(server_bells.listen("work", ())), daemon=True).start()
     assert exchange.called.wait(PATIENCE)
     assert made.empty()
     exchange.answer.set()
@@ -224,18 +226,18 @@ def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: ServerBell
 
 
 def test_who_did_not_wait_for_a_slow_line_is_rung_when_it_is_there(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.02)
     exchange.answer.clear()
-    bell = tower.listen("work", ())
+    bell = server_bells.listen("work", ())
     assert not bell.wait(0)
     exchange.answer.set()
     assert bell.wait(PATIENCE)
 
 
-def test_without_bells_there_is_neither_thread_nor_line(tower: ServerBells, exchange: Exchange) -> None:
-    bells = [tower.listen("work", ()) for _ in range(3)]
+def test_without_bells_there_is_neither_thread_nor_line(server_bells: ServerBells, exchange: Exchange) -> None:
+    bells = [server_bells.listen("work", ()) for _ in range(3)]
     line = exchange.line()
     for bell in bells:
         bell.close()
@@ -244,8 +246,8 @@ def test_without_bells_there_is_neither_thread_nor_line(tower: ServerBells, exch
     assert exchange.calls == 1
 
 
-def test_a_bell_may_be_closed_twice(tower: ServerBells, exchange: Exchange) -> None:
-    bell, kept = tower.listen("work", ()), tower.listen("work", ())
+def test_a_bell_may_be_closed_twice(server_bells: ServerBells, exchange: Exchange) -> None:
+    bell, kept = server_bells.listen("work", ()), server_bells.listen("work", ())
     bell.close()
     bell.close()
     exchange.line().say("work")
@@ -253,27 +255,27 @@ def test_a_bell_may_be_closed_twice(tower: ServerBells, exchange: Exchange) -> N
     assert not bell.wait(0)
 
 
-def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: ServerBells, exchange: Exchange) -> None:
+def test_a_listener_that_comes_as_the_last_one_leaves_hears(server_bells: ServerBells, exchange: Exchange) -> None:
     """Either the thread is still there, or a new one comes, but not both."""
     for _ in range(50):
-        tower.listen("work", ()).close()
-        bell = tower.listen("work", ())
+        server_bells.listen("work", ()).close()
+        bell = server_bells.listen("work", ())
         exchange.say_to_all("work")
         assert bell.wait(PATIENCE)
         bell.close()
-    kept = tower.listen("work", ())
+    kept = server_bells.listen("work", ())
     eventually(lambda: bell_threads() == 1, "one thread is left")
     assert len(exchange.open) == 1
     kept.close()
 
 
 def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(
-    tower: ServerBells, exchange: Exchange
+    server_bells: ServerBells, exchange: Exchange
 ) -> None:
-    bell = tower.listen("work", ())
+    bell = server_bells.listen("work", ())
     line = exchange.line()
-    with tower._lock:
-        tower._nudge()
+    with server_bells._lock:
+        server_bells._nudge()
     eventually(lambda: line.reads >= 2, "the nudge is taken in")
     before = line.reads
     time.sleep(0.05)  # time for a thousand rounds
@@ -282,19 +284,21 @@ def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(
     assert bell.wait(PATIENCE)
 
 
-def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: ServerBells, exchange: Exchange) -> None:
+def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(
+    server_bells: ServerBells, exchange: Exchange
+) -> None:
     kept = threading.Event()
     exchange.answer.clear()
 
     def listen() -> None:
-        tower.listen("work", ())
+        server_bells.listen("work", ())
         kept.set()
 
     threading.Thread(target=listen, daemon=True).start()
     assert exchange.called.wait(PATIENCE)
     for _ in range(2000):
-        with tower._lock:
-            tower._nudge()
+        with server_bells._lock:
+            server_bells._nudge()
     exchange.answer.set()
     assert kept.wait(PATIENCE)
 
@@ -302,8 +306,10 @@ def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: Server
 # -- a line that breaks
 
 
-def test_when_the_line_is_up_again_everybody_is_rung(tower: ServerBells, exchange: Exchange, quick: None) -> None:
-    bells = [tower.listen("work", ["mail"]), tower.listen("done", ())]
+def test_when_the_line_is_up_again_everybody_is_rung(
+    server_bells: ServerBells, exchange: Exchange, quick: None
+) -> None:
+    bells = [server_bells.listen("work", ["mail"]), server_bells.listen("done", ())]
     exchange.line().cut()
     exchange.line()
     for bell in bells:
@@ -311,8 +317,8 @@ def test_when_the_line_is_up_again_everybody_is_rung(tower: ServerBells, exchang
     eventually(lambda: not any(bell.wait(0) for bell in bells), "and then there is silence")
 
 
-def test_what_is_said_on_the_new_line_is_heard(tower: ServerBells, exchange: Exchange, quick: None) -> None:
-    bell = tower.listen("work", ())
+def test_what_is_said_on_the_new_line_is_heard(server_bells: ServerBells, exchange: Exchange, quick: None) -> None:
+    bell = server_bells.listen("work", ())
     for _ in range(3):
         exchange.line().cut()
     line = exchange.line()
@@ -321,10 +327,10 @@ def test_what_is_said_on_the_new_line_is_heard(tower: ServerBells, exchange: Exc
     assert bell.wait(PATIENCE)
 
 
-def test_a_server_that_is_away_holds_up_no_listener(tower: ServerBells, exchange: Exchange) -> None:
+def test_a_server_that_is_away_holds_up_no_listener(server_bells: ServerBells, exchange: Exchange) -> None:
     exchange.down = True
-    bell = tower.listen("work", ())
-    assert tower._up.is_set(), "it was told, and did not wait until its patience ran out"
+    bell = server_bells.listen("work", ())
+    assert server_bells._up.is_set(), "it was told, and did not wait until its patience ran out"
     assert bell.wait(PATIENCE), "it is rung to look for itself"
 
 
@@ -335,29 +341,29 @@ class Pauses:
         self.taken: list[float] = []
         wait = ServerBells._wait
 
-        def record(tower: ServerBells, limit: float, *sources: object) -> None:
+        def record(server_bells: ServerBells, limit: float, *sources: object) -> None:
             if len(sources) == 1:  # no line to wait for: it is a pause
                 self.taken.append(limit)
                 limit = 0.0
-            wait(tower, limit, *sources)  # type: ignore[arg-type]
+            wait(server_bells, limit, *sources)  # type: ignore[arg-type]
 
         monkeypatch.setattr(ServerBells, "_wait", record)
         monkeypatch.setattr("headrace.engines.wakeup.server.random.uniform", lambda _, most: most)
 
 
 def test_a_line_that_fails_again_and_again_is_called_less_and_less_by_one_thread(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = Pauses(monkeypatch)
     exchange.down = True
-    tower.listen("work", ())
+    server_bells.listen("work", ())
     eventually(lambda: len(pauses.taken) > 8, "it goes on calling")
     assert bell_threads() == 1
     assert pauses.taken[:8] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
 
 
 def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = Pauses(monkeypatch)
     call = exchange.call
@@ -367,19 +373,19 @@ def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
         line.cut()
         return line
 
-    tower._call = call_in_vain
-    tower.listen("work", ())
+    server_bells._call = call_in_vain
+    server_bells.listen("work", ())
     eventually(lambda: len(pauses.taken) > 4, "it goes on calling")
     assert pauses.taken[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
 
 
 def test_a_line_that_held_for_long_is_called_again_soon(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.4)
     pauses = Pauses(monkeypatch)
     exchange.down = True
-    tower.listen("work", ())
+    server_bells.listen("work", ())
     eventually(lambda: len(pauses.taken) > 3, "the pauses are long")
     exchange.down = False
     line = exchange.line()
@@ -392,13 +398,13 @@ def test_a_line_that_held_for_long_is_called_again_soon(
 
 
 def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as crowded:
         crowded.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no more threads")))
         with pytest.raises(RuntimeError):
-            tower.listen("work", ())
-    bell = tower.listen("work", ())
+            server_bells.listen("work", ())
+    bell = server_bells.listen("work", ())
     exchange.line().say("work")
     assert bell.wait(PATIENCE)
 
@@ -407,36 +413,38 @@ def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
 
 
 def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(
-    tower: ServerBells, exchange: Exchange
+    server_bells: ServerBells, exchange: Exchange
 ) -> None:
-    bell = tower.listen("work", ())
+    bell = server_bells.listen("work", ())
     line = exchange.line()
-    tower.close()
+    server_bells.close()
     assert bell_threads() == 0
     assert exchange.hung_up.get(timeout=PATIENCE) is line
-    tower.ring("work")
+    server_bells.ring("work")
     assert bell.wait(0)
 
 
 def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(
-    tower: ServerBells, exchange: Exchange
+    server_bells: ServerBells, exchange: Exchange
 ) -> None:
-    old = tower.listen("work", ())
+    old = server_bells.listen("work", ())
     exchange.line()
-    tower.close()
-    new = tower.listen("work", ())
+    server_bells.close()
+    new = server_bells.listen("work", ())
     exchange.line().say("work")
     assert new.wait(PATIENCE)
     assert old.wait(PATIENCE)
 
 
-def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: ServerBells, exchange: Exchange) -> None:
+def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(
+    server_bells: ServerBells, exchange: Exchange
+) -> None:
     exchange.answer.clear()
-    threading.Thread(target=lambda: tower.listen("work", ()), daemon=True).start()
+    threading.Thread(target=lambda: server_bells.listen("work", ()), daemon=True).start()
     assert exchange.called.wait(PATIENCE)
-    closing = threading.Thread(target=tower.close)
+    closing = threading.Thread(target=server_bells.close)
     closing.start()
-    eventually(lambda: tower._at_rest, "the close is under way")
+    eventually(lambda: server_bells._at_rest, "the close is under way")
     exchange.answer.set()
     closing.join(PATIENCE)
     assert not closing.is_alive()
@@ -445,21 +453,21 @@ def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: Se
 
 
 def test_a_tower_closed_while_it_pauses_ends_at_once(
-    tower: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+    server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         "headrace.engines.wakeup.server.random.uniform", lambda *_: 2 * PATIENCE
     )  # longer than it is awaited
     exchange.down = True
     for _ in range(3):
-        tower.listen("work", ())
-    tower.close()
+        server_bells.listen("work", ())
+    server_bells.close()
     assert bell_threads() == 0
 
 
-def test_an_unused_tower_may_be_closed_twice(tower: ServerBells, exchange: Exchange) -> None:
-    tower.close()
-    tower.close()
+def test_an_unused_tower_may_be_closed_twice(server_bells: ServerBells, exchange: Exchange) -> None:
+    server_bells.close()
+    server_bells.close()
     assert exchange.calls == 0
 
 
@@ -469,13 +477,13 @@ forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no f
 
 
 @forks
-def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: ServerBells, exchange: Exchange) -> None:
-    bell = tower.listen("work", ())
+def test_a_forked_child_has_a_thread_and_a_line_of_its_own(server_bells: ServerBells, exchange: Exchange) -> None:
+    bell = server_bells.listen("work", ())
     line = exchange.line()
 
     def act(_: Connection) -> object:
         before = bell_threads()
-        mine = tower.listen("work", ())
+        mine = server_bells.listen("work", ())
         exchange.line().say("work")
         return before, mine.wait(PATIENCE), bell_threads(), exchange.calls
 
@@ -489,16 +497,16 @@ def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: ServerBells, e
 @forks
 @pytest.mark.parametrize("act", ["close the tower", "close the bell", "both"])
 def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
-    tower: ServerBells, exchange: Exchange, act: str
+    server_bells: ServerBells, exchange: Exchange, act: str
 ) -> None:
-    bell = tower.listen("work", ())
+    bell = server_bells.listen("work", ())
     line = exchange.line()
 
     def clear_up(_: Connection) -> object:
         if act != "close the tower":
             bell.close()
         if act != "close the bell":
-            tower.close()
+            server_bells.close()
         return "done"
 
     child = Child(clear_up)
@@ -515,10 +523,10 @@ def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
 
 @forks
 def test_a_fork_while_the_tower_is_locked_leaves_the_child_able_to_listen(
-    tower: ServerBells, exchange: Exchange
+    server_bells: ServerBells, exchange: Exchange
 ) -> None:
-    with tower._lock:  # as a thread of the parent may have it at that moment
-        child = Child(lambda _: tower.listen("work", ()).wait(0))
+    with server_bells._lock:  # as a thread of the parent may have it at that moment
+        child = Child(lambda _: server_bells.listen("work", ()).wait(0))
     assert child.hear() is False
     child.end()
 
@@ -531,12 +539,12 @@ def never() -> Line:
 
 
 def test_where_nobody_calls_a_bell_rings_by_itself() -> None:
-    tower = ServerBells(never, poll=0.02)
-    bell = tower.listen("work", ())
+    server_bells = ServerBells(never, poll=0.02)
+    bell = server_bells.listen("work", ())
     assert bell_threads() == 0
     assert bell.wait(PATIENCE)
     assert bell.wait(None)
-    tower.close()
+    server_bells.close()
 
 
 def test_a_polling_bell_is_silent_in_between() -> None:
@@ -553,20 +561,20 @@ def test_who_waits_often_and_briefly_is_rung_all_the_same() -> None:
 
 def test_orders_are_not_looked_for_all_the_time() -> None:
     """They come with the heartbeat, and a look for them is a write."""
-    tower = ServerBells(never, poll=0.001)
-    bell = tower.listen("orders", ())
+    server_bells = ServerBells(never, poll=0.001)
+    bell = server_bells.listen("orders", ())
     assert not bell.wait(0.05)
-    tower.ring("orders")
+    server_bells.ring("orders")
     assert bell.wait(0)
 
 
 def test_a_polling_bell_is_rung_at_once_within_its_process() -> None:
-    tower = ServerBells(never, poll=PATIENCE)
-    bell, other = tower.listen("work", ["mail"]), tower.listen("done", ())
-    tower.ring("work:mail")
+    server_bells = ServerBells(never, poll=PATIENCE)
+    bell, other = server_bells.listen("work", ["mail"]), server_bells.listen("done", ())
+    server_bells.ring("work:mail")
     assert bell.wait(0)
     assert not bell.wait(0)
     assert not other.wait(0)
     bell.close()
-    tower.ring("work:mail")
+    server_bells.ring("work:mail")
     assert not bell.wait(0)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.core.codec.error_redaction import veil_of
+from headrace.core.codec.error_redaction import redactor_of
 from headrace.core.codec.redaction import redact_call
 from headrace.core.codec.secret_names import WORDS
 
 
 def over(text: str, *args: object, names: tuple[str, ...] = (), **kwargs: object) -> str:
     shown = redact_call(["user", "pin"], args, kwargs, frozenset(names), WORDS)
-    return veil_of((args, kwargs), shown).over(text)
+    return redactor_of((args, kwargs), shown).over(text)
 
 
 def test_whatever_is_starred_out_where_arguments_are_shown_is_hidden() -> None:

@@ -51,7 +51,7 @@ class Counter:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         return []
 
-    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
+    def edges(self, ids: Sequence[str]) -> list[Dependency]:
         return []
 
     def count(self, which: Filter) -> int:

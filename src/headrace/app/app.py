@@ -63,15 +63,15 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self._archive = open_archive(self.settings)
         self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
-        self.hub = Services(self.engine, self.clock, self.find_task, self.settings, self.spool)
-        self.seal = self.hub.seal
-        self.hub.keep_archive_in(self._archive)
-        self.submitter = Submitter(self.engine, self.clock, self.settings, self.hub, self.spool)
+        self.services = Services(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self.cipher = self.services.cipher
+        self.services.keep_archive_in(self._archive)
+        self.submitter = Submitter(self.engine, self.clock, self.settings, self.services, self.spool)
         self.registry = Registry(self.submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
-        self.hub.tasks = self.tasks
+        self.services.tasks = self.tasks
         self._workers: list[Worker] = []
-        self.jobs = Jobs(self.hub)
+        self.jobs = Jobs(self.services)
         start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
@@ -162,7 +162,7 @@ class Headrace:
         It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
         """
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
-        return self.hub.signal(job_id, check_name("event", name), data)
+        return self.services.signal(job_id, check_name("event", name), data)
 
     # -- watching
 
@@ -193,11 +193,11 @@ class Headrace:
 
     def queue(self, name: str) -> Queue:
         """The queue of that name; it need not exist yet."""
-        return Queue(name, self.hub)
+        return Queue(name, self.services)
 
     def queues(self) -> list[QueueStats]:
         """Every queue with its counts, by name."""
-        return all_stats(self.hub)
+        return all_stats(self.services)
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive, on what, and since when."""
@@ -205,19 +205,19 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""
-        return self.hub.wish(worker_id, "pause")
+        return self.services.wish(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Have a paused worker start jobs again."""
-        return self.hub.wish(worker_id, "run")
+        return self.services.wish(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Have a worker finish what it runs and end."""
-        return self.hub.wish(worker_id, "stop")
+        return self.services.wish(worker_id, "stop")
 
     def set_worker_log_level(self, worker_id: str, level: str) -> bool:
         """Have the process of a worker log at a level such as "INFO,headrace.store=DEBUG"; False if it is not known."""
-        return self.hub.set_log_level(worker_id, level)
+        return self.services.set_log_level(worker_id, level)
 
     def task_rules(self) -> dict[str, TaskRules]:
         """The rules of every task that has any, by its name."""
@@ -286,7 +286,7 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        how |= {"declare": self._declare, "archive": lambda: self.hub.archive, "seal": self.seal}
+        how |= {"declare": self._declare, "archive": lambda: self.services.archive, "seal": self.cipher}
         how["listener"] = self.events.listener
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
@@ -321,7 +321,7 @@ class Headrace:
 
     def _attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
         self.engine, self.clock, self.spool = engine, clock, spool
-        self.hub.attach(engine, clock, spool)
+        self.services.attach(engine, clock, spool)
         self.submitter.attach(engine, clock, spool)
 
     def start_afresh(self) -> None:
@@ -343,7 +343,7 @@ class Headrace:
             if not worker.stopped.is_set():
                 worker.stop()
         self._workers.clear()
-        self.hub.close()
+        self.services.close()
         if self.spool is not None:
             self.spool.close()
         self.engine.close()

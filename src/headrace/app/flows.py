@@ -13,18 +13,18 @@ from headrace.runtime.jobs.flow_run import FlowRun
 class Flows:
     """`app.flows`."""
 
-    def __init__(self, hub: Services) -> None:
-        self._hub = hub
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def get(self, flow_id: str) -> FlowRun:
         """The flow with this id, or FlowNotFound."""
-        return FlowRun(self._hub, self._hub.tally(check_text("flow id", flow_id)))
+        return FlowRun(self._services, self._services.tally(check_text("flow id", flow_id)))
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
         """Flows, newest first; with `before`, those older than the flow of this id, or FlowNotFound."""
-        last = None if before is None else self._hub.tally(check_text("before", before)).flow.id
-        tallies = self._hub.engine.desk.flows(check_limit("limit", limit), last)
-        return [FlowRun(self._hub, tally) for tally in tallies]
+        last = None if before is None else self._services.tally(check_text("before", before)).flow.id
+        tallies = self._services.engine.queries.flows(check_limit("limit", limit), last)
+        return [FlowRun(self._services, tally) for tally in tallies]
 
     aget = twin(get)
     alist = twin(list)

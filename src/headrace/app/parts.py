@@ -29,7 +29,7 @@ class AppParts(Protocol):
 
     engine: Engine
     settings: Settings
-    hub: Services
+    services: Services
     submitter: Submitter
     registry: Registry
     tasks: dict[str, Task[..., Any, Any]]
@@ -44,63 +44,63 @@ def schedules(app: AppParts) -> Schedules:
     """The schedules of this app's store."""
     from headrace.app.schedules.schedules import Schedules
 
-    return Schedules(app.hub, app.submitter, app.registry.as_task, app.tasks)
+    return Schedules(app.services, app.submitter, app.registry.as_task, app.tasks)
 
 
 def flows(app: AppParts) -> Flows:
     """The flows of this app's store."""
     from headrace.app.flows import Flows
 
-    return Flows(app.hub)
+    return Flows(app.services)
 
 
 def dead(app: AppParts) -> Dead:
     """The dead letters of this app's store: jobs that failed for good."""
     from headrace.app.dead_letters.dead import Dead
 
-    return Dead(app.hub, app.task_by_name, app.settings)
+    return Dead(app.services, app.task_by_name, app.settings)
 
 
 def lifecycle(app: AppParts) -> Lifecycles:
     """How long the jobs of this app's store may stay, and those that stay too long."""
     from headrace.app.retention.lifecycle import Lifecycles
 
-    return Lifecycles(app.hub, app.settings, app.tasks)
+    return Lifecycles(app.services, app.settings, app.tasks)
 
 
 def alerts(app: AppParts) -> Alerts:
     """What is wrong now and who is told: rules, alerts, channels, silences."""
     from headrace.app.alerts.alerts import Alerts
 
-    return Alerts(app.hub, app.settings)
+    return Alerts(app.services, app.settings)
 
 
 def metrics(app: AppParts) -> Metrics:
     """How this app's store does: what became of jobs, how fast, and what waits."""
     from headrace.app.metrics.metrics import Metrics
 
-    return Metrics(app.hub, app.settings)
+    return Metrics(app.services, app.settings)
 
 
 def admin(app: AppParts) -> Admin:
     """What keeps this app's store sound: backups, checks, upkeep by hand."""
     from headrace.app.admin.admin import Admin
 
-    return Admin(app.hub, app.settings)
+    return Admin(app.services, app.settings)
 
 
 def audit(app: AppParts) -> Audit:
     """Who did what over HTTP."""
     from headrace.app.admin.audit import Audit
 
-    return Audit(app.hub)
+    return Audit(app.services)
 
 
 def webhooks(app: AppParts) -> Webhooks:
     """Who is told of which events over the web."""
     from headrace.app.events.webhooks import Webhooks
 
-    return Webhooks(app.hub, app.registry.builtin)
+    return Webhooks(app.services, app.registry.builtin)
 
 
 def events(app: AppParts) -> EventStream:

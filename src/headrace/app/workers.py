@@ -80,10 +80,10 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
 
 def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
     """The workers that are alive, oldest first."""
-    rows = engine.desk.workers()
+    rows = engine.queries.workers()
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
-    known = told(engine.shelf.get(KIND, sorted(set(keys.values()))), now) if rows else {}
+    known = told(engine.document_store.get(KIND, sorted(set(keys.values()))), now) if rows else {}
     stalled: dict[str, list[str]] = {}
-    for stall in stalls.told(engine.shelf.browse(stalls.KIND)) if rows else ():
+    for stall in stalls.told(engine.document_store.browse(stalls.KIND)) if rows else ():
         stalled.setdefault(stall.worker, []).append(stall.part)
     return [WorkerInfo.of(row, now, known.get(keys[row.id]), stalled.get(row.id, ())) for row in rows]

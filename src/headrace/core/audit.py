@@ -39,7 +39,9 @@ class _Value(Struct, frozen=True, array_like=True):
 _values = msgspec.json.Decoder(_Value)
 
 
-def paper_of(now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]) -> Document:
+def document_of(
+    now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]
+) -> Document:
     """An entry, to be put on the shelf. `unique` tells it from others of the same millisecond."""
     value = msgspec.json.encode(_Value(who, what, target, outcome, detail)).decode()
     return Document(KIND, f"{key_of(now)}-{unique}", 0, value)
@@ -50,12 +52,12 @@ def key_of(ms: int) -> str:
     return f"{ms:0{_DIGITS}d}"
 
 
-def entry_of(paper: Document) -> AuditEntry:
-    value = _values.decode(paper.value)
-    at = to_datetime(int(paper.key[:_DIGITS]))
+def entry_of(document: Document) -> AuditEntry:
+    value = _values.decode(document.value)
+    at = to_datetime(int(document.key[:_DIGITS]))
     assert at is not None
     return AuditEntry(
-        cursor=paper.key,
+        cursor=document.key,
         at=at,
         who=value.who,
         what=value.what,

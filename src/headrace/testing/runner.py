@@ -24,7 +24,7 @@ from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.steps import Suspended
-from headrace.runtime.jobs.encryption import opened_steps, sealed_note, sealed_step
+from headrace.runtime.jobs.encryption import encrypted_note, encrypted_step, opened_steps
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
@@ -49,9 +49,9 @@ class InlineWorker:
         self._tells = app.settings.events
         self._held: dict[Key, Claim] = {}
         self._began: dict[Key, int] = {}
-        self.seal = app.seal
-        self._planner = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
-        self._fulfiller = ResultResolver(app.engine.desk, self._planner.keeps_result, app.seal)
+        self.cipher = app.cipher
+        self._planner = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.cipher)
+        self._fulfiller = ResultResolver(app.engine.queries, self._planner.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
         """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
@@ -105,7 +105,7 @@ class InlineWorker:
     def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
         groups = self._news(done, notes) if self._tells else ()
         settled = outcomes.lettered(list(done), self._dead_letters)
-        self._engine.exchange(in_their_flows(self._engine.desk, settled), None, notes, groups=groups)
+        self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
         for outcome in done:
             self._held.pop((outcome.id, outcome.version), None)
             self._began.pop((outcome.id, outcome.version), None)
@@ -158,13 +158,13 @@ class InlineWorker:
         return plan
 
     def steps(self, claim: Claim) -> list[Step]:
-        return opened_steps(self.seal, claim.id, self._engine.desk.steps(claim.id))
+        return opened_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
     def remember(self, claim: Claim, step: Step) -> bool:
-        return self._engine.remember(Lease(claim.id, claim.version), sealed_step(self.seal, claim.id, step))
+        return self._engine.remember(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
-        rows = self._engine.desk.get([claim.id], light=True)
+        rows = self._engine.queries.get([claim.id], light=True)
         return bool(rows) and rows[0].version == claim.version
 
 
@@ -236,7 +236,7 @@ class InlineAttempt:
         return self._shift.clock.now()
 
     def note(self, note: JobNote) -> None:
-        self.notes.append(sealed_note(self._shift.seal, note))
+        self.notes.append(encrypted_note(self._shift.cipher, note))
 
     @property
     def largest(self) -> int:

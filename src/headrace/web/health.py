@@ -23,7 +23,7 @@ async def healthz(request: Request) -> JSONResponse:
 async def readyz(request: Request) -> JSONResponse:
     """The store answers, and its tables are the ones this version works with."""
     try:
-        await run_in_threadpool(visit_of(request.scope).app.engine.desk.queues)
+        await run_in_threadpool(visit_of(request.scope).app.engine.queries.queues)
     except HeadraceError as error:
         log.warning("not ready: %s", error)
         return JSONResponse({"status": "unavailable"}, 503, {"retry-after": "5"})

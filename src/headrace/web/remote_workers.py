@@ -38,7 +38,7 @@ from headrace.core.jobs.states import State
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
-from headrace.runtime.jobs.encryption import opened_claim, sealed_note
+from headrace.runtime.jobs.encryption import encrypted_note, opened_claim
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
 from headrace.runtime.worker.results import MISSING, ResultResolver, is_promised
@@ -96,7 +96,7 @@ class RemoteWorkers:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         settings = app.settings
-        self._planner = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
+        self._planner = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
         self._removals = RemoveOnFinish(app.engine, self._planner.removing)
         self._reap_at = 0.0
         self._met: set[str] = set()  # the tasks of jobs that were claimed here, by any worker
@@ -121,7 +121,7 @@ class RemoteWorkers:
         names = frozenset(tasks)
         want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
         if held is not None:
-            engine.disown(worker.id, held)
+            engine.release_unknown_claims(worker.id, held)
         if act_of(engine.renew(worker, held or (), want.lease).wish) != "run":
             return []
         bell = engine.listen("work", [share.queue for share in want.shares])
@@ -170,7 +170,7 @@ class RemoteWorkers:
         yield from (claim for claim in claims if not is_promised(claim))
         if not promised:
             return
-        fulfiller = ResultResolver(self._app.engine.desk, self._planner.keeps_result, self._app.seal)
+        fulfiller = ResultResolver(self._app.engine.queries, self._planner.keeps_result, self._app.cipher)
         for claim, answer in zip(promised, fulfiller.fulfill(promised), strict=True):
             if isinstance(answer, Claim):
                 yield answer
@@ -178,7 +178,7 @@ class RemoteWorkers:
                 refused.append(outcomes.fail(claim, MISSING, describe(answer), claim.max_attempts, self._now()))
 
     def _handed(self, claim: Claim) -> RemoteClaim:
-        clear = opened_claim(self._app.seal, claim)
+        clear = opened_claim(self._app.cipher, claim)
         codec.verify(clear.payload, clear.checksum)
         return RemoteClaim(claim, self._plan(claim), *codec.decode_call(clear.payload))
 
@@ -199,31 +199,33 @@ class RemoteWorkers:
     ) -> tuple[set[str], str]:
         """The ids of jobs that are not the worker's any more, and what an operator wishes of it."""
         if notes:
-            self._app.engine.exchange((), None, [sealed_note(self._app.seal, note) for note in notes])
+            self._app.engine.exchange((), None, [encrypted_note(self._app.cipher, note) for note in notes])
         renewal = self._app.engine.renew(worker, leases, ttl)
         return {lease.id for lease in renewal.lost}, act_of(renewal.wish)
 
     def leave(self, worker_id: str) -> None:
-        self._app.engine.sign_off(worker_id)
+        self._app.engine.unregister_worker(worker_id)
 
     # -- settling
 
-    def settle(self, worker: str, endings: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
+    def settle(self, worker: str, parent_results: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
         """Settle each that is still the worker's, all in one commit; the version decides inside of it."""
         engine = self._app.engine
-        rows = {row.id: row for row in engine.desk.get([ending.id for ending in endings])}
+        rows = {row.id: row for row in engine.queries.get([ending.id for ending in parent_results])}
         decided: dict[str, Outcome] = {}
-        for ending in endings:
+        for ending in parent_results:
             row = rows.get(ending.id)
             if row is not None and (row.version, row.worker, row.state) == (ending.version, worker, State.RUNNING):
                 decided[ending.id] = self._outcome(_claim_of(row), ending)
         if not decided:
-            return [_settled(ending, rows, {}) for ending in endings]
+            return [_settled(ending, rows, {}) for ending in parent_results]
         told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
         refused = {
             outcome.id for outcome in engine.exchange(self._lettered(decided.values()), None, groups=told).refused
         }
-        return [_settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in endings]
+        return [
+            _settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in parent_results
+        ]
 
     def _outcome(self, claim: Claim, ending: AttemptResult) -> Outcome:
         plan, now = self._plan(claim), self._now()

@@ -41,7 +41,7 @@ def serve(app: Headrace, **options: Any) -> int:
         forwarded_allow_ips=["*" if one == networks.ANY else one for one in settings.web_trusted_proxies],
         timeout_graceful_shutdown=_PATIENCE,
     )
-    keeper = MaintenanceLoop(_chores(app, settings), has_jobs=lambda: False)
+    keeper = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
     keeper.start()
     try:
         return _run(uvicorn.Server(config), web, listening)
@@ -59,16 +59,16 @@ def _listen(host: str, port: int) -> socket.socket:
         raise HeadraceError(f"can't listen on {host}:{port}: {error.strerror or error}".lower()) from None
 
 
-def _chores(app: Headrace, settings: Settings) -> list[MaintenanceTask]:
+def _maintenance_tasks(app: Headrace, settings: Settings) -> list[MaintenanceTask]:
     """What has to go on also where no worker lives: somebody must tell that there is none."""
-    chores: list[MaintenanceTask] = []
+    maintenance_tasks: list[MaintenanceTask] = []
     if settings.web_read_only:
-        return chores
+        return maintenance_tasks
     if settings.metrics:
-        chores.append(MetricsCollector(app.engine, settings))
+        maintenance_tasks.append(MetricsCollector(app.engine, settings))
     if settings.alert_check:
-        chores.append(AlertCheck(app.engine, settings, settings.alert_check))
-    return chores
+        maintenance_tasks.append(AlertCheck(app.engine, settings, settings.alert_check))
+    return maintenance_tasks
 
 
 def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:

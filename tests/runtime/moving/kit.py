@@ -49,4 +49,4 @@ def finish(made: StoreCopy) -> None:
 
 
 def unchanged(*engines: Engine) -> bool:
-    return all(engine.porter.notice() is None for engine in engines)
+    return all(engine.transfer.store_status() is None for engine in engines)

@@ -54,7 +54,7 @@ def test_it_may_be_cut_off_again_and_again_anywhere(source: Engine, target: Engi
 
 def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engine) -> None:
     fill(source, 50)
-    target.porter.post(StoreStatus("arriving", source.url, 0))
+    target.transfer.post(StoreStatus("arriving", source.url, 0))
     assert StoreCopy(source, target).standing() == "new"
     move(source, target)
     assert contents(target) == without_nul(contents(source))
@@ -63,7 +63,7 @@ def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engi
 def test_a_move_that_is_done_is_done(source: Engine, target: Engine) -> None:
     fill(source, 50)
     move(source, target)
-    target.desk.move(Filter(), Trigger.DELETE, 1000)
+    target.queries.move(Filter(), Trigger.DELETE, 1000)
     left = contents(target)
     again = StoreCopy(source, target)
     assert again.standing() == "done"
@@ -103,10 +103,10 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
         finish(StoreCopy(source, target))
         claims = target.exchange([], want(1000)).claims
         target.exchange([succeed(claim) for claim in claims], None)
-        target.desk.move(Filter(), Trigger.DELETE, 1000)
+        target.queries.move(Filter(), Trigger.DELETE, 1000)
         for letter in letters(target):
             target.letters.remove([letter.id])
-        target.desk.pause_queue("mail", True)
+        target.queries.pause_queue("mail", True)
         left.extend(contents(target))
 
     made = StoreCopy(source, target, progress=overtake)
@@ -115,10 +115,10 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
     assert carried.dead_letters == 0
     assert contents(target) == left
     assert letters(target) == []
-    assert {queue.name: queue.paused for queue in target.desk.queues()}["mail"]
+    assert {queue.name: queue.paused for queue in target.queries.queues()}["mail"]
     assert made.verify().differences == []
     made.open()
-    assert target.porter.notice() is None
+    assert target.transfer.store_status() is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -134,24 +134,24 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     swaps = 0
 
     def slow(swap: Callable[..., bool]) -> Callable[..., bool]:
-        def act(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
+        def act(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
             nonlocal swaps
             swaps += 1
             if swaps == behind and (other := next(others, None)) is not None:
                 finish(other)
                 [claim] = target.exchange([], want()).claims
                 target.exchange([succeed(claim)], None)
-                target.desk.move(Filter(), Trigger.DELETE, 1000)
-            return swap(before, notice)
+                target.queries.move(Filter(), Trigger.DELETE, 1000)
+            return swap(before, store_status)
 
         return act
 
-    monkeypatch.setattr(source.porter, "swap", slow(source.porter.swap))
-    monkeypatch.setattr(target.porter, "swap", slow(target.porter.swap))
+    monkeypatch.setattr(source.transfer, "swap", slow(source.transfer.swap))
+    monkeypatch.setattr(target.transfer, "swap", slow(target.transfer.swap))
     made.run(0)
     assert made.verify().differences == []
     made.open()
-    assert (states(target), target.porter.notice()) == ({}, None)
+    assert (states(target), target.transfer.store_status()) == ({}, None)
     assert StoreCopy(source, target).standing() == "done"
 
 
@@ -163,20 +163,20 @@ def test_of_two_that_move_the_same_jobs_to_different_stores_at_once_one_is_refus
     source, target, third = (make_store(kind, name).open() for name in ("source", "target", "third"))
     source.insert([new_job("job")])
     looks = 0
-    notice = source.porter.notice
+    store_status = source.transfer.store_status
 
     def slow() -> StoreStatus | None:
         nonlocal looks
         looks += 1
-        told = notice()
+        told = store_status()
         if looks == behind:
             finish(StoreCopy(source, third))
         return told
 
-    monkeypatch.setattr(source.porter, "notice", slow)
+    monkeypatch.setattr(source.transfer, "notice", slow)
     with pytest.raises(ConfigError, match="were carried over to"):
         StoreCopy(source, target).run(0)
-    assert (states(target), target.porter.notice()) == ({}, None)
+    assert (states(target), target.transfer.store_status()) == ({}, None)
     assert states(third) == {"job": State.PENDING}
 
 
@@ -187,16 +187,16 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
     source, target, third = (make_store(kind, name).open() for name in ("source", "target", "third"))
     source.insert([new_job("job")])
     third.insert([new_job("other")])
-    notice = target.porter.notice
+    store_status = target.transfer.store_status
 
     def slow() -> StoreStatus | None:
-        told = notice()
+        told = store_status()
         if told is None:
-            monkeypatch.setattr(target.porter, "notice", notice)
+            monkeypatch.setattr(target.transfer, "notice", store_status)
             StoreCopy(third, target).run(0)
         return told
 
-    monkeypatch.setattr(target.porter, "notice", slow)
+    monkeypatch.setattr(target.transfer, "notice", slow)
     with pytest.raises(ConfigError, match="is being filled from"):
         StoreCopy(source, target, into_used=True).run(0)
     assert unchanged(source)
@@ -211,12 +211,12 @@ def test_a_store_that_somebody_else_began_to_fill_is_not_said_to_have_all(
 
     def take_over(step: CopyStep) -> None:
         if step.stage == stage:
-            target.porter.post(StoreStatus("arriving", ELSEWHERE, 1))
+            target.transfer.post(StoreStatus("arriving", ELSEWHERE, 1))
 
     made = StoreCopy(source, target, progress=take_over)
     with pytest.raises(ConfigError, match="is being filled from"):
         finish(made)
-    assert target.porter.notice() == StoreStatus("arriving", ELSEWHERE, 1)
+    assert target.transfer.store_status() == StoreStatus("arriving", ELSEWHERE, 1)
 
 
 def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: Engine, target: Engine) -> None:
@@ -227,4 +227,4 @@ def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: En
     reopen(source)
     with pytest.raises(ConfigError, match=r"was brought back into use while its jobs were carried"):
         made.open()
-    assert target.porter.notice() is not None
+    assert target.transfer.store_status() is not None

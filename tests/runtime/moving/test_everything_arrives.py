@@ -48,20 +48,20 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     made = StoreCopy(source, target, progress=steps.append)
     carried = made.run(0)
     expected, expected_letters = without_nul(contents(source)), letters(source)
-    assert {parcel.job.state for parcel in expected} == set(State) - {State.RUNNING}
+    assert {job_export.job.state for job_export in expected} == set(State) - {State.RUNNING}
     assert (carried.jobs, carried.known, carried.dead_letters) == (JOBS, 0, len(expected_letters))
     assert carried.running
 
     assert contents(target) == expected
     assert letters(target) == expected_letters != []
-    assert target.desk.queues() == source.desk.queues()
-    assert any(queue.paused for queue in target.desk.queues())
+    assert target.queries.queues() == source.queries.queues()
+    assert any(queue.paused for queue in target.queries.queues())
 
     verdict = made.verify()
     assert (verdict.differences, verdict.taken) == ([], set())
     assert verdict.contents.jobs == JOBS
-    assert verdict.contents.history == sum(len(parcel.history) for parcel in expected) > 0
-    assert verdict.contents.logs == sum(len(parcel.logs) for parcel in expected) > 0
+    assert verdict.contents.history == sum(len(job_export.history) for job_export in expected) > 0
+    assert verdict.contents.logs == sum(len(job_export.logs) for job_export in expected) > 0
     assert verdict.contents.dead_letters == len(expected_letters)
     assert {step.stage for step in steps} == {"waiting", "carrying", "comparing"}
     assert steps[-1] == CopyStep("comparing", JOBS, JOBS)
@@ -87,7 +87,7 @@ def test_damaged_tags_are_carried_as_they_are_and_told(
     finish(made)
     assert made.verify().contents.damaged == ["job bad: tags"]
     assert {name: job.tags for name, job in rows(target).items()} == {"bad": '["red', "good": '["red"]'}
-    assert [job.id for job in target.desk.find(Filter(tag="red"), 10).jobs] == ["good"]
+    assert [job.id for job in target.queries.find(Filter(tag="red"), 10).jobs] == ["good"]
 
 
 def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engine) -> None:
@@ -98,7 +98,7 @@ def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engin
         source.insert([new_job("new")])
     assert refused.value.other == target.url
     assert target.insert([new_job("new")]) == [True]
-    assert target.porter.notice() is None
+    assert target.transfer.store_status() is None
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -107,15 +107,15 @@ def test_schedules_arrive_with_what_became_of_their_times(
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     for name in ("nightly", "weekly"):
-        source.timetable.put(schedule(name), new=True)
+        source.schedule_store.put(schedule(name), new=True)
         past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
-        source.timetable.record(past)
+        source.schedule_store.record(past)
     move(source, target)
-    assert source.timetable.due(10) == [], "nobody fires where nobody is any more"
-    assert target.timetable.all() == source.timetable.all() != []
+    assert source.schedule_store.due(10) == [], "nobody fires where nobody is any more"
+    assert target.schedule_store.all() == source.schedule_store.all() != []
     for name in ("nightly", "weekly"):
-        assert target.timetable.occurrences(name) == source.timetable.occurrences(name) != []
-    assert [row.id for row in target.timetable.due(10)] == ["nightly", "weekly"]
+        assert target.schedule_store.occurrences(name) == source.schedule_store.occurrences(name) != []
+    assert [row.id for row in target.schedule_store.due(10)] == ["nightly", "weekly"]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -123,19 +123,19 @@ def test_rules_arrive_over_those_of_an_unused_store(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.desk.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
-    source.desk.rule_task("send", TaskRules(paused=True))
-    target.desk.rule_task("send", TaskRules(concurrency=1))
-    source.upkeep.declare_terms([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
-    source.upkeep.order_terms("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
-    target.upkeep.order_terms("task", "send", StoredPolicy(max_age=5))
+    source.queries.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.queries.rule_task("send", TaskRules(paused=True))
+    target.queries.rule_task("send", TaskRules(concurrency=1))
+    source.staleness_store.declare_terms([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
+    source.staleness_store.order_terms("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
+    target.staleness_store.order_terms("task", "send", StoredPolicy(max_age=5))
     move(source, target)
-    assert target.upkeep.terms() == source.upkeep.terms()
-    assert len(target.upkeep.terms()) == 2
-    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.desk.queues()] == [
+    assert target.staleness_store.terms() == source.staleness_store.terms()
+    assert len(target.staleness_store.terms()) == 2
+    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.queries.queues()] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
-    assert target.desk.tasks() == [TaskRow("send", TaskRules(paused=True))]
+    assert target.queries.tasks() == [TaskRow("send", TaskRules(paused=True))]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -143,14 +143,17 @@ def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
-    source.shelf.put([Document("rule", f"{number:05}", 0, "ours") for number in range(2500)])
-    source.shelf.put([Document("~place", "events", 0, "17")])
-    target.shelf.put([Document("rule", "00007", 0, "theirs"), Document("rule", "other", 0, "theirs")])
+    source.document_store.put([Document("rule", f"{number:05}", 0, "ours") for number in range(2500)])
+    source.document_store.put([Document("~place", "events", 0, "17")])
+    target.document_store.put([Document("rule", "00007", 0, "theirs"), Document("rule", "other", 0, "theirs")])
     move(source, target)
-    found = [*target.shelf.browse("rule", last="01000"), *target.shelf.browse("rule", "01000", limit=9999)]
-    assert [paper.key for paper in found] == [*(f"{number:05}" for number in range(2500)), "other"]
-    assert [paper.key for paper in found if paper.value == "theirs"] == ["00007", "other"]
-    assert target.shelf.kinds("~") == []
+    found = [
+        *target.document_store.browse("rule", last="01000"),
+        *target.document_store.browse("rule", "01000", limit=9999),
+    ]
+    assert [document.key for document in found] == [*(f"{number:05}" for number in range(2500)), "other"]
+    assert [document.key for document in found if document.value == "theirs"] == ["00007", "other"]
+    assert target.document_store.kinds("~") == []
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -163,68 +166,78 @@ def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
 
     def measure(step: CopyStep) -> None:
         if step.stage == stage:
-            source.shelf.put([Document("metrics.10s", "late", 0, "{}"), Document("alert", "a", 0, "{}")])
+            source.document_store.put([Document("metrics.10s", "late", 0, "{}"), Document("alert", "a", 0, "{}")])
 
     finish(StoreCopy(source, target, progress=measure))
-    assert [(paper.key, paper.value) for paper in target.shelf.browse("metrics.10s")] == [("late", "{}")]
-    assert [paper.key for paper in target.shelf.browse("alert")] == ["a"]
+    assert [(document.key, document.value) for document in target.document_store.browse("metrics.10s")] == [
+        ("late", "{}")
+    ]
+    assert [document.key for document in target.document_store.browse("alert")] == ["a"]
 
 
 def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_same_moment(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source.shelf.put([Document("metrics.10s", str(number), 0, "ours") for number in range(5)])
-    put, turns = target.shelf.put, iter([1, 3])
+    source.document_store.put([Document("metrics.10s", str(number), 0, "ours") for number in range(5)])
+    put, turns = target.document_store.put, iter([1, 3])
 
-    def overtaken(papers: Sequence[Document]) -> bool:
+    def overtaken(documents: Sequence[Document]) -> bool:
         if (turn := next(turns, None)) is not None:
             put([Document("metrics.10s", str(turn), 0, "theirs")])
-        return put(papers)
+        return put(documents)
 
-    monkeypatch.setattr(target.shelf, "put", overtaken)
+    monkeypatch.setattr(target.document_store, "put", overtaken)
     StoreCopy(source, target).run(0)
-    assert [paper.value for paper in target.shelf.browse("metrics.10s")] == ["ours", "theirs", "ours", "theirs", "ours"]
+    assert [document.value for document in target.document_store.browse("metrics.10s")] == [
+        "ours",
+        "theirs",
+        "ours",
+        "theirs",
+        "ours",
+    ]
 
 
 def test_a_paper_that_can_not_be_stored_is_told(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source.shelf.put([Document("rule", "lost", 0, "ours")])
-    monkeypatch.setattr(target.shelf, "put", lambda papers: True)
+    source.document_store.put([Document("rule", "lost", 0, "ours")])
+    monkeypatch.setattr(target.document_store, "put", lambda documents: True)
     made = StoreCopy(source, target)
     made.run(0)
     assert [str(difference) for difference in made.verify().differences] == ["paper rule lost is missing"]
 
 
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
-    "queue paused": (lambda target: target.desk.pause_queue("mail", True), "queue mail should be open and is not"),
+    "queue paused": (lambda target: target.queries.pause_queue("mail", True), "queue mail should be open and is not"),
     "queue rules": (
-        lambda target: target.desk.rule_queue("mail", QueueRules(weight=2)),
+        lambda target: target.queries.rule_queue("mail", QueueRules(weight=2)),
         "queue mail should have weight=3 and has weight=2",
     ),
     "task rules": (
-        lambda target: target.desk.rule_task("send", TaskRules(concurrency=9)),
+        lambda target: target.queries.rule_task("send", TaskRules(concurrency=9)),
         "task send should have paused=true and has concurrency=9",
     ),
     "no task rules": (
-        lambda target: target.desk.rule_task("send", TaskRules()),
+        lambda target: target.queries.rule_task("send", TaskRules()),
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
-        lambda target: target.upkeep.order_terms("task", "send", StoredPolicy(max_age=9)),
+        lambda target: target.staleness_store.order_terms("task", "send", StoredPolicy(max_age=9)),
         "lifecycle task send differs in what is ordered",
     ),
     "no lifecycle": (
-        lambda target: target.upkeep.order_terms("task", "send", None),
+        lambda target: target.staleness_store.order_terms("task", "send", None),
         "lifecycle task send is missing",
     ),
-    "schedule gone": (lambda target: target.timetable.delete("tick"), "schedule tick is missing"),
+    "schedule gone": (lambda target: target.schedule_store.delete("tick"), "schedule tick is missing"),
     "no past": (
-        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(), new=True),
+        lambda target: target.schedule_store.delete("tick") and target.schedule_store.put(schedule(), new=True),
         "schedule tick lacks 1 of its past runs",
     ),
     "older schedule": (
-        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(version=0), new=True),
+        lambda target: (
+            target.schedule_store.delete("tick") and target.schedule_store.put(schedule(version=0), new=True)
+        ),
         "schedule tick differs in version",
     ),
 }
@@ -234,11 +247,11 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
 def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_run(
     source: Engine, target: Engine, change: str
 ) -> None:
-    source.desk.rule_queue("mail", QueueRules(weight=3))
-    source.desk.rule_task("send", TaskRules(paused=True))
-    source.upkeep.order_terms("task", "send", StoredPolicy(max_age=7))
-    source.timetable.put(schedule(), new=True)
-    source.timetable.record([Occurrence("tick", 1, 2, "enqueued", "job")])
+    source.queries.rule_queue("mail", QueueRules(weight=3))
+    source.queries.rule_task("send", TaskRules(paused=True))
+    source.staleness_store.order_terms("task", "send", StoredPolicy(max_age=7))
+    source.schedule_store.put(schedule(), new=True)
+    source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
@@ -250,17 +263,17 @@ def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_ru
     made.run(0)
     verdict = made.verify()
     assert (verdict.differences, verdict.kept) == ([], [])
-    assert target.timetable.occurrences("tick") == source.timetable.occurrences("tick")
+    assert target.schedule_store.occurrences("tick") == source.schedule_store.occurrences("tick")
 
 
 def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine, target: Engine) -> None:
-    source.timetable.put(schedule("nightly", created_at=1, updated_at=1), new=True)
-    source.timetable.put(schedule("weekly", created_at=1, updated_at=1), new=True)
-    target.timetable.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
+    source.schedule_store.put(schedule("nightly", created_at=1, updated_at=1), new=True)
+    source.schedule_store.put(schedule("weekly", created_at=1, updated_at=1), new=True)
+    target.schedule_store.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
     made = StoreCopy(source, target)
     made.run(0)
     changed = msgspec.structs.replace(schedule("weekly", created_at=1, updated_at=1), paused=True)
-    assert target.timetable.put(changed), "an operator at the new store"
+    assert target.schedule_store.put(changed), "an operator at the new store"
     made.run(0)
     verdict = made.verify()
     assert verdict.differences == []
@@ -268,8 +281,8 @@ def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine
         "schedule nightly differs in created_at, updated_at",
         "schedule weekly differs in version, paused",
     ]
-    assert target.timetable.get("nightly") == own
-    assert [row.paused for row in target.timetable.all()] == [False, True]
+    assert target.schedule_store.get("nightly") == own
+    assert [row.paused for row in target.schedule_store.all()] == [False, True]
 
 
 @pytest.mark.parametrize(("declared", "is_paused"), [("same", True), ("changed", False)])
@@ -278,23 +291,23 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
 ) -> None:
     """Workers may be started at the new store before all is there. A pause at the old one must not be lost to them."""
     ours = schedule("nightly", created_at=1, updated_at=5, fired=7, paused=True, origin="code", declared="same")
-    source.timetable.put(ours, new=True)
+    source.schedule_store.put(ours, new=True)
     theirs = schedule("nightly", created_at=9, updated_at=9, origin="code", declared=declared)
-    target.timetable.put(theirs, new=True)
+    target.schedule_store.put(theirs, new=True)
     made = StoreCopy(source, target)
     made.run(0)
     verdict = made.verify()
     assert (verdict.differences, len(verdict.kept)) == ([], 0 if is_paused else 1)
-    assert target.timetable.all() == [ours if is_paused else theirs]
+    assert target.schedule_store.all() == [ours if is_paused else theirs]
 
 
 def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
-        engine.desk.rule_queue("mail", QueueRules(weight=weight))
-        engine.desk.rule_task("send", TaskRules(concurrency=weight))
-        engine.upkeep.order_terms("queue", "mail", StoredPolicy(max_age=weight))
-        engine.timetable.put(schedule(created_at=weight, updated_at=weight), new=True)
-    source.desk.rule_task("other", TaskRules(paused=True))
+        engine.queries.rule_queue("mail", QueueRules(weight=weight))
+        engine.queries.rule_task("send", TaskRules(concurrency=weight))
+        engine.staleness_store.order_terms("queue", "mail", StoredPolicy(max_age=weight))
+        engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
+    source.queries.rule_task("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
     verdict = made.verify()
@@ -305,7 +318,10 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
         ("lifecycle", "queue mail"),
         ("schedule", "tick"),
     ]
-    assert target.desk.tasks() == [TaskRow("other", TaskRules(paused=True)), TaskRow("send", TaskRules(concurrency=3))]
+    assert target.queries.tasks() == [
+        TaskRow("other", TaskRules(paused=True)),
+        TaskRow("send", TaskRules(concurrency=3)),
+    ]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -315,13 +331,13 @@ def test_what_waits_for_what_arrives_and_goes_on(
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     names = ["a", "b", "c"]
     jobs = [new_job(name, state=State.WAITING if name != "a" else State.PENDING, flow="f") for name in names]
-    bonds = [Dependency("a", "b"), Dependency("a", "c", "hold"), Dependency("b", "c", "run")]
-    source.plant(jobs, bonds, FlowRow("f", "family", 7))
+    edges = [Dependency("a", "b"), Dependency("a", "c", "hold"), Dependency("b", "c", "run")]
+    source.insert_graph(jobs, edges, FlowRow("f", "family", 7))
     source.insert([new_job("alone")])
     move(source, target)
     assert contents(target) == contents(source)
-    assert target.desk.flows(9) == source.desk.flows(9) != []
-    assert target.desk.bonds(names) == bonds
+    assert target.queries.flows(9) == source.queries.flows(9) != []
+    assert target.queries.edges(names) == edges
     [claim] = [claim for claim in target.exchange([], want()).claims if claim.id == "a"]
     target.exchange([succeed(claim)], None)
     assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
@@ -338,8 +354,8 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     source.insert([new_job("is lost", queue="mail", max_attempts=1)])
     assert claim_from(source, "mail")
     children = [new_job(f"after {name}", state=State.WAITING) for name in names]
-    bonds = [Dependency(name, f"after {name}") for name in names]
-    source.plant([new_job("lapses", expires_at=late), *children], bonds)
+    edges = [Dependency(name, f"after {name}") for name in names]
+    source.insert_graph([new_job("lapses", expires_at=late), *children], edges)
 
     def work() -> None:
         """What every worker does, also one that came early."""
@@ -349,7 +365,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
     made.run(0)
     assert made.verify().differences == []
-    assert target.desk.bonds(names) == bonds
+    assert target.queries.edges(names) == edges
     made.open()
     work()
     ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
@@ -366,9 +382,9 @@ def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
     source.insert([new_job(name, created_at=now, run_at=now) for name in names])
     children = [new_job(f"child of {name}", state=State.WAITING) for name in names]
     both = new_job("child of both", state=State.WAITING)
-    bonds = [Dependency(name, f"child of {name}") for name in names]
-    source.plant(
-        [*children, both], [*bonds, Dependency("completed", "child of both"), Dependency("other", "child of both")]
+    edges = [Dependency(name, f"child of {name}") for name in names]
+    source.insert_graph(
+        [*children, both], [*edges, Dependency("completed", "child of both"), Dependency("other", "child of both")]
     )
     target.insert([new_job(name, created_at=now, run_at=now) for name in names[:3]])
     ends: dict[str, Callable[[Claim], Outcome]] = {"completed": succeed, "failed": fail, "open": release}
@@ -397,8 +413,8 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("parent")])
-    source.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
-    target.porter.post(StoreStatus("arriving", source.url, 0))
+    source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    target.transfer.post(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("parent", created_at=1, run_at=1)])
     move(source, target)
     for name in ("parent", "child"):
@@ -408,18 +424,20 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
 
 
 def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
-    bonds = [Dependency(f"j{n}", f"j{n + 1}") for n in range(599)]
-    source.plant([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], bonds)
+    edges = [Dependency(f"j{n}", f"j{n + 1}") for n in range(599)]
+    source.insert_graph([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], edges)
     cut_off(source, target, 300)
     move(source, target)
-    assert len(target.desk.bonds([f"j{n}" for n in range(600)])) == 599
+    assert len(target.queries.edges([f"j{n}" for n in range(600)])) == 599
 
 
 def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: Engine) -> None:
-    source.plant([new_job("a"), new_job("b", state=State.WAITING)], [Dependency("a", "b")], FlowRow("f", "family", 7))
+    source.insert_graph(
+        [new_job("a"), new_job("b", state=State.WAITING)], [Dependency("a", "b")], FlowRow("f", "family", 7)
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(target.porter), "unpack_bonds", lambda *_: None)
-        patch.setattr(type(target.porter), "unpack_flows", lambda *_: None)
+        patch.setattr(type(target.transfer), "unpack_bonds", lambda *_: None)
+        patch.setattr(type(target.transfer), "unpack_flows", lambda *_: None)
         made = StoreCopy(source, target)
         made.run(0)
     told = [str(difference) for difference in made.verify().differences]
@@ -431,7 +449,7 @@ def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
     source.migrate()
     move(source, target)
     assert contents(target) == []
-    assert source.porter.notice() is not None
+    assert source.transfer.store_status() is not None
 
 
 @pytest.mark.slow
@@ -441,14 +459,14 @@ def test_heavy_jobs_are_carried_a_few_at_a_time(
     heavy = '["' + "x" * 1_000_000 + '"]'
     for start in range(0, 60, 10):
         source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
-    unpack = target.porter.unpack
+    unpack = target.transfer.unpack
     sizes: list[int] = []
 
-    def weighed(parcels: Sequence[JobExport], origin: str | None = None) -> int:
-        sizes.append(sum(len(parcel.job.payload) for parcel in parcels))
-        return unpack(parcels, origin)
+    def weighed(job_exports: Sequence[JobExport], origin: str | None = None) -> int:
+        sizes.append(sum(len(job_export.job.payload) for job_export in job_exports))
+        return unpack(job_exports, origin)
 
-    monkeypatch.setattr(target.porter, "unpack", weighed)
+    monkeypatch.setattr(target.transfer, "unpack", weighed)
     move(source, target)
     assert contents(target) == contents(source)
     assert max(sizes) <= 10_000_000

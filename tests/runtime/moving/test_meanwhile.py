@@ -105,7 +105,7 @@ def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     source.insert([new_job("parent", queue="mail")])
     [held] = claim_from(source, "mail")
-    source.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
 
     def end_late(step: CopyStep) -> None:
         if step.stage == "carrying":
@@ -148,7 +148,7 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
     made.run(0)
     assert producer > 1
     assert made.verify().differences == []
-    ours = [parcel for parcel in contents(target) if not parcel.job.id.startswith("new-")]
+    ours = [job_export for job_export in contents(target) if not job_export.job.id.startswith("new-")]
     assert ours == without_nul(contents(source))
 
 
@@ -165,9 +165,9 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
     acts: dict[str, Act] = {"replaced": "replace", "later": "reschedule"}
     for name, act in acts.items():
         newer = new_job("new", unique_key=name, payload="[2]", created_at=now + 5, run_at=now + HOUR)
-        [verdict] = target.admit([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
+        [verdict] = target.insert_unique([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
         assert verdict.id == name
-    target.plant([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
+    target.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
     move(source, target)
     assert states(target) == {
         "replaced": State.SCHEDULED, "later": State.SCHEDULED, "parent": State.PENDING, "child": State.WAITING
@@ -181,7 +181,7 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
 def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job(name, created_at=past, run_at=past) for name in ("a", "daily", "z")], now=past)
-    target.porter.post(StoreStatus("arriving", source.url, 0))
+    target.transfer.post(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("daily", created_at=past + HOUR, run_at=past + HOUR)])
     made = StoreCopy(source, target)
     carried = made.run(0)

@@ -75,7 +75,7 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
     fill(source, 5)
     target.insert([new_job("job", queue="mail")])
     target.exchange([fail(claim_from(target, "mail")[0])], None)
-    target.desk.move(Filter(), Trigger.DELETE, 10)
+    target.queries.move(Filter(), Trigger.DELETE, 10)
     with pytest.raises(ConfigError, match="is in use"):
         StoreCopy(source, target).run(0)
 
@@ -93,27 +93,27 @@ def test_stores_that_take_part_in_another_move_are_refused(
     source: Engine, target: Engine, at_source: StoreStatus | None, at_target: StoreStatus | None, told: str
 ) -> None:
     fill(source, 5)
-    source.porter.post(at_source)
-    target.porter.post(at_target)
+    source.transfer.post(at_source)
+    target.transfer.post(at_target)
     for into_used in (False, True):
         with pytest.raises(ConfigError, match=told):
             StoreCopy(source, target, into_used=into_used).run(0)
-    assert (source.porter.notice(), target.porter.notice()) == (at_source, at_target)
+    assert (source.transfer.store_status(), target.transfer.store_status()) == (at_source, at_target)
     assert contents(target) == []
 
 
 def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(source: Engine, target: Engine) -> None:
     fill(source, JOBS)
     cut_off(source, target, 200)
-    notice = source.porter.notice()
-    assert notice is not None
-    assert (notice.kind, notice.other) == ("moved", target.url)
-    assert reopen(source) == notice
+    store_status = source.transfer.store_status()
+    assert store_status is not None
+    assert (store_status.kind, store_status.other) == ("moved", target.url)
+    assert reopen(source) == store_status
     assert source.insert([new_job("new")]) == [True]
     assert reopen(source) is None
     with pytest.raises(ConfigError, match="brought back into use after a part of its jobs"):
         StoreCopy(source, target).run(0)
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
 
 
 def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engine) -> None:
@@ -137,10 +137,10 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
 ) -> None:
     fill(source, 5)
 
-    def refuse(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
+    def refuse(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         raise ConfigError("read only")
 
-    monkeypatch.setattr(source.porter, "swap", refuse)
+    monkeypatch.setattr(source.transfer, "swap", refuse)
     with pytest.raises(ConfigError, match="read only"):
         StoreCopy(source, target).run(0)
     assert unchanged(target)
@@ -151,19 +151,19 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_n
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, can_be_asked: bool
 ) -> None:
     fill(source, 5)
-    swap = source.porter.swap
+    swap = source.transfer.swap
 
     def away() -> StoreStatus | None:
         raise EngineUnavailable("the server is away")
 
-    def lose_answer(before: StoreStatus | None, notice: StoreStatus | None) -> bool:
-        swap(before, notice)
+    def lose_answer(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+        swap(before, store_status)
         if not can_be_asked:
-            monkeypatch.setattr(source.porter, "notice", away)
+            monkeypatch.setattr(source.transfer, "notice", away)
         raise EngineUnavailable("the connection was lost")
 
     with monkeypatch.context() as lossy:
-        lossy.setattr(source.porter, "swap", lose_answer)
+        lossy.setattr(source.transfer, "swap", lose_answer)
         with pytest.raises(EngineUnavailable, match="was lost"):
             StoreCopy(source, target).run(0)
     monkeypatch.undo()
@@ -180,14 +180,14 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     plan = StoreCopy(source, bare).plan()
     assert (plan.standing, plan.has_tables) == ("new", False)
     assert plan.contents.jobs == JOBS
-    assert plan.contents.history == sum(len(parcel.history) for parcel in before)
-    assert plan.contents.logs == sum(len(parcel.logs) for parcel in before)
+    assert plan.contents.history == sum(len(job_export.history) for job_export in before)
+    assert plan.contents.logs == sum(len(job_export.logs) for job_export in before)
     assert plan.contents.dead_letters == len(letters(source))
     assert plan.contents.bytes > JOBS * 100
     told = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
-    assert told == {(depth.queue, depth.state): depth.jobs for depth in source.desk.depths()}
+    assert told == {(depth.queue, depth.state): depth.jobs for depth in source.queries.queue_counts()}
     assert contents(source) == before
-    assert source.porter.notice() is None
+    assert source.transfer.store_status() is None
     assert list((folder / "bare").iterdir()) == []
     assert bare.schema()[0] == 0
 

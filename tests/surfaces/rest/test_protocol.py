@@ -55,7 +55,7 @@ def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
 def test_a_job_that_is_to_go_at_once_is_noted_for_who_sweeps(app: Headrace, api: Api) -> None:
     enqueued(app, "add", 1, 2, remove_on_complete=True)
     assert claimed(api)
-    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["node"]
+    assert [document.key for document in app.engine.document_store.browse("~removing")] == ["node"]
 
 
 def test_an_outcome_counts_once_and_only_for_who_holds_the_job(app: Headrace, api: Api) -> None:
@@ -161,11 +161,11 @@ def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, 
 
 def test_a_job_of_another_task_is_left_to_who_knows_it(app: Headrace, api: Api) -> None:
     job = enqueued(app, "somebody.elses")
-    (before,) = app.engine.desk.get([job.id])
+    (before,) = app.engine.queries.get([job.id])
     mine = enqueued(app, "add", 1)
     assert [one["id"] for one in claimed(api)] == [mine.id], "it is behind the other one"
     assert claimed(api) == []
-    (after,) = app.engine.desk.get([job.id])
+    (after,) = app.engine.queries.get([job.id])
     assert (after.state, after.version, after.attempt, after.worker) == ("pending", before.version, 0, None)
     assert [entry.event for entry in job.history()] == ["submit"]
     assert [one["id"] for one in claimed(api, tasks=["somebody.elses"])] == [job.id]

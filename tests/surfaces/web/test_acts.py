@@ -303,7 +303,7 @@ def test_terms_are_ordered_and_taken_back(app: Headrace, client: Client) -> None
 
 
 def test_the_store_is_repaired_once_that_was_confirmed(app: Headrace, client: Client) -> None:
-    app.engine.porter.unpack_flows([FlowRow("empty", "empty", app.clock.now())])
+    app.engine.transfer.import_flows([FlowRow("empty", "empty", app.clock.now())])
     assert "flow" in ask(client, "/system/repair")["detail"]
     assert app.admin.repair(dry_run=True) == {"orphan_flows": 1}
     assert do(client, "/system/repair") == "Put right: orphan_flows 1."
@@ -327,11 +327,11 @@ def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
 def test_what_takes_long_is_told_to_go_on_and_does(
     app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, path: str, what: str, told: str
 ) -> None:
-    gate, done = threading.Event(), threading.Event()
+    lane_limit, done = threading.Event(), threading.Event()
     facade, _, name = what.partition(".")
 
     def slow(*_: Any, **__: Any) -> dict[str, int]:
-        gate.wait(PATIENCE)
+        lane_limit.wait(PATIENCE)
         done.set()
         return {}
 
@@ -339,5 +339,5 @@ def test_what_takes_long_is_told_to_go_on_and_does(
     monkeypatch.setattr(type(getattr(app, facade)), name, slow)
     assert do(client, path) == f"{told}; this goes on in the background."
     assert not done.is_set()
-    gate.set()
+    lane_limit.set()
     eventually(done.is_set, "the end of it")

@@ -156,10 +156,10 @@ def test_nothing_is_asked_about_where_nothing_is_pending(client: Client, died: D
 def test_what_takes_long_goes_on_behind(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch, act: str, told: str
 ) -> None:
-    letter, gate, find = died(), threading.Event(), type(app.engine.letters).find
+    letter, lane_limit, find = died(), threading.Event(), type(app.engine.letters).find
 
     def slow(*args: Any) -> Any:
-        gate.wait(PATIENCE)
+        lane_limit.wait(PATIENCE)
         return find(*args)
 
     monkeypatch.setattr(background, "_PATIENCE", 0.0)
@@ -167,7 +167,7 @@ def test_what_takes_long_goes_on_behind(
     said = do(client, f"/dead/{act}", query="queue=orders")
     assert said == f"They are being {told}; this goes on in the background."
     assert status_of(app, letter) == ["pending"]
-    gate.set()
+    lane_limit.set()
     eventually(lambda: status_of(app, letter) != ["pending"], "the end of it")
 
 

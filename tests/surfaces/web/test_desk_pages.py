@@ -135,7 +135,7 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
         raise EngineUnavailable("no route to the server")
 
     monkeypatch.setattr(type(app.engine.letters), "tallies", away)
-    monkeypatch.setattr(type(app.engine.shelf), "browse", away)
+    monkeypatch.setattr(type(app.engine.document_store), "browse", away)
     assert client.get("/workers").status_code == 200
     answer = client.get("/dead")
     assert answer.status_code == 503
@@ -144,29 +144,29 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
 
 @pytest.mark.engines("sqlite")
 def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
-    glance = PageCache(app)
-    glance.of_visit().metrics()
-    visit = glance.of_visit()
+    page_cache = PageCache(app)
+    page_cache.of_visit().metrics()
+    visit = page_cache.of_visit()
     assert visit.age() == 0.0
     visit.queues()
     first = visit.age()
     assert 0.0 < first < 60
-    assert glance.of_visit().shared(app.dead.stats) is glance.of_visit().shared(app.dead.stats)
+    assert page_cache.of_visit().shared(app.dead.stats) is page_cache.of_visit().shared(app.dead.stats)
 
 
 @pytest.mark.engines("sqlite")
 def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    counted, gate = threading.Event(), threading.Event()
+    counted, lane_limit = threading.Event(), threading.Event()
 
     def slow(*_: Any, **__: Any) -> list[Any]:
-        gate.wait(PATIENCE)
+        lane_limit.wait(PATIENCE)
         counted.set()
         return []
 
     monkeypatch.setattr(type(app.lifecycle), "detect_stale", slow)
     client = Client(app.asgi())
     assert "Being counted" in client.get("/lifecycle").text
-    gate.set()
+    lane_limit.set()
     assert counted.wait(PATIENCE)
     while "Being counted" in (text := client.get("/lifecycle").text):
         pass

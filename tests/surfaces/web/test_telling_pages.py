@@ -25,7 +25,7 @@ def app(tmp_path: object) -> Iterator[Headrace]:
 
 
 @pytest.fixture
-def office() -> Iterator[Hook]:
+def database() -> Iterator[Hook]:
     with web_server() as hook:
         yield hook
 
@@ -36,12 +36,12 @@ def post(client: Client, path: str, **form: str) -> str:
     return told if answer.json()["ok"] else f"refused: {told}"
 
 
-def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, office: Hook) -> None:
+def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Hook) -> None:
     client = Client(app.asgi())
-    url = f"{office.url}/private/path"
+    url = f"{database.url}/private/path"
     assert "send it a test" in post(client, "/alerts/new-channel", name="ops", kind="webhook", url=url, secret=SECRET)
     assert "was told" in post(client, "/alerts/channels/ops/test")
-    assert len(office.got) == 1
+    assert len(database.got) == 1
     page = client.get("/alerts/channels/ops").text
     assert "private" not in page
     assert SECRET not in page
@@ -91,12 +91,12 @@ def test_what_is_wrong_with_them_is_told(app: Headrace, path: str, form: dict[st
     assert told in answer
 
 
-def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, office: Hook) -> None:
+def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, database: Hook) -> None:
     client = Client(app.asgi())
     shown = client.get("/new-webhook").text
     made = re.search(r'name="secret"[^>]*value="(whsec_[^"]+)"', shown)
     assert made is not None
-    url = f"{office.url}/hook?token=t0k3n"
+    url = f"{database.url}/hook?token=t0k3n"
     told = post(client, "/new-webhook", url=url, types="job.failed, dead.*", queue="mail", secret=made[1])
     assert "from now on" in told
     assert "t0k3n" not in told
@@ -111,7 +111,7 @@ def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, office: Hook)
     post(client, f"/webhooks/{hook.id}/pause")
     assert app.webhooks.get(hook.id).paused
     post(client, f"/webhooks/{hook.id}/resume")
-    office.status = 500
+    database.status = 500
     assert "refused: It was not taken" in post(client, f"/webhooks/{hook.id}/test")
     app.webhooks.task().using(tags=("webhook", f"webhook:{hook.id}")).enqueue(hook.id, "m1", "{}")
     assert "headrace.webhook" in client.get(f"/webhooks/{hook.id}").text

@@ -31,13 +31,13 @@ _HEAVY = 256 * 1024
 class Admin:
     """Maintenance of one store."""
 
-    def __init__(self, hub: Services, settings: Settings) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, settings: Settings) -> None:
+        self._services = services
         self._settings = settings
 
     def migrate(self) -> list[str]:
         """Bring the tables to the version this headrace works with; the names of the migrations that ran."""
-        return self._hub.engine.migrate()
+        return self._services.engine.migrate()
 
     # -- copies
 
@@ -54,8 +54,8 @@ class Admin:
         Every job that was accepted before and is not deleted meanwhile is in it, and, unless `archive` is False, the
         archive. `progress` is called with how much is done and how much there is.
         """
-        kept = self._hub.archive if archive else None
-        return backups.take(self._hub.engine, _path(path), archive=kept, overwrite=overwrite, progress=progress)
+        kept = self._services.archive if archive else None
+        return backups.take(self._services.engine, _path(path), archive=kept, overwrite=overwrite, progress=progress)
 
     def restore(
         self, path: str | os.PathLike[str], *, replace: bool = False, progress: Progress | None = None
@@ -66,9 +66,9 @@ class Admin:
         the archive, where nothing is removed.
         """
         return backups.restore(
-            self._hub.engine,
+            self._services.engine,
             _path(path),
-            archive=self._hub.archive,
+            archive=self._services.archive,
             interval=self._settings.archive_partition,
             over=replace,
             progress=progress,
@@ -82,14 +82,14 @@ class Admin:
 
     def checkpoint(self) -> dict[str, int]:
         """Shorten the write-ahead log of a file: its bytes before and after. A server minds its own; nothing then."""
-        return self._hub.engine.care.checkpoint()
+        return self._services.engine.care.checkpoint()
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         """Bring statistics up to date and give free space back: the bytes of the store before and after.
 
         With `full` all of it is given back; meanwhile nobody can write to a file, nor read tables of PostgreSQL.
         """
-        return self._hub.engine.care.optimize(full=full)
+        return self._services.engine.care.optimize(full=full)
 
     # -- looking
 
@@ -98,7 +98,7 @@ class Admin:
 
         Nobody has to wait for it. In a pattern `*` stands for anything, `?` for one character, `[ab]` for one of these.
         """
-        return self._hub.engine.care.storage(check_text("pattern", pattern), check_limit("limit", limit))
+        return self._services.engine.care.storage(check_text("pattern", pattern), check_limit("limit", limit))
 
     # -- checking
 
@@ -108,7 +108,7 @@ class Admin:
         With `deep` every job is read, its checksums are compared, and the largest ones are told; and whatever else no
         longer decodes.
         """
-        engine = self._hub.engine
+        engine = self._services.engine
         found = engine.care.inspect()
         facts = engine.facts()
         found += judge_size(
@@ -118,8 +118,8 @@ class Admin:
                 disk_free=_number(facts["disk_free"]) if "disk_free" in facts else None,
             )
         )
-        alive = {row.id for row in engine.desk.workers()}
-        stalled = [stall for stall in stalls.told(engine.shelf.browse(stalls.KIND)) if stall.worker in alive]
+        alive = {row.id for row in engine.queries.workers()}
+        stalled = [stall for stall in stalls.told(engine.document_store.browse(stalls.KIND)) if stall.worker in alive]
         found += stalls.judge_stalls(stalled, engine.clock.now())
         return found + (self._read_all() if deep else [])
 
@@ -138,7 +138,7 @@ class Admin:
         done = dict.fromkeys(found, 0)
         left = set(found)
         while left:  # each round is a few short commits
-            fresh = self._hub.engine.care.repair(left, _AT_ONCE)
+            fresh = self._services.engine.care.repair(left, _AT_ONCE)
             for code, count in fresh.items():
                 done[code] += count
             left = {code for code in left if fresh.get(code, 0) >= _AT_ONCE}
@@ -148,11 +148,11 @@ class Admin:
         damaged: list[str] = []
         unreadable: list[str] = []
         heaviest: list[tuple[int, str]] = []
-        for parcel in itertools.chain.from_iterable(pages(self._hub.engine.porter)):
-            row = parcel.job
+        for job_export in itertools.chain.from_iterable(pages(self._services.engine.transfer)):
+            row = job_export.job
             if not _is_whole(row):
                 damaged.append(row.id)
-            unreadable += damage_in(parcel)
+            unreadable += damage_in(job_export)
             heaviest = heapq.nlargest(_SHOWN, [*heaviest, (_weight(row), row.id)])
         found = []
         if damaged:
@@ -165,7 +165,7 @@ class Admin:
                     examples=tuple(damaged[:_SHOWN]),
                 )
             )
-        unreadable += damage_beside_jobs(self._hub.engine)
+        unreadable += damage_beside_jobs(self._services.engine)
         if unreadable:
             found.append(
                 Finding(

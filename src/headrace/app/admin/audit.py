@@ -7,7 +7,7 @@ import secrets
 from typing import Any
 
 from headrace.app.services.services import Services
-from headrace.core.audit import KIND, AuditEntry, entry_of, key_of, paper_of
+from headrace.core.audit import KIND, AuditEntry, document_of, entry_of, key_of
 from headrace.core.codec.redaction import redact
 from headrace.core.damaged_records import readable
 from headrace.core.tasks.options import check_limit, check_text
@@ -20,21 +20,23 @@ _DROPPED_AT_ONCE = 20
 class Audit:
     """`app.audit`: what was asked for over HTTP, for 90 days."""
 
-    def __init__(self, hub: Services) -> None:
-        self._hub = hub
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def record(self, who: str, what: str, target: str, outcome: str, detail: dict[str, Any] | None = None) -> None:
         """Add an entry; what in `detail` sounds like a secret is starred out."""
-        shelf, now = self._hub.engine.shelf, self._hub.clock.now()
-        shown = redact(detail or {}, frozenset(), self._hub.words)
-        shelf.put([paper_of(now, secrets.token_hex(4), who, what, target, outcome, shown)])
-        shelf.drop(KIND, key_of(now - _KEPT_MS), _DROPPED_AT_ONCE)
+        document_store, now = self._services.engine.document_store, self._services.clock.now()
+        shown = redact(detail or {}, frozenset(), self._services.words)
+        document_store.put([document_of(now, secrets.token_hex(4), who, what, target, outcome, shown)])
+        document_store.drop(KIND, key_of(now - _KEPT_MS), _DROPPED_AT_ONCE)
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[AuditEntry]:
         """The newest entries, or those before the entry of this cursor."""
         last = None if before is None else check_text("before", before)
-        papers = self._hub.engine.shelf.browse(KIND, "", last, check_limit("limit", limit), newest_first=True)
-        return list(readable(entry_of, papers))
+        documents = self._services.engine.document_store.browse(
+            KIND, "", last, check_limit("limit", limit), newest_first=True
+        )
+        return list(readable(entry_of, documents))
 
     arecord = twin(record)
     alist = twin(list)

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.app.transfer.dependencies import bond_pages, carry_flows, with_kin
+from headrace.app.transfer.dependencies import carry_flows, edge_pages, with_kin
 from headrace.app.transfer.pages import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.app.transfer.settings import carry_settings
 from headrace.app.transfer.verify import compare
@@ -166,30 +166,30 @@ def _fill(part: Path, view: StoreView, progress: Progress | None, *, mend: bool)
 
 def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend: bool = False) -> None:
     """Everything that the source has. `mend` tells that it is in use, so that each page is of a moment of its own."""
-    total = sum(depth.jobs for depth in source.desk.depths())
+    total = sum(depth.jobs for depth in source.queries.queue_counts())
     carry_settings(source, target, merged=False)
     carry_flows(source, target)
     kin: list[str] = []
     done = 0
-    for page in _up_to_now(source) if mend else pages(source.porter):
-        _unpack(target, page)
+    for page in _up_to_now(source) if mend else pages(source.transfer):
+        _import_jobs(target, page)
         kin += _concerned(page) if mend else with_kin(page)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
-    for records in pages_of_dead(source.porter):
+    for records in pages_of_dead(source.transfer):
         for some in portions(_of_failed(target, records) if mend else records, weight_of_dead):
-            target.porter.unpack_dead(some)
+            target.transfer.import_dead_letters(some)
     if mend:
         _carry_kin(source, target, kin)
     else:
-        for bonds in bond_pages(source.desk, kin):
-            target.porter.unpack_bonds(bonds)
+        for edges in edge_pages(source.queries, kin):
+            target.transfer.import_edges(edges)
 
 
-def _unpack(target: Engine, page: list[JobExport]) -> None:
-    for portion in portions([portable(parcel) for parcel in page], weight):
-        target.porter.unpack(portion)
+def _import_jobs(target: Engine, page: list[JobExport]) -> None:
+    for portion in portions([portable(job_export) for job_export in page], weight):
+        target.transfer.unpack(portion)
 
 
 # A store that is read while it is in use: each job is of a moment of its own.
@@ -197,15 +197,15 @@ def _unpack(target: Engine, page: list[JobExport]) -> None:
 
 def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
     """The jobs that are there now. Those that come meanwhile may come faster than they are read."""
-    newest = source.desk.find(Filter(), 1, light=True).jobs
-    for page in pages(source.porter) if newest else ():
-        yield [parcel for parcel in page if parcel.job.seq <= newest[0].seq]
+    newest = source.queries.find(Filter(), 1, light=True).jobs
+    for page in pages(source.transfer) if newest else ():
+        yield [job_export for job_export in page if job_export.job.seq <= newest[0].seq]
         if page[-1].job.seq >= newest[0].seq:
             return
 
 
 def _concerned(page: list[JobExport]) -> list[str]:
-    return [parcel.job.id for parcel in page if parcel.job.kin or parcel.job.state is State.WAITING]
+    return [job_export.job.id for job_export in page if job_export.job.kin or job_export.job.state is State.WAITING]
 
 
 def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:
@@ -214,25 +214,25 @@ def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:
     for start in itertools.count(0, _AT_ONCE):
         if not (some := names[start : start + _AT_ONCE]):
             return
-        bonds = source.desk.bonds(some)
-        parents = sorted({bond.parent for bond in bonds})
-        there = {row.id for row in target.desk.get(parents, light=True)}
-        late = [_parcel(source, row) for row in source.desk.get([name for name in parents if name not in there])]
+        edges = source.queries.edges(some)
+        parents = sorted({edge.parent for edge in edges})
+        there = {row.id for row in target.queries.get(parents, light=True)}
+        late = [_job_export(source, row) for row in source.queries.get([name for name in parents if name not in there])]
         if late:
-            _unpack(target, late)
-            names += [parcel.job.id for parcel in late if parcel.job.id not in known]
-            known |= {parcel.job.id for parcel in late}
-        _tie_anew(target, bonds)
+            _import_jobs(target, late)
+            names += [job_export.job.id for job_export in late if job_export.job.id not in known]
+            known |= {job_export.job.id for job_export in late}
+        _tie_anew(target, edges)
 
 
-def _parcel(source: StoreView, row: JobRow) -> JobExport:
-    desk = source.desk
-    return JobExport(row, desk.history(row.id), desk.logs(row.id, _ALL_LINES), desk.steps(row.id))
+def _job_export(source: StoreView, row: JobRow) -> JobExport:
+    queries = source.queries
+    return JobExport(row, queries.history(row.id), queries.logs(row.id, _ALL_LINES), queries.steps(row.id))
 
 
 def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
     """Without open letters of jobs that had not failed yet when they were copied: if they fail, they get their own."""
-    states = {row.id: row.state for row in target.desk.get([record.job_id for record in records], light=True)}
+    states = {row.id: row.state for row in target.queries.get([record.job_id for record in records], light=True)}
     return [
         record
         for record in records
@@ -240,31 +240,31 @@ def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterR
     ]
 
 
-def _tie_anew(target: Engine, bonds: Sequence[Dependency]) -> None:
+def _tie_anew(target: Engine, edges: Sequence[Dependency]) -> None:
     """Tie jobs by what they are in the copy, where a parent and its child may be of different moments.
 
     A child that had not started waits for those of its parents that have not ended there, and for no others: else it
     would wait for ever, or run without their results.
     """
-    names = sorted({name for bond in bonds for name in (bond.parent, bond.child)})
-    rows = {row.id: row for row in target.desk.get(names, light=True)}
-    whole = [bond for bond in bonds if bond.parent in rows and bond.child in rows]
+    names = sorted({name for edge in edges for name in (edge.parent, edge.child)})
+    rows = {row.id: row for row in target.queries.get(names, light=True)}
+    whole = [edge for edge in edges if edge.parent in rows and edge.child in rows]
     of_child: dict[str, list[Dependency]] = {}
-    for bond in whole:
-        of_child.setdefault(bond.child, []).append(bond)
+    for edge in whole:
+        of_child.setdefault(edge.child, []).append(edge)
     anew = {name for name, own in of_child.items() if _is_torn(rows[name], own, rows)}
-    target.porter.unpack_bonds([bond for bond in whole if bond.child not in anew])
-    if decided := [replace(bond, blocks=True) for bond in whole if bond.child in anew]:
-        target.plant([], decided)
+    target.transfer.import_edges([edge for edge in whole if edge.child not in anew])
+    if decided := [replace(edge, blocks=True) for edge in whole if edge.child in anew]:
+        target.insert_graph([], decided)
 
 
-def _is_torn(child: JobRow, bonds: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
+def _is_torn(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
     if child.state not in NOT_STARTED or child.reason == HELD:
         return False
-    still_open = [rows[bond.parent].state not in FINAL for bond in bonds]
+    still_open = [rows[edge.parent].state not in FINAL for edge in edges]
     if child.state is not State.WAITING:
         return any(still_open)
-    return not any(still_open) or still_open != [bond.blocks for bond in bonds]
+    return not any(still_open) or still_open != [edge.blocks for edge in edges]
 
 
 # -- back
@@ -308,13 +308,13 @@ def restore(
     _refuse_in_use(engine, path, over)
     # First: if all this is cut off, it can be done once more.
     archived = 0 if archive is None else _bring_archive(archive, path, interval)
-    queues = {queue.name for queue in engine.desk.queues()}
+    queues = {queue.name for queue in engine.queries.queues()}
     engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))
     _keep_queues(engine, queues)
-    if engine.porter.notice() is not None:  # a backup of a store that was closed: now it is to be used
-        engine.porter.post(None)
+    if engine.transfer.store_status() is not None:  # a backup of a store that was closed: now it is to be used
+        engine.transfer.post(None)
     left_out = archive_copy.count(path) if archive is None else 0
-    return Restored(engine.desk.count(Filter()), _release(engine), archived, left_out)
+    return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
 
 
 def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
@@ -327,34 +327,34 @@ def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
 
 def _keep_queues(engine: Engine, names: Collection[str]) -> None:
     """Queues that were there stay, empty: a process that has enqueued there does not make them known once more."""
-    known = {queue.name for queue in engine.desk.queues()}
+    known = {queue.name for queue in engine.queries.queues()}
     now = engine.clock.now()
-    engine.porter.unpack_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
+    engine.transfer.import_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
 def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:
     engine.schema()
     now = engine.clock.now()
-    if alive := [worker.id for worker in engine.desk.workers() if not worker.is_silent(now)]:
+    if alive := [worker.id for worker in engine.queries.workers() if not worker.is_silent(now)]:
         raise ConfigError(f"{len(alive)} workers are alive, such as {alive[0]}; stop them before you restore")
-    notice = engine.porter.notice()
-    if notice is not None and notice.kind == "arriving" and not notice.other.startswith(_NAMED):
+    store_status = engine.transfer.store_status()
+    if store_status is not None and store_status.kind == "arriving" and not store_status.other.startswith(_NAMED):
         raise ConfigError(
-            f"{engine.url} is being filled from {notice.other}; run that copy to its end first, or take the notice "
-            f"down with `headrace copy --reopen {engine.url}`"
+            f"{engine.url} is being filled from {store_status.other}; run that copy to its end first, or "
+            f"reopen the store with `headrace copy --reopen {engine.url}`"
         )
     if over or _is_begun(engine, path):
         return
-    if engine.desk.find(Filter(), 1, light=True).jobs or engine.porter.pack_dead("", 1):
+    if engine.queries.find(Filter(), 1, light=True).jobs or engine.transfer.export_dead_letters("", 1):
         raise ConfigError(
-            f"{engine.url} is in use: it has {engine.desk.count(Filter())} jobs. Restore into an empty store, or say "
-            "replace (--replace): then all that is there now is lost"
+            f"{engine.url} is in use: it has {engine.queries.count(Filter())} jobs. Restore into an empty store, or "
+            "say replace (--replace): then all that is there now is lost"
         )
 
 
 def _is_begun(engine: Engine, path: Path) -> bool:
-    notice = engine.porter.notice()
-    return notice is not None and notice.other == _name_of(path)
+    store_status = engine.transfer.store_status()
+    return store_status is not None and store_status.other == _name_of(path)
 
 
 def _name_of(path: Path) -> str:
@@ -364,7 +364,7 @@ def _name_of(path: Path) -> str:
 def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:
     """Carry everything from a copy of the backup, which stays as it is. If it is cut off, the next run goes on."""
     is_begun = _is_begun(engine, path)
-    engine.porter.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
+    engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if over and not is_begun:
         engine.care.clear()
     with (
@@ -372,7 +372,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
         contextlib.closing(SqliteEngine(Path(folder, "copy.db"), durability="off")) as source,
     ):
         source.care.restore(path, lambda: None)
-        source.porter.post(None)
+        source.transfer.post(None)
         _carry(source, engine, progress)
         verdict = compare(source, engine, merged=False, progress=lambda done: None)
     if verdict.different:
@@ -381,7 +381,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
             f"{engine.url} is not as the backup: {verdict.different} differences, such as {first}. It stays closed: "
             "restore again, or accept what is there with `headrace copy --reopen`"
         )
-    engine.porter.post(None)
+    engine.transfer.post(None)
 
 
 def _release(engine: Engine) -> int:
@@ -389,9 +389,9 @@ def _release(engine: Engine) -> int:
     workers = set()
     cursor = None
     while True:
-        page = engine.desk.find(Filter(states=(State.RUNNING,)), 1000, cursor, light=True)
+        page = engine.queries.find(Filter(states=(State.RUNNING,)), 1000, cursor, light=True)
         workers |= {row.worker for row in page.jobs if row.worker is not None}
         cursor = page.cursor
         if cursor is None:
             break
-    return sum(len(engine.disown(worker, [])) for worker in sorted(workers))
+    return sum(len(engine.release_unknown_claims(worker, [])) for worker in sorted(workers))

@@ -43,27 +43,27 @@ _LONGEST_SILENCE = 90 * 86_400_000
 class Alerts:
     """`app.alerts`."""
 
-    def __init__(self, hub: Services, settings: Settings) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, settings: Settings) -> None:
+        self._services = services
         self._settings = settings
 
     @cached_property
     def rules(self) -> AlertRules:
         """When somebody is to be told."""
-        return AlertRules(lambda: self._desk, self._readings)
+        return AlertRules(lambda: self._queries, self._readings)
 
     @cached_property
     def channels(self) -> AlertChannels:
         """Whom to tell, and how."""
-        return AlertChannels(lambda: self._desk, lambda: self._hub.clock, self._settings)
+        return AlertChannels(lambda: self._queries, lambda: self._services.clock, self._settings)
 
     @property
-    def _desk(self) -> AlertStore:
-        return AlertStore(self._hub.engine, self._settings, self._hub.seal)
+    def _queries(self) -> AlertStore:
+        return AlertStore(self._services.engine, self._settings, self._services.cipher)
 
     def _readings(self) -> MetricSource:
-        MetricsReader(self._hub.engine, self._settings).catch_up()
-        return AlertInputs(self._hub.engine, self._settings)
+        MetricsReader(self._services.engine, self._settings).catch_up()
+        return AlertInputs(self._services.engine, self._settings)
 
     # -- looking
 
@@ -80,7 +80,7 @@ class Alerts:
             )
         found = [
             alert
-            for _, alert in open_alerts(self._desk)
+            for _, alert in open_alerts(self._queries)
             if severity in (None, alert.severity)
             and acknowledged in (None, alert.state == "acknowledged")
             and (pending or alert.state != "pending")
@@ -107,7 +107,7 @@ class Alerts:
         last = None if before is None else cursor_of(check_moment("before", before))
         last = last if cursor is None else check_text("cursor", cursor)
         while len(found) < most:
-            page = self._desk.history(most, last)
+            page = self._queries.history(most, last)
             found += [shown_change(key, one) for key, one in page if rule in (None, one.alert.rule)]
             if len(page) < most:
                 break
@@ -115,7 +115,7 @@ class Alerts:
         return found[:most]
 
     def _shown(self, alerts: list[core.AlertRow]) -> list[Alert]:
-        silences, now = [silence for _, silence in self._desk.silences()], self._hub.clock.now()
+        silences, now = [silence for _, silence in self._queries.silences()], self._services.clock.now()
         return [shown_alert(alert, silences, now) for alert in alerts]
 
     # -- acting
@@ -134,7 +134,7 @@ class Alerts:
         )
 
     def _is_muted(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
-        return any(silence.mutes(rule, labels, now) for _, silence in self._desk.silences())
+        return any(silence.mutes(rule, labels, now) for _, silence in self._queries.silences())
 
     def _act(
         self,
@@ -145,19 +145,19 @@ class Alerts:
     ) -> Alert:
         check_words("by", by), check_words("note", note)
         for _ in range(_ATTEMPTS):
-            paper, alert = self._find(alert_id)
+            document, alert = self._find(alert_id)
             if not alert.is_open:
                 raise InvalidAlert(f"alert {alert.id} is resolved already")
             if alert.state == "pending":
                 raise InvalidAlert(f"alert {alert.id} is pending: it has not held long enough to be one")
-            step = change(alert, self._hub.clock.now())
-            if self._desk.keep(paper, step, by, note):
+            step = change(alert, self._services.clock.now())
+            if self._queries.keep(document, step, by, note):
                 assert step.alert is not None
                 return self._shown([step.alert])[0]
         raise EngineUnavailable(f"alert {alert_id!r} is being changed by others all the time; try again")
 
     def _find(self, alert_id: str) -> tuple[Document, core.AlertRow]:
-        found = list(self._desk.alerts())
+        found = list(self._queries.alerts())
         exact = [one for one in found if one[1].id == alert_id]
         of_rule = [one for one in found if one[1].rule == alert_id and one[1].is_open]
         if exact or len(of_rule) == 1:
@@ -173,14 +173,14 @@ class Alerts:
         """
         series = check_labels("labels", labels)
         made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
-        if check_rule_name(name) in self._desk.rules():
+        if check_rule_name(name) in self._queries.rules():
             raise InvalidAlert(f"name: {name!r} is the name of a rule, which raises its alerts itself; use another")
-        self._desk.ensure_channels(made.notify)
+        self._queries.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
-            now, known = self._hub.clock.now(), self._desk.alert(name, series)
+            now, known = self._services.clock.now(), self._queries.alert(name, series)
             muted = self._is_muted(name, {**made.labels, **series}, now)
             step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
-            if self._desk.keep(known and known[0], step) and step.alert is not None:
+            if self._queries.keep(known and known[0], step) and step.alert is not None:
                 return self._shown([step.alert])[0]
         raise EngineUnavailable(f"alert {name!r} is being changed by others all the time; try again")
 
@@ -189,9 +189,9 @@ class Alerts:
 
         The answer are the alerts to which something happened.
         """
-        clock, desk = self._hub.clock, self._desk
-        steps = AlertEvaluation(desk, self._readings(), clock.now()).finish()
-        Outbox(desk, clock).deliver()
+        clock, queries = self._services.clock, self._queries
+        steps = AlertEvaluation(queries, self._readings(), clock.now()).finish()
+        Outbox(queries, clock).deliver()
         return self._shown([step.alert for step in steps if step.alert is not None])
 
     # -- silences
@@ -213,7 +213,7 @@ class Alerts:
         """
         if rule is not None:
             check_rule_name(rule)
-        now = self._hub.clock.now()
+        now = self._services.clock.now()
         made = core.SilenceRow(
             id=ids.new_id(now),
             at=now,
@@ -223,19 +223,19 @@ class Alerts:
             by=check_words("by", by),
             note=check_words("note", note),
         )
-        self._desk.put(SILENCE, made.id, 0, made)
+        self._queries.put(SILENCE, made.id, 0, made)
         return shown_silence(made)
 
     def silences(self) -> list[AlertSilence]:
         """The silences that hold now, the one that ends first first."""
-        now = self._hub.clock.now()
-        found = [silence for _, silence in self._desk.silences() if silence.until > now]
+        now = self._services.clock.now()
+        found = [silence for _, silence in self._queries.silences() if silence.until > now]
         return [shown_silence(silence) for silence in sorted(found, key=lambda one: one.until)]
 
     def unsilence(self, silence_id: str) -> bool:
         """End a silence; False if there is none of this id."""
-        paper = self._desk.get(SILENCE, check_text("silence", silence_id))
-        return paper is not None and self._desk.remove(paper)
+        document = self._queries.get(SILENCE, check_text("silence", silence_id))
+        return document is not None and self._queries.remove(document)
 
     aactive = twin(active)
     aget = twin(get)

@@ -26,14 +26,14 @@ from headrace.runtime.jobs.async_twin import twin
 class AlertChannels:
     """The channels of one store: the log, those of the setting `alert_channels`, and those that are stored."""
 
-    def __init__(self, desk: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
-        self._make_desk = desk
+    def __init__(self, queries: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
+        self._make_queries = queries
         self._clock = clock
         self._of_settings = {text.partition("=")[0] for text in settings.alert_channels}
 
     @property
-    def _desk(self) -> AlertStore:
-        return self._make_desk()
+    def _queries(self) -> AlertStore:
+        return self._make_queries()
 
     def create(self, name: str, /, *, kind: str, **fields: Any) -> AlertChannel:
         """Store a channel: kind="slack" with a `url`, "webhook" with a `url` and a `secret` that signs, "email" with
@@ -43,9 +43,9 @@ class AlertChannels:
         """
         made = channel(name, kind, fields)
         self._ensure_free(name)
-        if not self._desk.keep_channel(made, 0):
+        if not self._queries.keep_channel(made, 0):
             raise InvalidAlert(f"channel: there is a channel {name!r} already; change it with update()")
-        self._desk.tell_health(f"channel {name}", None)  # what was wrong with another one of this name
+        self._queries.tell_health(f"channel {name}", None)  # what was wrong with another one of this name
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:
@@ -55,11 +55,11 @@ class AlertChannels:
 
     def list(self) -> builtins.list[AlertChannel]:
         """Every channel, by name."""
-        desk = self._desk
-        posts, health = Counter(post.channel for post in waiting(desk)), desk.health()
+        queries = self._queries
+        posts, health = Counter(post.channel for post in waiting(queries)), queries.health()
         return [
             shown_channel(one, name in self._of_settings, health.get(f"channel {name}"), posts[name])
-            for name, one in sorted(desk.channels().items())
+            for name, one in sorted(queries.channels().items())
         ]
 
     def update(self, name: str, /, **fields: Any) -> AlertChannel:
@@ -68,20 +68,20 @@ class AlertChannels:
         self._ensure_free(name)
         if before.trouble is not None:
             raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it, and make it anew")
-        paper = self._desk.get(CHANNEL, name)
-        if paper is None or not self._desk.keep_channel(changed(before, fields), paper.version):
+        document = self._queries.get(CHANNEL, name)
+        if document is None or not self._queries.keep_channel(changed(before, fields), document.version):
             raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; look at it, and try again")
         return self.get(name)
 
     def delete(self, name: str) -> bool:
         """Remove a channel that is stored and that no rule names; False if there is none."""
-        desk = self._desk
-        users = sorted(one.name for one in desk.rules().values() if name in (one.notify or ()))
+        queries = self._queries
+        users = sorted(one.name for one in queries.rules().values() if name in (one.notify or ()))
         if users:
             raise InvalidAlert(f"channel: {name!r} is told of alerts by {', '.join(users)}; change these rules first")
         self._ensure_free(name)
-        paper = desk.get(CHANNEL, name)
-        return paper is not None and desk.remove(paper)
+        document = queries.get(CHANNEL, name)
+        return document is not None and queries.remove(document)
 
     def test(self, name: str) -> str | None:
         """Send a message that says it is a test, now; None if it was taken, else why not."""
@@ -105,7 +105,7 @@ class AlertChannels:
         return None
 
     def _known(self, name: str) -> Channel:
-        known = self._desk.channels()
+        known = self._queries.channels()
         if check_text("channel", name) not in known:
             near = nearest(name, known)
             raise AlertChannelNotFound(name, f"; did you mean {near!r}?" if near else "")

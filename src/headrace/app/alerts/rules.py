@@ -23,13 +23,13 @@ _ATTEMPTS = 50
 class AlertRules:
     """The rules of one store: those that are shipped, and an operator's own."""
 
-    def __init__(self, desk: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
-        self._make_desk = desk
+    def __init__(self, queries: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
+        self._make_queries = queries
         self._readings = readings
 
     @property
-    def _desk(self) -> AlertStore:
-        return self._make_desk()
+    def _queries(self) -> AlertStore:
+        return self._make_queries()
 
     def create(self, name: str, /, **fields: Any) -> AlertRule:
         """Store a new rule: `when`, a condition in text, or `metric`, `op`, `threshold` and `window`.
@@ -39,10 +39,10 @@ class AlertRules:
         `runbook` are for whoever is told, `notify` names the channels, by default those of `alert_notify`.
         """
         made = rule(name, fields)
-        self._desk.ensure_channels(made.notify)
-        if made.name in SHIPPED or not self._desk.put(RULE, made.name, 0, made):
+        self._queries.ensure_channels(made.notify)
+        if made.name in SHIPPED or not self._queries.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: there is a rule {made.name!r} already; change it with update()")
-        self._desk.tell_health(f"rule {made.name}", None)  # what was wrong with another one of this name
+        self._queries.tell_health(f"rule {made.name}", None)  # what was wrong with another one of this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
@@ -51,27 +51,27 @@ class AlertRules:
 
     def list(self) -> builtins.list[AlertRule]:
         """Every rule with its state, by name."""
-        desk = self._desk
-        health, alerts = desk.health(), [alert for _, alert in open_alerts(desk)]
-        rules = desk.rules()
+        queries = self._queries
+        health, alerts = queries.health(), [alert for _, alert in open_alerts(queries)]
+        rules = queries.rules()
         return [shown_rule(rules[name], alerts, health.get(f"rule {name}")) for name in sorted(rules)]
 
     def update(self, name: str, /, **fields: Any) -> AlertRule:
         """Change fields of a rule, also of a shipped one; the others stay. `enabled=False` switches it off."""
         for _ in range(_ATTEMPTS):
-            paper = self._desk.get(RULE, check_rule_name(name))
-            before = self._known(name) if paper is None else rule_on(paper)
+            document = self._queries.get(RULE, check_rule_name(name))
+            before = self._known(name) if document is None else rule_on(document)
             after = rule(name, fields, before)
-            self._desk.ensure_channels(after.notify)
-            if self._desk.put(RULE, name, 0 if paper is None else paper.version, after):
+            self._queries.ensure_channels(after.notify)
+            if self._queries.put(RULE, name, 0 if document is None else document.version, after):
                 return self.get(name)
         raise EngineUnavailable(f"rule {name!r} is being changed by others all the time; try again")
 
     def delete(self, name: str) -> bool:
         """Remove a rule; a shipped one becomes again what it was shipped as. False if there is nothing to remove."""
-        paper = self._desk.get(RULE, check_rule_name(name))
-        if paper is not None:
-            return self._desk.remove(paper)
+        document = self._queries.get(RULE, check_rule_name(name))
+        if document is not None:
+            return self._queries.remove(document)
         if name in SHIPPED:
             raise InvalidAlert(
                 f"rule {name!r} is shipped, and as it was; switch it off with update(enabled=False), or "
@@ -97,7 +97,7 @@ class AlertRules:
         ]
 
     def _known(self, name: str) -> AlertRuleRow:
-        rules = self._desk.rules()
+        rules = self._queries.rules()
         if check_rule_name(name) not in rules:
             near = nearest(name, rules)
             raise AlertRuleNotFound(name, f"; did you mean {near!r}?" if near else "")

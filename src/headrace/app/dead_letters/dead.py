@@ -58,8 +58,10 @@ _KEPT = 30 * 86_400  # seconds
 class Dead:
     """`app.dead`. The filters are the same everywhere: reason, task, queue, fingerprint, since, until."""
 
-    def __init__(self, hub: Services, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings) -> None:
-        self._hub = hub
+    def __init__(
+        self, services: Services, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings
+    ) -> None:
+        self._services = services
         self._task_by_name = task_by_name
         self._settings = settings
 
@@ -78,34 +80,34 @@ class Dead:
         which = _filter(status, filters)
         most = check_limit("limit", limit)
         before = None if cursor is None else check_text("cursor", cursor)
-        rows = self._hub.engine.letters.find(which, most + 1, before)
-        letters = [letter_of(row, self._hub) for row in rows[:most]]
+        rows = self._services.engine.letters.find(which, most + 1, before)
+        letters = [letter_of(row, self._services) for row in rows[:most]]
         return DeadPage(letters, letters[-1].id if len(rows) > most else None)
 
     def get(self, letter_id: str) -> DeadLetter:
         """The dead letter with this id, or the newest one of the job with this id; DeadLetterNotFound if none is."""
-        return letter_of(self._row(letter_id), self._hub)
+        return letter_of(self._row(letter_id), self._services)
 
     def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
         """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
         letter = self._row(letter_id)
         try:
-            return self._hub.history_of(self._hub.row(letter.job_id))[0]
+            return self._services.history_of(self._services.row(letter.job_id))[0]
         except JobNotFound:
             return last_words(kept_history(letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """How many dead letters match."""
-        return self._hub.engine.letters.count(_filter(status, filters))
+        return self._services.engine.letters.count(_filter(status, filters))
 
     def groups(self, *, status: str | None = "pending", limit: int = 50) -> builtins.list[DeadGroup]:
         """Dead letters that one would look into together, the biggest group first."""
-        found = self._hub.engine.letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
+        found = self._services.engine.letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
         return [group_of(group) for group in found]
 
     def stats(self) -> builtins.list[DeadStats]:
         """What there is for each reason."""
-        return stats_of(self._hub.engine.letters.tallies())
+        return stats_of(self._services.engine.letters.tallies())
 
     # -- putting jobs there
 
@@ -114,20 +116,20 @@ class Dead:
 
         A job that runs has to be cancelled first. One that is completed, or has a pending dead letter, is refused.
         """
-        row = self._hub.row(check_text("job", job_id))
-        errors = self._hub.history_of(row)[1]
+        row = self._services.row(check_text("job", job_id))
+        errors = self._services.history_of(row)[1]
         last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
         why = check_text("reason", reason)
         order = NewDeadLetter(row.id, why, fingerprint=fingerprint(row.task, last, why))
         if last is not None:
             order = replace(order, error_type=last.type, error_message=last.message)
-        verdict = self._hub.engine.letters.add(order, _who(by), _text(note))
+        verdict = self._services.engine.letters.add(order, _who(by), _text(note))
         if verdict == "missing":
             raise JobNotFound(job_id)
         if verdict == "pending":
             raise InvalidJob(f"job {row.id} has a pending dead letter already; app.dead.note() adds to it")
         if verdict == "busy":
-            state = self._hub.row(row.id).state
+            state = self._services.row(row.id).state
             hint = "; cancel it first" if state is State.RUNNING else ""
             raise InvalidJob(f"job {row.id} is {state}, so there is nothing to look into{hint}")
         return self.get(row.id)
@@ -156,13 +158,13 @@ class Dead:
         if args is not None or kwargs is not None:
             payload = self._edited(row, args, kwargs)
             order = replace(order, payload=payload, checksum=codec.checksum(payload))
-        (done,) = self._hub.engine.letters.requeue([order], _who(by), _text(note), _detail(by))
+        (done,) = self._services.engine.letters.requeue([order], _who(by), _text(note), _detail(by))
         if done.verdict == "missing":
             raise DeadLetterNotFound(letter_id)
         if done.verdict == "resolved":
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         if done.verdict == "busy":
-            state = self._hub.row(row.job_id).state
+            state = self._services.row(row.job_id).state
             raise InvalidJob(f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed one is requeued")
         return result_of(done, order.most)
 
@@ -193,7 +195,7 @@ class Dead:
         every = 0.0 if rate is None else _every(rate)
         if dry_run:
             return self._foretell(which, most, order.most)
-        now = self._hub.clock.now()
+        now = self._services.clock.now()
         tally = dict.fromkeys(("requeued", "stored_anew", "used_up", "resolved", "missing", "busy"), 0)
         for page in self._pages(which, most):
             place = tally["requeued"] + tally["stored_anew"]
@@ -201,7 +203,7 @@ class Dead:
                 replace(order, id=row.id, run_at=now + round(every * (place + n)) if rate else None)
                 for n, row in enumerate(page)
             ]
-            for done in self._hub.engine.letters.requeue(orders, _who(by), _text(note), _detail(by)):
+            for done in self._services.engine.letters.requeue(orders, _who(by), _text(note), _detail(by)):
                 tally[done.verdict] += 1
         back = tally["requeued"] + tally["stored_anew"]
         until = moment(now + round(every * (back - 1))) if rate and back else None
@@ -223,7 +225,7 @@ class Dead:
     def _pages(self, which: DeadLetterFilter, most: int) -> Iterator[builtins.list[DeadLetterRow]]:
         """Matching records, newest first. A job that fails again meanwhile has a newer record, which is not met."""
         before: str | None = None
-        while most > 0 and (rows := self._hub.engine.letters.find(which, min(most, _AT_ONCE), before)):
+        while most > 0 and (rows := self._services.engine.letters.find(which, min(most, _AT_ONCE), before)):
             yield rows
             most -= len(rows)
             before = rows[-1].id
@@ -238,12 +240,12 @@ class Dead:
         if args is None or kwargs is None:
             was = snapshot_of(row)
             codec.verify(was.payload, was.checksum)
-            had = task.signature.rebuild(*codec.decode_call(self._hub.opened(was.payload, "call", row.task)))
+            had = task.signature.rebuild(*codec.decode_call(self._services.opened(was.payload, "call", row.task)))
             args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
-        return self._hub.sealed(payload, "call", row.task)
+        return self._services.encrypted(payload, "call", row.task)
 
     # -- closing the matter
 
@@ -252,7 +254,7 @@ class Dead:
         if status not in RESOLUTIONS:
             raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
         row = self._row(letter_id)
-        if not self._hub.engine.letters.resolve([row.id], status, _who(by), _text(note)):
+        if not self._services.engine.letters.resolve([row.id], status, _who(by), _text(note)):
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         return self.get(row.id)
 
@@ -261,7 +263,7 @@ class Dead:
         row = self._row(letter_id)
         if not _text(text):
             raise InvalidJob("note: say something")
-        if not self._hub.engine.letters.note(row.id, text, _who(by)):
+        if not self._services.engine.letters.note(row.id, text, _who(by)):
             raise DeadLetterNotFound(letter_id)
         return self.get(row.id)
 
@@ -274,23 +276,23 @@ class Dead:
     ) -> int:
         """Remove dead letters that were resolved so long ago; how many. Pending ones only if `status` names them."""
         statuses = tuple(one for one in STATUSES if one != "pending") if status is None else _statuses(status)
-        before = self._hub.clock.now() - check_wait("older_than", older_than)
+        before = self._services.clock.now() - check_wait("older_than", older_than)
         if dry_run:
             which = DeadLetterFilter(statuses=statuses, until=before)
             return sum(
                 (row.resolved_at or row.entered_at) < before for page in self._pages(which, _MOST) for row in page
             )
         removed = 0
-        while done := self._hub.engine.letters.purge(statuses, before, _AT_ONCE):
+        while done := self._services.engine.letters.purge(statuses, before, _AT_ONCE):
             removed += done
         return removed
 
     def delete(self, letter_id: str) -> bool:
         """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
-        return bool(self._hub.engine.letters.remove([self._row(letter_id).id]))
+        return bool(self._services.engine.letters.remove([self._row(letter_id).id]))
 
     def _row(self, letter_id: str) -> DeadLetterRow:
-        letters, name = self._hub.engine.letters, check_text("dead letter", letter_id)
+        letters, name = self._services.engine.letters, check_text("dead letter", letter_id)
         for row in letters.get([name]) or letters.latest([name]):
             return row
         raise DeadLetterNotFound(name)

@@ -171,10 +171,10 @@ class BulkRequeue(Struct, frozen=True):
     until: datetime | None = None
 
 
-def letter_of(row: DeadLetterRow, hub: Services) -> DeadLetter:
+def letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
     """The record for users."""
     was = snapshot_of(row)
-    job: Job[Any] = Job(hub, stored_anew(row, RequeueRequest(row.id), row.entered_at))
+    job: Job[Any] = Job(services, stored_anew(row, RequeueRequest(row.id), row.entered_at))
     args, kwargs, damage = _shown_call(job)
     return DeadLetter(
         id=row.id,
@@ -205,10 +205,10 @@ def letter_of(row: DeadLetterRow, hub: Services) -> DeadLetter:
         crashes=tuple((moment(at), worker) for at, worker in was.crashes),
         progress=_shown_progress(job, was.progress),
         steps=tuple(was.steps),
-        logs=tuple(_shown_logs(job, hub, was.logs)),
+        logs=tuple(_shown_logs(job, services, was.logs)),
         first_failed_at=moment(first_failed_at(row)),
         requeues=row.requeues,
-        next_requeue_at=to_datetime(next_requeue_at(row, hub.settings)),
+        next_requeue_at=to_datetime(next_requeue_at(row, services.settings)),
         notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in remarks_of(row.notes)),
         resolved_at=to_datetime(row.resolved_at),
         resolved_by=row.resolved_by,
@@ -228,11 +228,11 @@ def _shown_progress(job: Job[Any], stored: str | None) -> Any:
     return None
 
 
-def _shown_logs(job: Job[Any], hub: Services, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
+def _shown_logs(job: Job[Any], services: Services, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
     """Oldest first, without what can't be read."""
     for line in reversed(newest):
         with contextlib.suppress(CorruptPayload):
-            told = hub.log_entry(job.id, line)
+            told = services.log_entry(job.id, line)
             yield structs.replace(told, fields=job.redacted(told.fields))
 
 

@@ -11,8 +11,8 @@ from headrace.errors import HeadraceError
 
 
 def findings(app: Headrace) -> Iterator[Finding]:
-    if (notice := app.engine.porter.notice()) is not None:
-        yield _of_move(notice)
+    if (store_status := app.engine.transfer.store_status()) is not None:
+        yield _of_move(store_status)
     yield from _of_archive(app)
     if waiting := app.dead.count():
         yield Finding(
@@ -24,16 +24,16 @@ def findings(app: Headrace) -> Iterator[Finding]:
         )
 
 
-def _of_move(notice: StoreStatus) -> Finding:
-    if notice.kind == "moved":
+def _of_move(store_status: StoreStatus) -> Finding:
+    if store_status.kind == "moved":
         return Finding(
             code="store_moved",
-            sentence=f"the jobs of this store were carried over to {notice.other}: nothing is enqueued or started here",
+            sentence=f"the jobs of this store were copied to {store_status.other}: no job is enqueued or started here",
             advice="set `url` to the new store, or bring this one back into use with `headrace copy --reopen`",
         )
     return Finding(
         code="store_filling",
-        sentence=f"this store is being filled from {notice.other}: its workers begin when `headrace copy` is through",
+        sentence=f"this store is being filled from {store_status.other}: its workers start when `headrace copy` ends",
         advice="if that was cut off, run the same command again",
         note=True,
     )
@@ -49,7 +49,7 @@ def _of_archive(app: Headrace) -> Iterator[Finding]:
             advice="mend it, or set `archive_url` to another one",
         )
         return
-    if (last := app.engine.sweeper.last()) is not None and last.error is not None:
+    if (last := app.engine.retention_store.last()) is not None and last.error is not None:
         yield Finding(
             code="archive_failed",
             sentence=f"finished jobs stay in the store, since they could not be archived: {last.error}",

@@ -78,8 +78,8 @@ class Webhook(Struct, frozen=True):
 class Webhooks:
     """`app.webhooks`."""
 
-    def __init__(self, hub: Services, make_task: Callable[..., Task[..., Any, Any]]) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, make_task: Callable[..., Task[..., Any, Any]]) -> None:
+        self._services = services
         self._make_task = make_task
         self._known: builtins.list[WebhookRow] = []
         self._looked_at = float("-inf")
@@ -101,13 +101,15 @@ class Webhooks:
         wanted = _wanted(types, queue, task)
         checked = check_url(url, insecure=insecure)
         clear = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
-        now, hook_id = self._hub.clock.now(), secrets.token_hex(6)
-        since = self._hub.engine.events.last()
-        kept = self._hub.sealed(clear, "webhook", hook_id)
+        now, hook_id = self._services.clock.now(), secrets.token_hex(6)
+        since = self._services.engine.events.last()
+        kept = self._services.encrypted(clear, "webhook", hook_id)
         hook = WebhookRow(hook_id, checked, tuple(sorted(wanted.types)), kept, now, since, queue, task)
-        shelf = self._hub.engine.shelf
-        shelf.put([Document(PLACES, _SEAT, 0, msgspec.json.encode(HandlerCursor(since)).decode())])  # unless it has one
-        shelf.put([Document(_KIND, hook_id, 0, _text(hook))])
+        document_store = self._services.engine.document_store
+        document_store.put(
+            [Document(PLACES, _SEAT, 0, msgspec.json.encode(HandlerCursor(since)).decode())]
+        )  # unless it has one
+        document_store.put([Document(_KIND, hook_id, 0, _text(hook))])
         self._call_listeners()
         return _shown(hook, clear)
 
@@ -124,7 +126,7 @@ class Webhooks:
 
     def resume(self, webhook_id: str) -> Webhook:
         """Send it events again, of what happens from now on."""
-        now = self._hub.clock.now()
+        now = self._services.clock.now()
         return self._change(webhook_id, lambda hook: {"paused": False, "reason": None, "resumed_at": now})
 
     def update(self, webhook_id: str, /, *, insecure: bool = False, **fields: Any) -> Webhook:
@@ -143,18 +145,18 @@ class Webhooks:
 
     def delete(self, webhook_id: str) -> None:
         """Forget the webhook; messages that are under way to it are given up."""
-        while not self._hub.engine.shelf.remove([self._read(webhook_id)[0]]):
+        while not self._services.engine.document_store.remove([self._read(webhook_id)[0]]):
             pass
 
     def deliveries(self, webhook_id: str, limit: int = 50) -> builtins.list[Job[Any]]:
         """The newest messages to it, each a job: its state, its attempts and their errors tell how they fared."""
         self._read(webhook_id)
-        return Jobs(self._hub).find(tag=_tag(webhook_id), limit=check_limit("limit", limit)).jobs
+        return Jobs(self._services).find(tag=_tag(webhook_id), limit=check_limit("limit", limit)).jobs
 
     def test(self, webhook_id: str) -> int:
         """Send it a message of the type `webhook.test` at once, once; the status of the answer."""
         hook = self._read(webhook_id)[1]
-        at = to_datetime(self._hub.clock.now())
+        at = to_datetime(self._services.clock.now())
         assert at is not None
         body = body_of(Event("0", "webhook.test", at))
         return self._post(hook, f"test:{secrets.token_hex(6)}", body)
@@ -219,12 +221,12 @@ class Webhooks:
             raise PermanentError(str(error)) from None
 
     def _post(self, hook: WebhookRow, message: str, body: str) -> int:
-        secret = opened(self._hub.seal, hook.secret, "webhook", hook.id)
-        at = self._hub.clock.now() // 1000
+        secret = opened(self._services.cipher, hook.secret, "webhook", hook.id)
+        at = self._services.clock.now() // 1000
         headers = {"webhook-id": message, "webhook-timestamp": str(at)}
         headers["webhook-signature"] = signature(secret, message, at, body)
         try:
-            return post(hook.url, body.encode(), headers, _TIMEOUT, self._hub.settings.webhook_networks)
+            return post(hook.url, body.encode(), headers, _TIMEOUT, self._services.settings.webhook_networks)
         except NotTaken as error:
             where = hook.url.partition("?")[0]  # a query may hold a token
             raise (_Gone if error.status == _GONE else RetryableError)(f"{where}: {error}") from None
@@ -232,10 +234,14 @@ class Webhooks:
     # -- on the shelf
 
     def _stored(self) -> builtins.list[WebhookRow]:
-        return list(readable(_hook.decode, (paper.value for paper in self._hub.engine.shelf.browse(_KIND))))
+        return list(
+            readable(_hook.decode, (document.value for document in self._services.engine.document_store.browse(_KIND)))
+        )
 
     def _read(self, webhook_id: str) -> tuple[Document, WebhookRow]:
-        found = self._hub.engine.shelf.get(_KIND, [check_name("webhook", check_text("webhook", webhook_id))])
+        found = self._services.engine.document_store.get(
+            _KIND, [check_name("webhook", check_text("webhook", webhook_id))]
+        )
         if not found:
             raise WebhookNotFound(webhook_id)
         return found[0], _hook.decode(found[0].value)
@@ -243,15 +249,15 @@ class Webhooks:
     def _change(self, webhook_id: str, change: Callable[[WebhookRow], dict[str, Any]]) -> Webhook:
         """Give it the fields that are made of what it is now, also if somebody else has just changed it."""
         while True:
-            paper, hook = self._read(webhook_id)
+            document, hook = self._read(webhook_id)
             changed = structs.replace(hook, **change(hook))
-            if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
+            if self._services.engine.document_store.put([structs.replace(document, value=_text(changed))]):
                 self._call_listeners()
                 return _shown(changed)
 
     def _call_listeners(self) -> None:
         self._looked_at = float("-inf")
-        self._hub.engine.ring("events")
+        self._services.engine.ring("events")
 
 
 def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> EventFilter:

@@ -54,12 +54,12 @@ class Jobs:
     """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, flow, since, until,
     ids."""
 
-    def __init__(self, hub: Services) -> None:
-        self._hub = hub
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def get(self, job_id: str) -> Job[Any]:
         """The job with this id, or JobNotFound."""
-        return Job(self._hub, self._hub.row(check_text("job id", job_id)))
+        return Job(self._services, self._services.row(check_text("job id", job_id)))
 
     def find(
         self,
@@ -83,23 +83,23 @@ class Jobs:
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
         which, most = as_filter(filters), check_limit("limit", limit)
         if _flag("archived", archived):
-            page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
+            page = archive.find(self._services.engine, self._services.archive, which, most, cursor)
         else:
             far, light = None if reach is None else _reach(reach), not _flag("whole", whole)
-            page = self._hub.engine.desk.find(which, most, cursor, far, light=light)
-        return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
+            page = self._services.engine.queries.find(which, most, cursor, far, light=light)
+        return JobPage([Job(self._services, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
         """How many jobs match; with `archived`, of those in the archive."""
         which = as_filter(filters)
         if not _flag("archived", archived):
-            return self._hub.engine.desk.count(which)
+            return self._services.engine.queries.count(which)
         archive.refuse_what_is_not_there(which)
-        return 0 if self._hub.archive is None else self._hub.archive.count(which)
+        return 0 if self._services.archive is None else self._services.archive.count(which)
 
     def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:
         """How many jobs match, counting and looking at about `reach` jobs: all of them, or at least so many."""
-        return self._hub.engine.desk.count_up_to(as_filter(filters), _reach(reach))
+        return self._services.engine.queries.count_up_to(as_filter(filters), _reach(reach))
 
     def cancel(self, /, **filters: Any) -> int:
         """Cancel the matching jobs that are not over; how many."""
@@ -129,16 +129,16 @@ class Jobs:
     def _delete_finished(self, which: Filter, before: int, most: int) -> int:
         if which.states and not set(which.states) <= FINAL:
             raise InvalidJob("finished_before: only completed, failed and cancelled jobs have an end")
-        engine, removed = self._hub.engine, 0
-        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.desk.queues()]
+        engine, removed = self._services.engine, 0
+        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.queries.queues()]
         for queue, state in itertools.product(names, which.states or sorted(FINAL)):
             after: FinishedJob | None = None
-            while removed < most and (found := engine.sweeper.finished(queue, state, before, _AT_ONCE, after)):
+            while removed < most and (found := engine.retention_store.finished(queue, state, before, _AT_ONCE, after)):
                 after = found[-1]
                 # Of ids that were asked for, and whatever else was: the store looks once more when it removes them.
                 ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
                 some = replace(which, ids=ids, states=(state,))
-                removed += len(engine.desk.move(some, Trigger.DELETE, most - removed)) if ids else 0
+                removed += len(engine.queries.move(some, Trigger.DELETE, most - removed)) if ids else 0
         return removed
 
     aget = twin(get)
@@ -154,7 +154,7 @@ class Jobs:
         which = as_filter(filters)
         if which == Filter():  # also if every filter that was given is None
             raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
-        return len(self._hub.move(which, event, most=most))
+        return len(self._services.move(which, event, most=most))
 
 
 _NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")

@@ -42,16 +42,16 @@ _MOST_DAYS = 366
 class Metrics:
     """`app.metrics`."""
 
-    def __init__(self, hub: Services, settings: Settings) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, settings: Settings) -> None:
+        self._services = services
         self._settings = settings
         self._meter_of: tuple[Engine, MetricsReader] | None = None
 
     @property
     def meter(self) -> MetricsReader:
         """Reads the store that the app is on now."""
-        if self._meter_of is None or self._meter_of[0] is not self._hub.engine:
-            self._meter_of = self._hub.engine, MetricsReader(self._hub.engine, self._settings)
+        if self._meter_of is None or self._meter_of[0] is not self._services.engine:
+            self._meter_of = self._services.engine, MetricsReader(self._services.engine, self._settings)
         return self._meter_of[1]
 
     # -- now
@@ -180,7 +180,7 @@ class Metrics:
 
     def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayMetrics:
         """What became of jobs on a day in UTC, today unless it is given; hours are kept for 90 days by default."""
-        chosen = _day(day, self._hub.clock.now())
+        chosen = _day(day, self._services.clock.now())
         [found] = self._days(chosen, 1, _queue(queue), task)
         return found
 
@@ -189,7 +189,7 @@ class Metrics:
         most = check_limit("count", count)
         if most > _MOST_DAYS:
             raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")
-        return self._days(_day(None, self._hub.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
+        return self._days(_day(None, self._services.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
 
     def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayMetrics]:
         if task is not None:
@@ -197,17 +197,17 @@ class Metrics:
         now, since = self.meter.catch_up(), _midnight(first)
         until = since + count * DAY - 1
         cells: defaultdict[int, MetricCell] = defaultdict(MetricCell)
-        depths: dict[int, float] = {}
+        queue_counts: dict[int, float] = {}
         for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
             cells[start // DAY] = cells[start // DAY].plus(cell)
         for start, gauges in self.meter.gauges(buckets.HOUR, since, until):
             most = metric_values.reading(gauges, "depth_max", queue).most
-            depths[start // DAY] = max(depths.get(start // DAY, 0.0), most)
+            queue_counts[start // DAY] = max(queue_counts.get(start // DAY, 0.0), most)
         return [
             DayMetrics(
                 day=first + timedelta(days=number),
                 figures=figures_of(cells[place], max(min(DAY, now - place * DAY), 1000) / 1000),
-                max_depth=round(depths[place]) if place in depths and task is None else None,
+                max_depth=round(queue_counts[place]) if place in queue_counts and task is None else None,
                 queue=queue,
                 task=task,
             )

@@ -45,36 +45,38 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     starts_left: int | None = None
 
 
-def all_stats(hub: Services) -> list[QueueStats]:
+def all_stats(services: Services) -> list[QueueStats]:
     """The statistics of every queue, by name."""
-    known = hub.engine.desk.queues()
+    known = services.engine.queries.queues()
     counts: dict[str, dict[str, Any]] = {row.name: {"paused": row.paused, "rules": _rules_of(row)} for row in known}
-    for depth in hub.engine.desk.depths():
+    for depth in services.engine.queries.queue_counts():
         found = counts.setdefault(depth.queue, {"paused": False})
         found[depth.state.value] = depth.jobs
         if depth.state is State.PENDING:
             found["oldest_pending"] = to_datetime(depth.oldest)
     unused = {"paused": False, "rules": QueueRules()}
-    for name in deleted_queues(hub.engine):
+    for name in deleted_queues(services.engine):
         if counts.get(name) == unused:
             del counts[name]
-    now = hub.clock.now()
-    alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
+    now = services.clock.now()
+    alive = [worker for worker in services.engine.queries.workers() if not worker.is_silent(now)]
     for name, found in counts.items():
         found["workers"] = sum(worker.serves(name) for worker in alive)
-    for name, left in _starts_left(hub, {name: found["rules"] for name, found in counts.items() if "rules" in found}):
+    for name, left in _starts_left(
+        services, {name: found["rules"] for name, found in counts.items() if "rules" in found}
+    ):
         counts[name]["starts_left"] = left
     return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
 
 
-def _starts_left(hub: Services, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
+def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
     """For each queue that has a rate, how many jobs it would let start now."""
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    rested_at, now = hub.engine.desk.rested_at(rates), 1000 * hub.clock.now()
+    rate_state_at, now = services.engine.queries.rate_state_at(rates), 1000 * services.clock.now()
     for name, rate in rates.items():
-        yield name, allows(rate, rested_at.get(name, 0), now)
+        yield name, allows(rate, rate_state_at.get(name, 0), now)
 
 
 def _rules_of(row: QueueRow) -> QueueRules:
@@ -84,54 +86,57 @@ def _rules_of(row: QueueRow) -> QueueRules:
 class Queue:
     """A named queue."""
 
-    def __init__(self, name: str, hub: Services) -> None:
+    def __init__(self, name: str, services: Services) -> None:
         self.name = check_queue("queue", name)
-        self._hub = hub
+        self._services = services
 
     def stats(self) -> QueueStats:
         """Counts for each state, zero included."""
-        found = (stats for stats in all_stats(self._hub) if stats.queue == self.name)
+        found = (stats for stats in all_stats(self._services) if stats.queue == self.name)
         return next(found, QueueStats(queue=self.name, paused=False))
 
     def length(self) -> int:
         """How many jobs are pending: ready to run and not yet taken."""
-        return self._hub.engine.desk.count(Filter(queue=self.name, states=(State.PENDING,)))
+        return self._services.engine.queries.count(Filter(queue=self.name, states=(State.PENDING,)))
 
     def peek(self, n: int = 10) -> list[Job[Any]]:
         """The next jobs in the order they will run."""
-        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, check_limit("n", n), light=True)]
+        return [
+            Job(self._services, row)
+            for row in self._services.engine.queries.peek(self.name, check_limit("n", n), light=True)
+        ]
 
     def clear(self) -> int:
         """Delete every job that has not started; how many there were."""
         states = tuple(sorted(NOT_STARTED))
-        return len(self._hub.move(Filter(queue=self.name, states=states), Trigger.DELETE))
+        return len(self._services.move(Filter(queue=self.name, states=states), Trigger.DELETE))
 
     def delete(self) -> int:
         """Take the queue off every list, with its rules and its finished jobs; how many of these there were.
 
         QueueNotEmpty, and nothing is changed, while it has jobs that are not finished. It comes back by use.
         """
-        desk, row = self._hub.engine.desk, self._row()
-        if jobs := desk.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
+        queries, row = self._services.engine.queries, self._row()
+        if jobs := queries.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
             raise QueueNotEmpty(self.name, jobs)
-        gone = len(self._hub.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
+        gone = len(self._services.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
         if row is None:
             return gone
-        mark_deleted(self._hub.engine, self.name)
+        mark_deleted(self._services.engine, self.name)
         if row.paused:
-            desk.pause_queue(self.name, False)
+            queries.pause_queue(self.name, False)
         if row.rules:
-            desk.rule_queue(self.name, QueueRules())
-        self._hub.engine.upkeep.order_terms("queue", self.name, None)
+            queries.rule_queue(self.name, QueueRules())
+        self._services.engine.staleness_store.order_terms("queue", self.name, None)
         return gone
 
     def pause(self) -> None:
         """Let no worker take jobs from this queue; those that run, or were fetched a moment before, go on."""
-        self._hub.engine.desk.pause_queue(self.name, True)
+        self._services.engine.queries.pause_queue(self.name, True)
 
     def resume(self) -> None:
         """Let workers take jobs again."""
-        self._hub.engine.desk.pause_queue(self.name, False)
+        self._services.engine.queries.pause_queue(self.name, False)
 
     @property
     def paused(self) -> bool:
@@ -156,11 +161,11 @@ class Queue:
         None lifts a rule, and what is not named stays as it is.
         """
         after = changed(self.rules, rules)
-        self._hub.engine.desk.rule_queue(self.name, after)
+        self._services.engine.queries.rule_queue(self.name, after)
         return after
 
     def _row(self) -> QueueRow | None:
-        return next((row for row in self._hub.engine.desk.queues() if row.name == self.name), None)
+        return next((row for row in self._services.engine.queries.queues() if row.name == self.name), None)
 
     astats = twin(stats)
     alength = twin(length)

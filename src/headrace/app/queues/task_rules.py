@@ -11,11 +11,11 @@ from headrace.engines.protocol.engine import Engine
 
 def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
     """The rules of every task that has any, by its name."""
-    return {row.name: row.rules for row in engine.desk.tasks()}
+    return {row.name: row.rules for row in engine.queries.tasks()}
 
 
 def rule_task(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
     """Change the rules of a task; those it has then."""
     after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
-    engine.desk.rule_task(name, after)
+    engine.queries.rule_task(name, after)
     return after

@@ -49,8 +49,8 @@ _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": wr
 class JobArchive:
     """What `app.lifecycle` does with the archive."""
 
-    def __init__(self, hub: Services, settings: Settings) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, settings: Settings) -> None:
+        self._services = services
         self._settings = settings
 
     def run(self, dry_run: bool) -> ArchiveRun:
@@ -73,14 +73,14 @@ class JobArchive:
         )
 
     def _walk(self, tally: RetentionCounts, *, dry_run: bool) -> None:
-        for _ in RetentionSweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms()).walk(
-            tally, dry_run=dry_run
-        ):
+        for _ in RetentionSweep(
+            self._services.engine, self._settings, self._services.archive, self._services.terms()
+        ).walk(tally, dry_run=dry_run):
             pass
 
     def _walk_and_tell(self, tally: RetentionCounts) -> None:
         """As workers do: what was done is recorded and told, also if a part of it failed."""
-        engine, began, error = self._hub.engine, time.monotonic(), None
+        engine, began, error = self._services.engine, time.monotonic(), None
         begun_at = engine.clock.now()
         try:
             self._walk(tally, dry_run=False)
@@ -92,14 +92,14 @@ class JobArchive:
             tell_sweep(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
 
     def partitions(self) -> list[ArchivePartition]:
-        found = [] if self._hub.archive is None else self._hub.archive.partitions()
+        found = [] if self._services.archive is None else self._services.archive.partitions()
         return [
             ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes)
             for one in found
         ]
 
     def stats(self) -> ArchiveStats:
-        partitions, last = self.partitions(), self._hub.engine.sweeper.last()
+        partitions, last = self.partitions(), self._services.engine.retention_store.last()
         return ArchiveStats(
             jobs=sum(one.jobs for one in partitions),
             bytes=sum(one.bytes for one in partitions),
@@ -114,7 +114,7 @@ class JobArchive:
         )
 
     def months(self) -> list[ArchiveMonth]:
-        archive = self._hub.archive
+        archive = self._services.archive
         jobs, size = Counter[str | None](), Counter[str | None]()
         if archive is None:
             return []
@@ -127,7 +127,7 @@ class JobArchive:
     def durations(self, filters: dict[str, Any]) -> list[TaskDurations]:
         which = as_filter(filters)
         archived_jobs.refuse_what_is_not_there(which)
-        found = [] if self._hub.archive is None else self._hub.archive.durations(which)
+        found = [] if self._services.archive is None else self._services.archive.durations(which)
         return [
             TaskDurations(one.task, one.jobs, one.average / 1000, one.p95 / 1000, one.longest / 1000) for one in found
         ]
@@ -154,7 +154,7 @@ class JobArchive:
         cursor = None
         while True:
             page = self._own().find(which, _AT_ONCE, cursor)
-            yield from archived_jobs.only_archived(self._hub.engine, page.rows)
+            yield from archived_jobs.only_archived(self._services.engine, page.rows)
             cursor = page.cursor
             if cursor is None:
                 return
@@ -162,23 +162,23 @@ class JobArchive:
     def restore(self, job_id: str) -> Job[Any]:
         """Put it back first, and then out of the archive: cut off between the two, it is live."""
         rows = self._own().get([check_text("job id", job_id)])
-        engine = self._hub.engine
-        if not rows and not engine.desk.get([job_id], light=True):
+        engine = self._services.engine
+        if not rows and not engine.queries.get([job_id], light=True):
             raise JobNotFound(job_id)
-        if (notice := engine.porter.notice()) is not None:
-            raise closed_by(notice)
-        if not rows or not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+        if (store_status := engine.transfer.store_status()) is not None:
+            raise closed_by(store_status)
+        if not rows or not engine.transfer.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
         self._own().remove([key_of(rows[0])])
         engine.ring("work")
-        return Job(self._hub, self._hub.row(job_id))
+        return Job(self._services, self._services.row(job_id))
 
     def _own(self) -> Archive:
-        if self._hub.archive is None:
+        if self._services.archive is None:
             raise ConfigError(
                 "archive_url: Redis keeps no archive; name a store in SQL that does, such as sqlite:///archive.db"
             )
-        return self._hub.archive
+        return self._services.archive
 
 
 def _by_month(archive: Archive, partition: PartitionRow) -> dict[str | None, int]:

@@ -42,10 +42,10 @@ _LOOKS = 5000
 class Lifecycles:
     """`app.lifecycle`."""
 
-    def __init__(self, hub: Services, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
-        self._hub = hub
+    def __init__(self, services: Services, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
+        self._services = services
         self._settings = settings
-        self._archiving = JobArchive(hub, settings)
+        self._archiving = JobArchive(services, settings)
         self._tasks = tasks
 
     # -- terms
@@ -60,11 +60,11 @@ class Lifecycles:
 
     def all_terms(self) -> list[PolicyLayers]:
         """Every task and queue of which anything is said, by its code or by an operator."""
-        return [said_terms(row) for row in self._hub.terms()]
+        return [said_terms(row) for row in self._services.terms()]
 
     def terms_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
         """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
-        rows = self._hub.terms()
+        rows = self._services.terms()
         book = Policies(rows, self._settings)
         found = {("any", "job"): terms_of(book, None, None)}
         for row in rows:
@@ -80,13 +80,13 @@ class Lifecycles:
         """
         kind, name = _named(task, queue)
         after = changed_terms(self._book().row(kind, name).ordered, fields)
-        self._hub.engine.upkeep.order_terms(kind, name, after)
+        self._services.engine.staleness_store.order_terms(kind, name, after)
         return self.terms(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """Take back everything that an operator has ordered for a task or a queue; what holds then."""
         kind, name = _named(task, queue)
-        self._hub.engine.upkeep.order_terms(kind, name, None)
+        self._services.engine.staleness_store.order_terms(kind, name, None)
         return self.terms(task=task, queue=queue)
 
     def sync(self) -> list[str]:
@@ -95,10 +95,12 @@ class Lifecycles:
         Every worker does it when it starts, so that others go by it too. Of tasks that are not known here nothing is
         changed.
         """
-        stored = {row.name: row.declared for row in self._hub.engine.upkeep.terms() if row.kind == "task"}
+        stored = {row.name: row.declared for row in self._services.engine.staleness_store.terms() if row.kind == "task"}
         declared = declared_by(self._tasks)
         changed = [name for name, terms in declared.items() if terms != stored.get(name, StoredPolicy())]
-        self._hub.engine.upkeep.declare_terms([PolicyRow("task", name, declared[name]) for name in changed])
+        self._services.engine.staleness_store.declare_terms(
+            [PolicyRow("task", name, declared[name]) for name in changed]
+        )
         return changed
 
     # -- retention
@@ -113,7 +115,7 @@ class Lifecycles:
     @property
     def has_archive(self) -> bool:
         """Whether jobs that leave the store can go into an archive: Redis has none unless `archive_url` names one."""
-        return self._hub.archive is not None
+        return self._services.archive is not None
 
     def partitions(self) -> list[ArchivePartition]:
         """The partitions of the archive, the oldest first."""
@@ -147,7 +149,7 @@ class Lifecycles:
         return self._archiving.restore(job_id)
 
     def _book(self) -> Policies:
-        return Policies(self._hub.terms(), self._settings)
+        return Policies(self._services.terms(), self._settings)
 
     # -- jobs that stay too long
 
@@ -173,22 +175,22 @@ class Lifecycles:
         all_found = self._findings(task, queue)
         if not dry_run and task is queue is None:
             stale = sum(finding.is_stale for finding in all_found)
-            record_survey(self._hub.engine, stale, len(all_found) - stale)
+            record_survey(self._services.engine, stale, len(all_found) - stale)
         wanted = [finding for finding in all_found if warnings or finding.is_stale]
         found = sorted(wanted, key=_staleness, reverse=True)[:most]
         applied: dict[str, bool] = {}
         to_do = [finding for finding in found if finding.is_stale] if not dry_run else []
         for start in range(0, len(to_do), size):
             some = to_do[start : start + size]
-            done = apply(self._hub.engine, some)
+            done = apply(self._services.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
         ended = [one for one in to_do if applied[one.job.id] and not one.job.reviewed]
         acts, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
-        tell_survey(self._hub.engine, self._settings, acts, lasted)
+        tell_survey(self._services.engine, self._settings, acts, lasted)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
-        survey = StaleScan(self._hub.engine, self._settings, self._hub.terms())
+        survey = StaleScan(self._services.engine, self._settings, self._services.terms())
         found: dict[str, StaleFinding] = {}  # one that changed its place meanwhile may be met twice
         while not survey.is_over:
             found |= {finding.job.id: finding for finding in survey.look()}
@@ -200,10 +202,10 @@ class Lifecycles:
 
     def ages(self) -> list[StateAges]:
         """How long jobs have been where they are, for each open state and queue that has any."""
-        engine, now = self._hub.engine, self._hub.clock.now()
+        engine, now = self._services.engine, self._services.clock.now()
         asked, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
         while True:
-            page = engine.upkeep.aged(asked, _LOOKS, cursor)
+            page = engine.staleness_store.aged(asked, _LOOKS, cursor)
             for job in page.jobs:
                 key = (job.state, job.queue)
                 if key not in ages:

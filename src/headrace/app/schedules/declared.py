@@ -51,13 +51,13 @@ class Declarations:
 
     def __init__(
         self,
-        hub: Services,
+        services: Services,
         submitter: Submitter,
         tasks: Mapping[str, Task[..., Any, Any]],
         run_now: Callable[[str], object],
     ) -> None:
         self._run_now = run_now
-        self._hub = hub
+        self._services = services
         self._submitter = submitter
         self._tasks = tasks
         self.known: dict[str, Declaration] = {}
@@ -107,7 +107,7 @@ class Declarations:
 
     def store(self, since: int | None = None) -> list[str]:
         """Store all of them; if one can't be, the others are all the same, and then it is told."""
-        stored = {row.id: row for row in self._hub.engine.timetable.all()}
+        stored = {row.id: row for row in self._services.engine.schedule_store.all()}
         changed: list[str] = []
         first_error: HeadraceError | None = None
         for declaration in self.known.values():
@@ -118,22 +118,22 @@ class Declarations:
                 raise
             except HeadraceError as error:
                 first_error = first_error or error
-        self._seal_anew(stored.values())
+        self._encrypt_anew(stored.values())
         self._tell_orphans(stored.values())
         if first_error is not None:
             raise first_error
         return changed
 
     def _store_one(self, declaration: Declaration, row: ScheduleRow | None, since: int | None) -> bool:
-        timetable = self._hub.engine.timetable
-        now = self._hub.clock.now()
+        schedule_store = self._services.engine.schedule_store
+        now = self._services.clock.now()
         template = records.as_template(self._submitter.draft(self._current(declaration)))
         said = records.digest(declaration.timing, self._in_clear(template))
         for _ in range(_ATTEMPTS):
             if row is None:
                 begin = now if since is None else min(since, now)
                 new = records.new_row(declaration.id, declaration.timing, template, "code", begin, said)
-                if timetable.put(new, new=True):
+                if schedule_store.put(new, new=True):
                     if declaration.immediate:
                         self._run_now(declaration.id)
                     return True
@@ -141,34 +141,34 @@ class Declarations:
                 return False
             else:
                 changed = structs.replace(records.called(row, template), origin="code", declared=said, updated_at=now)
-                if timetable.put(records.retimed(changed, declaration.timing, now)):
+                if schedule_store.put(records.retimed(changed, declaration.timing, now)):
                     return True
-            row = timetable.get(declaration.id)
+            row = schedule_store.get(declaration.id)
         raise EngineUnavailable(f"schedule {declaration.id!r} is being changed by others all the time")
 
     def _in_clear(self, template: NewJob) -> NewJob:
         """What a declaration is told by: a sealed text is never the same twice, and a key's hash goes with the key."""
-        if self._hub.seal is None:
+        if self._services.cipher is None:
             return template
-        payload = self._hub.opened(template.payload, "call", template.task)
+        payload = self._services.opened(template.payload, "call", template.task)
         return structs.replace(template, payload=payload, checksum=codec.checksum(payload), unique_key=None)
 
-    def _seal_anew(self, rows: Iterable[ScheduleRow]) -> None:
+    def _encrypt_anew(self, rows: Iterable[ScheduleRow]) -> None:
         """Schedules outlive keys: seal with the first key what is in clear or sealed with an older one."""
-        if self._hub.seal is None:
+        if self._services.cipher is None:
             return
         for row in rows:
             try:
                 template = call_of(row)
-                if key_of(template.payload) == self._hub.seal.key:
+                if key_of(template.payload) == self._services.cipher.key:
                     continue
-                clear = self._hub.opened(template.payload, "call", template.task)
+                clear = self._services.opened(template.payload, "call", template.task)
             except (CorruptPayload, DecodeError) as error:
                 log.warning("schedule %s can't be sealed with the first of the keys: %s", row.id, error)
                 continue
-            payload = self._hub.sealed(clear, "call", template.task)
-            sealed = structs.replace(template, payload=payload, checksum=codec.checksum(payload))
-            self._hub.engine.timetable.put(records.called(row, sealed))  # unless it was changed just now
+            payload = self._services.encrypted(clear, "call", template.task)
+            encrypted = structs.replace(template, payload=payload, checksum=codec.checksum(payload))
+            self._services.engine.schedule_store.put(records.called(row, encrypted))  # unless it was changed just now
 
     def _current(self, declaration: Declaration) -> Call[Any]:
         """The call, with the task as it was last registered: @app.task may stand above the schedule as well."""

@@ -88,7 +88,7 @@ class ScheduleRun(Struct, frozen=True, kw_only=True):
 # -- for users
 
 
-def as_schedule(row: ScheduleRow, hub: JobServices) -> Schedule:
+def as_schedule(row: ScheduleRow, services: JobServices) -> Schedule:
     """What is damaged is told as the schedule's error: it must be possible to look at it."""
     timing, trouble = Timing(), row.error
     args: tuple[Any, ...] = ()
@@ -97,7 +97,7 @@ def as_schedule(row: ScheduleRow, hub: JobServices) -> Schedule:
     try:
         timing, template = timing_of(row), call_of(row)
         priority = template.priority
-        args, kwargs = Job[Any](hub, template).redacted_call()
+        args, kwargs = Job[Any](services, template).redacted_call()
     except (*DAMAGE, HeadraceError) as error:
         trouble = why(error)
     known = {**structs.asdict(timing), **_times(timing)}

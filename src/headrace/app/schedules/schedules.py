@@ -45,15 +45,15 @@ class Schedules:
 
     def __init__(
         self,
-        hub: Services,
+        services: Services,
         submitter: Submitter,
         as_task: Callable[[Any], Task[..., Any, Any]],
         tasks: Mapping[str, Task[..., Any, Any]],
     ) -> None:
-        self._hub = hub
+        self._services = services
         self._submitter = submitter
         self._as_task = as_task
-        self._declarations = Declarations(hub, submitter, tasks, self.run_now)
+        self._declarations = Declarations(services, submitter, tasks, self.run_now)
         self.declaring = self._declarations.declaring
 
     # -- making
@@ -78,11 +78,11 @@ class Schedules:
         at_once = is_immediate(immediate)
         name = schedule_id_of(schedule_id)
         fields, options = split(how)
-        now = self._hub.clock.now()
+        now = self._services.clock.now()
         when = timing(**fields, now=now)
         template = records.as_template(self._submitter.draft(self._bound(call, args, kwargs, options)))
         row = records.new_row(name, when, template, "api", now)
-        if not self._timetable.put(row, new=True):
+        if not self._schedule_store.put(row, new=True):
             raise InvalidSchedule(
                 f"there is a schedule {name!r} already; change it with update(), or delete() it first"
             )
@@ -125,7 +125,7 @@ class Schedules:
         name = getattr(task, "name", task)
         return [
             self._shown(row)
-            for row in self._timetable.all()
+            for row in self._schedule_store.all()
             if name in (None, row.task) and paused in (None, row.paused)
         ]
 
@@ -137,7 +137,7 @@ class Schedules:
         They are in the schedule's zone, later than `after` or than now, and fewer where it ends before. A pause does
         not concern them.
         """
-        now = self._hub.clock.now()
+        now = self._services.clock.now()
         begin = moment("after", after)
         count = check_limit("n", n)
         if count > _MOST_PREVIEWED:
@@ -156,7 +156,7 @@ class Schedules:
     def history(self, schedule_id: str, *, limit: int = 100) -> builtins.list[ScheduleRun]:
         """What became of its last times, the newest first; the last 1000 are kept."""
         zone = self.get(schedule_id).tz
-        kept = self._timetable.occurrences(schedule_id, check_limit("limit", limit))
+        kept = self._schedule_store.occurrences(schedule_id, check_limit("limit", limit))
         return [records.as_run(occurrence, zone) for occurrence in kept]
 
     # -- changing
@@ -213,7 +213,7 @@ class Schedules:
         return records.called(row, template)
 
     def _with_arguments(self, template: NewJob, changes: dict[str, Any]) -> NewJob:
-        job = Job[Any](self._hub, template)
+        job = Job[Any](self._services, template)
         had = {"args": job.args, "kwargs": job.kwargs}
         shown = dict(zip(had, job.redacted_call(), strict=True))
         given = {name: changes[name] for name in had if changes.get(name) is not None}
@@ -227,17 +227,17 @@ class Schedules:
 
     def delete(self, schedule_id: str) -> bool:
         """Forget it and its history; False if there is none. One that code declares is back with the next worker."""
-        return self._timetable.delete(schedule_id_of(schedule_id))
+        return self._schedule_store.delete(schedule_id_of(schedule_id))
 
     def run_now(self, schedule_id: str) -> Job[Any]:
         """Enqueue its job now, paused or not. Its times, its limit and its overlap rule are not concerned."""
         for _ in range(_ATTEMPTS):
             row = self._row(schedule_id)
-            now = self._hub.clock.now()
+            now = self._services.clock.now()
             new = job_for(row, now, now, ids.new_id(now))
             told = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
-            if self._timetable.fire([ScheduleFire(row, (new,), (told,))], now) == [True]:
-                job = Job[Any](self._hub, new)
+            if self._schedule_store.fire([ScheduleFire(row, (new,), (told,))], now) == [True]:
+                job = Job[Any](self._services, new)
                 if self._submitter.intercept is not None:
                     self._submitter.intercept(job)
                 return job
@@ -245,8 +245,8 @@ class Schedules:
 
     def _closed(self) -> HeadraceError | None:
         """Why a store takes no jobs, if it is one that is being moved."""
-        notice = self._hub.engine.porter.notice()
-        return None if notice is None else closed_by(notice)
+        store_status = self._services.engine.transfer.store_status()
+        return None if store_status is None else closed_by(store_status)
 
     acreate = twin(create)
     aget = twin(get)
@@ -262,13 +262,13 @@ class Schedules:
     # -- the store
 
     @property
-    def _timetable(self) -> ScheduleStore:
-        return self._hub.engine.timetable
+    def _schedule_store(self) -> ScheduleStore:
+        return self._services.engine.schedule_store
 
     def _row(self, schedule_id: str) -> ScheduleRow:
-        row = self._timetable.get(schedule_id_of(schedule_id))
+        row = self._schedule_store.get(schedule_id_of(schedule_id))
         if row is None:
-            near = nearest(schedule_id, (known.id for known in self._timetable.all()))
+            near = nearest(schedule_id, (known.id for known in self._schedule_store.all()))
             hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists those there are"
             raise ScheduleNotFound(schedule_id, f"; {hint}")
         return row
@@ -276,14 +276,14 @@ class Schedules:
     def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:
         for _ in range(_ATTEMPTS):
             row = self._row(schedule_id)
-            now = self._hub.clock.now()
+            now = self._services.clock.now()
             wanted = change(row, now)
-            if wanted == row or self._timetable.put(structs.replace(wanted, updated_at=now)):
+            if wanted == row or self._schedule_store.put(structs.replace(wanted, updated_at=now)):
                 return self._shown(wanted)
         raise _too_busy(schedule_id)
 
     def _shown(self, row: ScheduleRow) -> Schedule:
-        return records.as_schedule(row, self._hub)
+        return records.as_schedule(row, self._services)
 
 
 def _merged(row: ScheduleRow, fields: dict[str, Any], now: int) -> Timing:

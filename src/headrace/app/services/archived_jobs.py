@@ -44,7 +44,9 @@ def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cur
 def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow]:
     """Without those whose job is live: a sweep may have been cut off before it left."""
     live = (
-        {(job.id, job.created_at) for job in engine.desk.get([row.id for row in rows], light=True)} if rows else set()
+        {(job.id, job.created_at) for job in engine.queries.get([row.id for row in rows], light=True)}
+        if rows
+        else set()
     )
     return [row for row in rows if (row.id, row.created_at) not in live]
 

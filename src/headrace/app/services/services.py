@@ -55,7 +55,7 @@ class Services:
         self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # those that are registered
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
-        self.seal = Cipher(settings.encryption_keys) if settings.encryption_keys else None
+        self.cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
         self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
 
@@ -79,7 +79,7 @@ class Services:
 
     def terms(self) -> list[PolicyRow]:
         """What is said of the lifecycle of tasks and queues, by the store and by the code that is known here."""
-        return with_declared(self.engine.upkeep.terms(), declared_by(self.tasks))
+        return with_declared(self.engine.staleness_store.terms(), declared_by(self.tasks))
 
     def close(self) -> None:
         if self._waiter is not None:
@@ -89,20 +89,20 @@ class Services:
         """Ask a worker to run, pause or stop; False if it is not known."""
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
-        return self.engine.desk.wish(worker_id, wish)
+        return self.engine.queries.wish(worker_id, wish)
 
     def set_log_level(self, worker_id: str, level: str) -> bool:
         """Ask a worker to log at this level, whatever else it is asked for; False if it is not known."""
         from headrace.runtime.context.logs import levels_in  # deferred, as above
 
         levels_in(level)
-        wishes = {row.id: row.wish for row in self.engine.desk.workers()}
+        wishes = {row.id: row.wish for row in self.engine.queries.workers()}
         return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
 
     def row(self, job_id: str, *, light: bool = True) -> JobRow:
         """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""
         try:
-            rows = self.engine.desk.get([job_id], light=light)
+            rows = self.engine.queries.get([job_id], light=light)
         except EngineUnavailable:
             if (spooled := self._spooled(job_id)) is None:
                 raise
@@ -125,12 +125,12 @@ class Services:
         """
         alone = event is Trigger.REVIVE and not without_parents
         if alone and which.ids:
-            held = self._held_by_parents(self.engine.desk.get(which.ids, light=True))
+            held = self._held_by_parents(self.engine.queries.get(which.ids, light=True))
             which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
             if not which.ids:
                 _refuse_without_parent(held)
         if which.ids:
-            done = self.engine.desk.move(which, event, min(len(which.ids), most))
+            done = self.engine.queries.move(which, event, min(len(which.ids), most))
             if not done:
                 self._refuse_if_spooled(which.ids)
             if event is Trigger.DELETE and len(done) < len(which.ids):
@@ -145,7 +145,7 @@ class Services:
         while page.jobs:
             held = self._held_by_parents(page.jobs) if alone else {}
             ids = tuple(row.id for row in page.jobs if row.id not in held)
-            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
+            moved += self.engine.queries.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
             more = page.cursor if len(moved) < most else None
             page = self._matching(which, states, more) if more else JobRowPage([], None)
         return moved
@@ -153,16 +153,16 @@ class Services:
     def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
         """Those that were cancelled because of a parent that has not completed, each with that parent."""
         ids = {row.id for row in rows if row.reason == PARENT_FAILED and row.state is State.CANCELLED}
-        bonds = [bond for bond in self.bonds(sorted(ids)) if bond.child in ids and bond.blocks] if ids else []
-        parents = self.rows([bond.parent for bond in bonds])
+        edges = [edge for edge in self.edges(sorted(ids)) if edge.child in ids and edge.blocks] if ids else []
+        parents = self.rows([edge.parent for edge in edges])
         ended = {parent.id for parent in parents.values() if parent.state in (State.FAILED, State.CANCELLED)}
-        return {bond.child: parents[bond.parent] for bond in bonds if bond.parent in ended}
+        return {edge.child: parents[edge.parent] for edge in edges if edge.parent in ended}
 
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> JobRowPage:
-        return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
+        return self.engine.queries.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
 
     def amend(self, job_id: str, changes: JobUpdate) -> bool:
-        changed = self.engine.desk.amend(job_id, changes)
+        changed = self.engine.queries.amend(job_id, changes)
         if not changed:
             self._refuse_if_spooled([job_id])
         return changed
@@ -171,9 +171,9 @@ class Services:
         value, checksum = None, None
         if data is not None:
             text = codec.encode(data, models=True, limit=self.settings.max_payload, where="data")
-            value = self.sealed(text, f"event {name}", job_id)
+            value = self.encrypted(text, f"event {name}", job_id)
             checksum = codec.checksum(value)
-        left = self.engine.desk.signal(job_id, name, value, checksum)
+        left = self.engine.queries.signal(job_id, name, value, checksum)
         if not left:
             self._refuse_if_spooled([job_id])
         return left
@@ -221,7 +221,7 @@ class Services:
             kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
             filings = [] if kept is None else kept.history
         else:
-            filings = [] if row.seq == SPOOLED else self.engine.desk.history(row.id)
+            filings = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
         return tell(row, filings), errors_of(filings)
 
     def log_lines(self, row: JobRow) -> list[LogEntry]:
@@ -231,7 +231,7 @@ class Services:
             kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
             lines = [] if kept is None else kept.logs
         else:
-            lines = self.engine.desk.logs(row.id)
+            lines = self.engine.queries.logs(row.id)
         return [self.log_entry(row.id, line) for line in lines]
 
     def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
@@ -246,7 +246,7 @@ class Services:
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
-        told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+        told = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
         if row.state in (State.FAILED, State.RETRYING):
             told += explain_error(self.history_of(row)[1])
         if row.seq == ARCHIVED:
@@ -257,7 +257,7 @@ class Services:
 
     def _staleness_in_words(self, row: JobRow) -> str:
         book = Policies(self.terms(), self.settings)
-        found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
+        found = verdict(aged_of(row, self.engine.queries.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 
     def _letter_in_words(self, row: JobRow) -> str:
@@ -265,42 +265,42 @@ class Services:
             return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
         return ""
 
-    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
+    def edges(self, ids: Sequence[str]) -> list[Dependency]:
         """Every bond of these jobs, each of them once."""
         pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
-        found = {(bond.parent, bond.child): bond for page in pages for bond in self.engine.desk.bonds(page)}
+        found = {(edge.parent, edge.child): edge for page in pages for edge in self.engine.queries.edges(page)}
         return list(found.values())
 
     def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
         """The jobs that exist of these, by id."""
-        return rows_of(self.engine.desk, ids, light=light)
+        return rows_of(self.engine.queries, ids, light=light)
 
     def rows_where(self, which: Filter, *, light: bool = True) -> Iterator[JobRow]:
         """Every job that matches, newest first."""
         cursor = None
         while True:
-            page = self.engine.desk.find(which, _AT_ONCE, cursor, light=light)
+            page = self.engine.queries.find(which, _AT_ONCE, cursor, light=light)
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
                 return
 
     def newest(self, which: Filter) -> JobRow | None:
-        return next(iter(self.engine.desk.find(which, 1, light=True).jobs), None)
+        return next(iter(self.engine.queries.find(which, 1, light=True).jobs), None)
 
     def tally(self, flow_id: str) -> FlowSummary:
-        found = self.engine.desk.flows(1, ids=[flow_id])
+        found = self.engine.queries.flows(1, ids=[flow_id])
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]
 
     def opened(self, text: str, what: str, whom: str) -> str:
         """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
-        return opened(self.seal, text, what, whom)
+        return opened(self.cipher, text, what, whom)
 
-    def sealed(self, text: str, what: str, whom: str) -> str:
+    def encrypted(self, text: str, what: str, whom: str) -> str:
         """A text as it is to be stored."""
-        return text if self.seal is None else self.seal.sealed(text, what, whom)
+        return text if self.cipher is None else self.cipher.encrypted(text, what, whom)
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)

@@ -15,7 +15,7 @@ from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.core.queues.limits import Limit, allows, gates_of, is_equipped, needs_of, opens_at
+from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
 from headrace.core.queues.rules_text import rate_in_words
 from headrace.core.retention.staleness import StaleFinding
 from headrace.engines.protocol.queries import Queries
@@ -23,19 +23,19 @@ from headrace.engines.protocol.queries import Queries
 _LONGEST_MESSAGE = 200  # characters
 
 
-def explain(row: JobRow, desk: Queries, now: int, notice: StoreStatus | None = None) -> str:
+def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> str:
     """The sentence. `notice` is what hangs at the door of the store."""
     if row.state in FINAL:
-        return _over(row) + (explain_end(row, desk) if row.reason == PARENT_FAILED else "")
+        return _over(row) + (explain_end(row, queries) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
         return _running(row, now)
-    if notice is not None:
-        return _held_up(notice)
+    if store_status is not None:
+        return _held_up(store_status)
     if row.state is State.WAITING:
-        return explain_waiting(row, desk)
+        return explain_waiting(row, queries)
     if row.state is State.PENDING or row.run_at <= now:
-        alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
-        return _pending(row, desk, alive, now)
+        alive = [worker for worker in queries.workers() if not worker.is_silent(now)]
+        return _pending(row, queries, alive, now)
     return _not_due(row, now)
 
 
@@ -81,10 +81,10 @@ def _running(row: JobRow, now: int) -> str:
     return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
 
 
-def _held_up(notice: StoreStatus) -> str:
-    if notice.kind == "moved":
-        return f"The jobs of this store were carried over to {notice.other}; look there, nothing is started here."
-    return f"This store is being filled from {notice.other}; its workers begin when `headrace copy` is through."
+def _held_up(store_status: StoreStatus) -> str:
+    if store_status.kind == "moved":
+        return f"The jobs of this store were carried over to {store_status.other}; look there, nothing is started here."
+    return f"This store is being filled from {store_status.other}; its workers begin when `headrace copy` is through."
 
 
 def _not_due(row: JobRow, now: int) -> str:
@@ -108,29 +108,29 @@ def _suspended(row: JobRow, left: str, now: int) -> str:
     return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
 
 
-def _pending(row: JobRow, desk: Queries, alive: list[WorkerRow], now: int) -> str:
-    queue = next((queue for queue in desk.queues() if queue.name == row.queue), None)
+def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) -> str:
+    queue = next((queue for queue in queries.queues() if queue.name == row.queue), None)
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
-    gates = gates_of(row.lane)
-    ruled = {task.name: task.rules for task in desk.tasks()}
+    lane_limits = lane_limits_of(row.lane)
+    ruled = {task.name: task.rules for task in queries.tasks()}
     # Behind the gate of a task without rules: a worker put it there that did not know the task.
-    was_unknown = row.task not in ruled and Limit("task", row.task) in gates
+    was_unknown = row.task not in ruled and Limit("task", row.task) in lane_limits
     working = _willing(row, alive, was_unknown)
     if isinstance(working, str):
         return working
     of_queue = _rules(queue)
     of_task = ruled.get(row.task, TaskRules())
-    if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
+    if (shut := _shut(row, lane_limits, of_queue, of_task, queries, now)) is not None:
         return shut
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
-    waiting = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    waiting = queries.count(Filter(states=(State.PENDING,), queue=row.queue))
     pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
     behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
         return f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}"
-    if rates := _rates(row, gates, of_queue, of_task):
-        opens = _opens(row.queue, of_queue.rate, desk, now)
+    if rates := _rates(row, lane_limits, of_queue, of_task):
+        opens = _opens(row.queue, of_queue.rate, queries, now)
         return f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}."
     return f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
 
@@ -182,12 +182,12 @@ def _command(row: JobRow, *, any_queue: bool = False) -> str:
 
 
 def _shut(
-    row: JobRow, gates: list[Limit], of_queue: QueueRules, of_task: TaskRules, desk: Queries, now: int
+    row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, queries: Queries, now: int
 ) -> str | None:
     """The sentence for a job that a pause or a concurrency holds back, None if none does at this moment."""
     if of_task.paused:
         return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
-    running = desk.running(now)
+    running = queries.running(now)
     held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
     if of_queue.concurrency is not None and held >= of_queue.concurrency:
         return _full(f"Queue {row.queue!r}", of_queue.concurrency, held)
@@ -195,10 +195,10 @@ def _shut(
     if of_task.concurrency is not None and held >= of_task.concurrency:
         return _full(f"Task {row.task!r}", of_task.concurrency, held)
     most = of_queue.key_concurrency or 1
-    for gate in gates:
-        held = sum(jobs for _, _, lane, jobs in running if gate in gates_of(lane))
-        if gate.kind == "key" and held >= most:
-            return _full(f"Concurrency key {gate.name!r}", most, held)
+    for lane_limit in lane_limits:
+        held = sum(jobs for _, _, lane, jobs in running if lane_limit in lane_limits_of(lane))
+        if lane_limit.kind == "key" and held >= most:
+            return _full(f"Concurrency key {lane_limit.name!r}", most, held)
     return None
 
 
@@ -207,16 +207,18 @@ def _full(who: str, most: int, held: int) -> str:
     return f"{who} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
 
 
-def _rates(row: JobRow, gates: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
+def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
     """The rates that it is under. Whether one of them is used up only a claim can tell."""
     rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
-    rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
+    rates |= {
+        f"rate key {lane_limit.name!r}": of_queue.key_rate for lane_limit in lane_limits if lane_limit.kind == "rate"
+    }
     return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
 
 
-def _opens(queue: str, rate: Rate | None, desk: Queries, now: int) -> str:
+def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:
     """When the rate of the queue lets the next job start, if none may start now."""
-    full_at = 0 if rate is None else desk.rested_at({queue: rate}).get(queue, 0)
+    full_at = 0 if rate is None else queries.rate_state_at({queue: rate}).get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):
         return ""
     return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"

@@ -11,10 +11,10 @@ from headrace.engines.protocol.queries import Queries
 from headrace.runtime.submit.dependencies import rows_of
 
 
-def explain_waiting(row: JobRow, desk: Queries) -> str:
+def explain_waiting(row: JobRow, queries: Queries) -> str:
     """The sentence for a job that is waiting."""
-    bonds = [bond for bond in desk.bonds([row.id]) if bond.child == row.id]
-    rows = rows_of(desk, [bond.parent for bond in bonds if bond.blocks])
+    edges = [edge for edge in queries.edges([row.id]) if edge.child == row.id]
+    rows = rows_of(queries, [edge.parent for edge in edges if edge.blocks])
     parents = sorted(rows.values(), key=lambda parent: parent.seq)
     ended = [parent for parent in parents if parent.state in FINAL]
     if row.reason == HELD and ended:
@@ -23,12 +23,12 @@ def explain_waiting(row: JobRow, desk: Queries) -> str:
     if not left:
         return f"It waits, but nothing that it waits for is open; run it with `headrace jobs promote {row.id}`."
     begun = "Its own run is over, and it" if row.finished_at is not None else "It"
-    return f"{begun} waits for {_which(left, bonds)}."
+    return f"{begun} waits for {_which(left, edges)}."
 
 
-def explain_end(row: JobRow, desk: Queries) -> str:
+def explain_end(row: JobRow, queries: Queries) -> str:
     """A second sentence for a job that was cancelled because of another, if that one is still there."""
-    rows = rows_of(desk, [bond.parent for bond in desk.bonds([row.id]) if bond.child == row.id and bond.blocks])
+    rows = rows_of(queries, [edge.parent for edge in queries.edges([row.id]) if edge.child == row.id and edge.blocks])
     ended = [parent for parent in rows.values() if parent.state in FINAL]
     if not ended:
         return ""
@@ -40,11 +40,11 @@ def _how(parent: JobRow) -> str:
     return "failed" if parent.state is State.FAILED else "was cancelled"
 
 
-def _which(left: Sequence[JobRow], bonds: Sequence[Dependency]) -> str:
+def _which(left: Sequence[JobRow], edges: Sequence[Dependency]) -> str:
     first = f"job {left[0].id} (task {left[0].task}), which is {left[0].state}"
-    if len(bonds) == 1:
+    if len(edges) == 1:
         return first
-    return f"{len(left)} of {len(bonds)} jobs, first {first}"
+    return f"{len(left)} of {len(edges)} jobs, first {first}"
 
 
 def _held(row: JobRow, ended: Sequence[JobRow]) -> str:

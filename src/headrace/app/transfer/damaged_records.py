@@ -43,13 +43,13 @@ def damage_of(row: JobRow | DeadLetterRow | ScheduleRow) -> Iterator[str]:
             yield name
 
 
-def damage_in(parcel: JobExport) -> Iterator[str]:
+def damage_in(job_export: JobExport) -> Iterator[str]:
     """What of a job no longer decodes, with what was filed about it: an entry is read without the values it lost."""
-    found = [*damage_of(parcel.job)]
-    found += ["history" for filing in parcel.history if not is_whole(filing) or filing.at <= 0]
-    found += ["logs" for line in parcel.logs if not _is_whole_line(line)]
-    found += ["steps" for step in parcel.steps if not _is_whole_step(step)]
-    return (f"job {parcel.job.id}: {what}" for what in found)
+    found = [*damage_of(job_export.job)]
+    found += ["history" for history_row in job_export.history if not is_whole(history_row) or history_row.at <= 0]
+    found += ["logs" for line in job_export.logs if not _is_whole_line(line)]
+    found += ["steps" for step in job_export.steps if not _is_whole_step(step)]
+    return (f"job {job_export.job.id}: {what}" for what in found)
 
 
 def _is_whole_line(line: LogLine) -> bool:
@@ -68,8 +68,8 @@ def damage_beside_jobs(engine: Engine) -> Iterator[str]:
         before = letters[-1].id
         if len(letters) < _AT_ONCE:
             break
-    for schedule in engine.timetable.all():
+    for schedule in engine.schedule_store.all():
         yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))
-    for queue in engine.desk.queues():
+    for queue in engine.queries.queues():
         if queue.rules and read(decode_queue_rules, queue.rules) is None:
             yield f"queue {queue.name}: rules"

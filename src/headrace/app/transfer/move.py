@@ -23,7 +23,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from headrace.app.transfer.dependencies import carry_bonds, carry_flows, tie_loose, with_kin
+from headrace.app.transfer.dependencies import carry_flows, copy_edges, tie_loose, with_kin
 from headrace.app.transfer.pages import (
     StoreContents,
     ahead,
@@ -107,10 +107,10 @@ class StoreCopy:
             _refuse_old_tables(self._target)
         plan = CopyPlan(self._standing() if has_tables else "new", has_tables, StoreContents())
         total = self._total()
-        for page in ahead(pages(self._source.porter)):
+        for page in ahead(pages(self._source.transfer)):
             plan.contents.add(page)
             self._progress(CopyStep("reading", plan.contents.jobs, total))
-        for records in pages_of_dead(self._source.porter):
+        for records in pages_of_dead(self._source.transfer):
             plan.contents.add_dead(records)
         return plan
 
@@ -122,7 +122,7 @@ class StoreCopy:
         return self._standing()
 
     def _standing(self) -> Standing:
-        ours, theirs = self._source.porter.notice(), self._target.porter.notice()
+        ours, theirs = self._source.transfer.store_status(), self._target.transfer.store_status()
         self._refuse_elsewhere(ours, theirs)
         if theirs is None:
             if ours is not None:
@@ -161,16 +161,16 @@ class StoreCopy:
 
     def _refuse_used(self) -> None:
         if self._into_used or (
-            not self._target.desk.find(Filter(), 1).jobs and not self._target.porter.pack_dead("", 1)
+            not self._target.queries.find(Filter(), 1).jobs and not self._target.transfer.export_dead_letters("", 1)
         ):
             return
         raise ConfigError(
-            f"{self._target.url} is in use: it has {self._target.desk.count(Filter())} jobs. Choose an empty store, or "
-            "say --into-used to add to it: then jobs whose id is there already are not carried"
+            f"{self._target.url} is in use: it has {self._target.queries.count(Filter())} jobs. Choose an empty store, "
+            "or say --into-used to add to it: then jobs whose id is there already are not carried"
         )
 
     def _total(self) -> int:
-        return sum(depth.jobs for depth in self._source.desk.depths())
+        return sum(depth.jobs for depth in self._source.queries.queue_counts())
 
     # -- carrying
 
@@ -186,7 +186,7 @@ class StoreCopy:
             carried.running = self._take_from_workers()
             self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
         except CopyFinished:  # another run was faster: all is there and in use, and has a life of its own
-            self._refuse_elsewhere(None, self._target.porter.notice())
+            self._refuse_elsewhere(None, self._target.transfer.store_status())
         return carried
 
     def _carry_all(self, carried: CopyResult, *, is_begun: bool) -> None:
@@ -195,9 +195,9 @@ class StoreCopy:
         start = self._first_missing() if is_begun else 0
         carry_flows(self._source, self._target)
         self._carry_jobs(start, carried)
-        for page in pages_of_dead(self._source.porter):
+        for page in pages_of_dead(self._source.transfer):
             for portion in portions(page, weight_of_dead):
-                carried.dead_letters += self._target.porter.unpack_dead(portion, self._source.url)
+                carried.dead_letters += self._target.transfer.import_dead_letters(portion, self._source.url)
 
     def verify(self) -> CopyVerification:
         """Compare the stores. Only what this finds without a difference may be opened."""
@@ -209,7 +209,7 @@ class StoreCopy:
             progress=lambda done: self._progress(CopyStep("comparing", done, total)),
         )
         self._loose = verdict.loose
-        theirs = self._target.porter.notice()
+        theirs = self._target.transfer.store_status()
         if not self._is_arriving(theirs):  # another run opened it, and life went on there since
             self._refuse_elsewhere(None, theirs)
             verdict.different, verdict.differences = 0, []
@@ -218,23 +218,23 @@ class StoreCopy:
     def open(self) -> None:
         """Let the target's workers begin."""
         self._check_closed()
-        theirs = self._target.porter.notice()
+        theirs = self._target.transfer.store_status()
         if self._is_arriving(theirs):
             tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
-            self._target.porter.swap(theirs, None)
+            self._target.transfer.swap(theirs, None)
 
-    def _is_arriving(self, notice: StoreStatus | None) -> bool:
-        return notice is not None and (notice.kind, notice.other) == ("arriving", self._source.url)
+    def _is_arriving(self, store_status: StoreStatus | None) -> bool:
+        return store_status is not None and (store_status.kind, store_status.other) == ("arriving", self._source.url)
 
     def _check_closed(self) -> None:
-        if self._source.porter.notice() is None:
+        if self._source.transfer.store_status() is None:
             raise ConfigError(
                 f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
                 "closed: else they would run at both stores"
             )
 
     def _check_arriving(self) -> None:
-        if not self._is_arriving(self._target.porter.notice()):
+        if not self._is_arriving(self._target.transfer.store_status()):
             raise CopyFinished
 
     def _hang_notices(self) -> None:
@@ -243,21 +243,23 @@ class StoreCopy:
         mine = StoreStatus("arriving", source.url, -1 - secrets.randbits(40))
         is_first = self._announce(mine)
         try:
-            if self._is_arriving(source.porter.notice()):  # the one that was hung out at the other door just now
+            if self._is_arriving(
+                source.transfer.store_status()
+            ):  # the one that was hung out at the other door just now
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if not source.porter.swap(None, StoreStatus("moved", target.url, source.clock.now())):
-                self._refuse_elsewhere(source.porter.notice(), None)
+            if not source.transfer.swap(None, StoreStatus("moved", target.url, source.clock.now())):
+                self._refuse_elsewhere(source.transfer.store_status(), None)
                 # If it was closed before that was announced, then by one who is through with it. Whoever closes it
                 # afterwards has put an announcement of its own in the place of this one.
-                if is_first and target.porter.swap(mine, None):
+                if is_first and target.transfer.swap(mine, None):
                     raise CopyFinished
         except BaseException:
             if is_first:
                 self._take_back(mine)
             raise
-        theirs = target.porter.notice()
+        theirs = target.transfer.store_status()
         if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
-            target.porter.swap(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
+            target.transfer.swap(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
 
     def _take_back(self, mine: StoreStatus) -> None:
         """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
@@ -265,17 +267,17 @@ class StoreCopy:
         A closed source and no notice at the target would mean that all is carried.
         """
         with contextlib.suppress(HeadraceError):
-            ours = self._source.porter.notice()
+            ours = self._source.transfer.store_status()
             if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
-                self._target.porter.swap(mine, None)
+                self._target.transfer.swap(mine, None)
 
     def _announce(self, mine: StoreStatus) -> bool:
         """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
-        porter = self._target.porter
-        while not porter.swap(None, mine):
-            theirs = porter.notice()
+        transfer = self._target.transfer
+        while not transfer.swap(None, mine):
+            theirs = transfer.store_status()
             self._refuse_elsewhere(None, theirs)
-            if theirs is not None and (theirs.at > 0 or porter.swap(theirs, mine)):
+            if theirs is not None and (theirs.at > 0 or transfer.swap(theirs, mine)):
                 return False
         return True
 
@@ -288,7 +290,7 @@ class StoreCopy:
             while True:
                 while len(self._source.reap(_REAPED_AT_ONCE)) == _REAPED_AT_ONCE:
                     pass
-                left = self._source.desk.count(_RUNNING)
+                left = self._source.queries.count(_RUNNING)
                 most = max(most, left)
                 if most:
                     self._progress(CopyStep("waiting", most - left, most))
@@ -305,7 +307,7 @@ class StoreCopy:
         A late success would tear what is carried apart: of a parent that runs and a child that need not wait for it.
         """
         taken: list[str] = []
-        while self._source.desk.count(_RUNNING):
+        while self._source.queries.count(_RUNNING):
             self._check_closed()  # else its workers fetch the next ones meanwhile
             some = self._source.reap(_REAPED_AT_ONCE, alive=True)
             taken += [job.id for job in some]
@@ -317,12 +319,12 @@ class StoreCopy:
 
     def _first_missing(self) -> int:
         """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""
-        newest = self._source.desk.find(Filter(), 1).jobs
+        newest = self._source.queries.find(Filter(), 1).jobs
         there, missing = 0, newest[0].seq if newest else 0
         while there < missing:
             middle = (there + missing) // 2
-            job = self._source.porter.pack(middle, 1)[0].job
-            if any(row.created_at == job.created_at for row in self._target.desk.get([job.id])):
+            job = self._source.transfer.pack(middle, 1)[0].job
+            if any(row.created_at == job.created_at for row in self._target.queries.get([job.id])):
                 there = job.seq
             else:
                 missing = middle
@@ -331,23 +333,23 @@ class StoreCopy:
     def _carry_jobs(self, after: int, carried: CopyResult) -> None:
         total = self._total()
         parents = self._parents_before(after)
-        done = min(self._target.desk.count(Filter()), total) if after else 0
-        for page in ahead(pages(self._source.porter, after)):
-            for portion in portions([portable(parcel) for parcel in page], weight):
-                fresh = self._target.porter.unpack(portion, self._source.url)
+        done = min(self._target.queries.count(Filter()), total) if after else 0
+        for page in ahead(pages(self._source.transfer, after)):
+            for portion in portions([portable(job_export) for job_export in page], weight):
+                fresh = self._target.transfer.unpack(portion, self._source.url)
                 carried.jobs += fresh
                 carried.known += len(portion) - fresh
             parents += with_kin(page)
             done += len(page)
             self._progress(CopyStep("carrying", done, total))
         self._check_arriving()
-        carry_bonds(self._source, self._target, parents, merged=self._into_used)
+        copy_edges(self._source, self._target, parents, merged=self._into_used)
 
     def _parents_before(self, end: int) -> list[str]:
         """The jobs that others wait for of those which an earlier run has carried; it was cut off before the bonds."""
         parents: list[str] = []
-        for page in pages(self._source.porter) if end else ():
-            parents += with_kin([parcel for parcel in page if parcel.job.seq <= end])
+        for page in pages(self._source.transfer) if end else ():
+            parents += with_kin([job_export for job_export in page if job_export.job.seq <= end])
             if page[-1].job.seq >= end:
                 break
         return parents
@@ -355,10 +357,10 @@ class StoreCopy:
 
 def reopen(engine: Engine) -> StoreStatus | None:
     """Take the notice down, whatever it says; the notice."""
-    notice = engine.porter.notice()
-    if notice is not None:
-        engine.porter.post(None)
-    return notice
+    store_status = engine.transfer.store_status()
+    if store_status is not None:
+        engine.transfer.post(None)
+    return store_status
 
 
 def file_of(engine: Engine) -> Path | None:
@@ -392,5 +394,5 @@ def _refuse_same_address(source: Engine, target: Engine) -> None:
         raise ConfigError(f"{source.url} and {target.url} are the same store")
 
 
-def _since(notice: StoreStatus) -> str:
-    return f"on {to_datetime(notice.at):%Y-%m-%d at %H:%M} UTC"
+def _since(store_status: StoreStatus) -> str:
+    return f"on {to_datetime(store_status.at):%Y-%m-%d at %H:%M} UTC"

@@ -50,13 +50,13 @@ class StoreContents(Struct):
 
     def add(self, page: list[JobExport]) -> None:
         counts = self.by_queue_and_state
-        for parcel in page:
-            place = (parcel.job.queue, parcel.job.state)
+        for job_export in page:
+            place = (job_export.job.queue, job_export.job.state)
             counts[place] = counts.get(place, 0) + 1
-            self.damaged += damage_in(parcel)
+            self.damaged += damage_in(job_export)
         self.jobs += len(page)
-        self.history += sum([len(parcel.history) for parcel in page])
-        self.logs += sum([len(parcel.logs) for parcel in page])
+        self.history += sum([len(job_export.history) for job_export in page])
+        self.logs += sum([len(job_export.logs) for job_export in page])
         self.bytes += sum(map(weight, page))
 
     def add_dead(self, page: list[DeadLetterRow]) -> None:
@@ -79,15 +79,15 @@ class StoreContents(Struct):
 # -- weight
 
 
-def weight(parcel: JobExport) -> int:
+def weight(job_export: JobExport) -> int:
     """About how many bytes the parcel is."""
-    job = parcel.job
+    job = job_export.job
     total = _EACH + len(job.payload) + len(job.result or "") + len(job.metadata or "") + len(job.progress or "")
-    for filing in parcel.history:
-        total += _EACH + len(filing.error_message or "") + len(filing.error_traceback or "")
-    for line in parcel.logs:
+    for history_row in job_export.history:
+        total += _EACH + len(history_row.error_message or "") + len(history_row.error_traceback or "")
+    for line in job_export.logs:
         total += _EACH + len(line.message) + len(line.fields or "")
-    for step in parcel.steps:
+    for step in job_export.steps:
         total += _EACH + len(step.value or "")
     return total
 
@@ -99,14 +99,14 @@ def weight_of_dead(record: DeadLetterRow) -> int:
 # -- pages
 
 
-def pages(porter: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
+def pages(transfer: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
     """Every job behind this one in the order of submission."""
-    return _pages(porter.pack, after, lambda parcel: parcel.job.seq, weight)
+    return _pages(transfer.pack, after, lambda job_export: job_export.job.seq, weight)
 
 
-def pages_of_dead(porter: Transfer) -> Iterator[list[DeadLetterRow]]:
+def pages_of_dead(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:
     """Every dead letter in the order of the ids."""
-    return _pages(porter.pack_dead, "", lambda record: record.id, weight_of_dead)
+    return _pages(transfer.export_dead_letters, "", lambda record: record.id, weight_of_dead)
 
 
 K = TypeVar("K", int, str)
@@ -154,16 +154,16 @@ def ahead(source: Iterator[list[T]]) -> Iterator[list[T]]:
 # -- texts
 
 
-def portable(parcel: JobExport) -> JobExport:
+def portable(job_export: JobExport) -> JobExport:
     """The parcel as every engine can hold it: not all of them have a NUL in a text."""
-    job, history, logs = parcel.job, parcel.history, parcel.logs
+    job, history, logs = job_export.job, job_export.history, job_export.logs
     if not history and not logs and "\x00" not in (job.reason or ""):
-        return parcel
+        return job_export
     return JobExport(
         _without_nul(job),
         [_without_nul(entry) for entry in history],
         [_without_nul(line) for line in logs],
-        [_without_nul(step) for step in parcel.steps],
+        [_without_nul(step) for step in job_export.steps],
     )
 
 

@@ -34,62 +34,62 @@ class SettingDifference(Struct, frozen=True):
 
 def carry_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
     """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
-    known = {queue.name for queue in target.desk.queues()} if merged else set()
-    target.porter.unpack_queues([queue for queue in source.desk.queues() if queue.name not in known])
-    ruled = {row.name for row in target.desk.tasks()} if merged else set()
-    for task in source.desk.tasks():
+    known = {queue.name for queue in target.queries.queues()} if merged else set()
+    target.transfer.import_queues([queue for queue in source.queries.queues() if queue.name not in known])
+    ruled = {row.name for row in target.queries.tasks()} if merged else set()
+    for task in source.queries.tasks():
         if task.name not in ruled:
-            target.desk.rule_task(task.name, task.rules)
+            target.queries.rule_task(task.name, task.rules)
     _carry_terms(source, target, merged)
-    _carry_papers(source, target)
-    there = {row.id: row for row in target.timetable.all()}
-    for row in source.timetable.all():
+    _copy_documents(source, target)
+    there = {row.id: row for row in target.schedule_store.all()}
+    for row in source.schedule_store.all():
         _carry_schedule(source, target, row, there.get(row.id), merged)
 
 
 def _carry_terms(source: StoreView, target: Engine, merged: bool) -> None:
     known = _terms_in(target) if merged else {}
     rows = [row for key, row in _terms_in(source).items() if key not in known]
-    target.upkeep.declare_terms(rows)
+    target.staleness_store.declare_terms(rows)
     for row in rows:
-        target.upkeep.order_terms(row.kind, row.name, row.ordered)
+        target.staleness_store.order_terms(row.kind, row.name, row.ordered)
 
 
-def _carry_papers(source: StoreView, target: Engine) -> None:
+def _copy_documents(source: StoreView, target: Engine) -> None:
     """Those that are not at the target yet; what somebody put there meanwhile stays."""
-    for kind, papers in _papers_of(source):
-        _bring_papers(target, kind, _missing_papers(target, kind, papers))
+    for kind, documents in _documents_of(source):
+        _import_documents(target, kind, _missing_documents(target, kind, documents))
 
 
-def _bring_papers(target: Engine, kind: str, papers: list[Document]) -> None:
+def _import_documents(target: Engine, kind: str, documents: list[Document]) -> None:
     """All that are not there. Workers that came early write there as well: if one was faster, none was taken."""
-    left = len(papers) + 1
-    while papers and len(papers) < left:
-        if target.shelf.put([Document(kind, paper.key, 0, paper.value) for paper in papers]):
+    left = len(documents) + 1
+    while documents and len(documents) < left:
+        if target.document_store.put([Document(kind, document.key, 0, document.value) for document in documents]):
             return
-        left, papers = len(papers), _missing_papers(target, kind, papers)
+        left, documents = len(documents), _missing_documents(target, kind, documents)
 
 
-def _papers_of(store: StoreView) -> Iterator[tuple[str, list[Document]]]:
-    for kind in store.shelf.kinds():
-        for papers in _pages_of(store, kind) if not kind.startswith(STAYS) else ():
-            yield kind, papers
+def _documents_of(store: StoreView) -> Iterator[tuple[str, list[Document]]]:
+    for kind in store.document_store.kinds():
+        for documents in _pages_of(store, kind) if not kind.startswith(STAYS) else ():
+            yield kind, documents
 
 
 def _pages_of(store: StoreView, kind: str) -> Iterator[list[Document]]:
-    papers = store.shelf.browse(kind)
-    while papers:
-        yield papers
-        papers = store.shelf.browse(kind, papers[-1].key)[1:]
+    documents = store.document_store.browse(kind)
+    while documents:
+        yield documents
+        documents = store.document_store.browse(kind, documents[-1].key)[1:]
 
 
-def _missing_papers(target: Engine, kind: str, papers: list[Document]) -> list[Document]:
-    there = {paper.key for paper in target.shelf.get(kind, [paper.key for paper in papers])}
-    return [paper for paper in papers if paper.key not in there]
+def _missing_documents(target: Engine, kind: str, documents: list[Document]) -> list[Document]:
+    there = {document.key for document in target.document_store.get(kind, [document.key for document in documents])}
+    return [document for document in documents if document.key not in there]
 
 
 def _terms_in(store: StoreView) -> dict[str, PolicyRow]:
-    return {f"{row.kind} {row.name}": row for row in store.upkeep.terms()}
+    return {f"{row.kind} {row.name}": row for row in store.staleness_store.terms()}
 
 
 def _carry_schedule(
@@ -97,12 +97,12 @@ def _carry_schedule(
 ) -> None:
     """With what became of its times. Neither store fires while its notice hangs."""
     if theirs is not None and theirs != ours:
-        if _is_kept(ours, theirs, merged) or not target.timetable.delete(theirs.id, theirs.version):
+        if _is_kept(ours, theirs, merged) or not target.schedule_store.delete(theirs.id, theirs.version):
             return
         theirs = None
-    if theirs is None and not target.timetable.put(ours, new=True):
+    if theirs is None and not target.schedule_store.put(ours, new=True):
         return  # somebody made one just now
-    target.timetable.record(_missing_occurrences(source, target, ours.id)[::-1])
+    target.schedule_store.record(_missing_occurrences(source, target, ours.id)[::-1])
 
 
 def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
@@ -119,19 +119,19 @@ def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
 
 def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
     """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but papers."""
-    queues = {queue.name: queue for queue in target.desk.queues()}
-    for queue in source.desk.queues():
+    queues = {queue.name: queue for queue in target.queries.queues()}
+    for queue in source.queries.queues():
         if how := _unlike_queue(queue, queues.get(queue.name)):
             yield SettingDifference("queue", queue.name, how, is_kept=merged and queue.name in queues)
-    tasks = {row.name: row.rules for row in target.desk.tasks()}
-    for task in source.desk.tasks():
+    tasks = {row.name: row.rules for row in target.queries.tasks()}
+    for task in source.queries.tasks():
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
             yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)
     yield from _unlike_terms(source, target, merged)
-    yield from _unlike_papers(source, target)
-    schedules = {row.id: row for row in target.timetable.all()}
-    for row in source.timetable.all():
+    yield from _differing_documents(source, target)
+    schedules = {row.id: row for row in target.schedule_store.all()}
+    for row in source.schedule_store.all():
         if (theirs := schedules.get(row.id)) is None:
             yield SettingDifference("schedule", row.id, "is missing")
         elif theirs != row:
@@ -164,13 +164,13 @@ def _unlike_terms(source: StoreView, target: Engine, merged: bool) -> Iterator[S
             yield SettingDifference("lifecycle", key, how, is_kept=merged and theirs is not None)
 
 
-def _unlike_papers(source: StoreView, target: Engine) -> Iterator[SettingDifference]:
+def _differing_documents(source: StoreView, target: Engine) -> Iterator[SettingDifference]:
     """Workers of the source write on, of what they measure and watch: what came since is brought along."""
-    for kind, papers in _papers_of(source):
-        if late := _missing_papers(target, kind, papers):
-            _bring_papers(target, kind, late)
-            for paper in _missing_papers(target, kind, late):
-                yield SettingDifference("paper", f"{kind} {paper.key}", "is missing")
+    for kind, documents in _documents_of(source):
+        if late := _missing_documents(target, kind, documents):
+            _import_documents(target, kind, late)
+            for document in _missing_documents(target, kind, late):
+                yield SettingDifference("paper", f"{kind} {document.key}", "is missing")
 
 
 def _differing_terms(ours: PolicyRow, theirs: PolicyRow) -> str:
@@ -180,8 +180,8 @@ def _differing_terms(ours: PolicyRow, theirs: PolicyRow) -> str:
 
 def _missing_occurrences(source: StoreView, target: Engine, schedule_id: str) -> list[Occurrence]:
     """What became of its times and is at the source only, the newest first."""
-    there = set(target.timetable.occurrences(schedule_id, _ALL_OCCURRENCES))
-    ours = source.timetable.occurrences(schedule_id, _ALL_OCCURRENCES)
+    there = set(target.schedule_store.occurrences(schedule_id, _ALL_OCCURRENCES))
+    ours = source.schedule_store.occurrences(schedule_id, _ALL_OCCURRENCES)
     return [occurrence for occurrence in ours if occurrence not in there]
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from headrace.app.transfer.dependencies import bond_pages, lives_apart, missing_bonds, missing_flows, with_kin
+from headrace.app.transfer.dependencies import edge_pages, lives_apart, missing_edges, missing_flows, with_kin
 from headrace.app.transfer.pages import MOST, StoreContents, ahead, pages, pages_of_dead, portable
 from headrace.app.transfer.settings import unlike_settings
 from headrace.core.jobs.dependencies import Dependency
@@ -70,7 +70,7 @@ def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[
     reader = _Reader(target)
     newest = 0
     parents: list[str] = []
-    for page in ahead(pages(source.porter)):
+    for page in ahead(pages(source.transfer)):
         verdict.contents.add(page)
         for ours, theirs in zip(page, reader.beside(page), strict=True):
             finding = _compare_job(ours, theirs, verdict, merged)
@@ -95,33 +95,33 @@ class _Reader:
     """Reads the target in its own order, beside the pages of the source."""
 
     def __init__(self, target: Engine) -> None:
-        self._porter, self._desk = target.porter, target.desk
+        self._transfer, self._queries = target.transfer, target.queries
         self._after = 0
 
     def beside(self, page: list[JobExport]) -> Sequence[JobExport | None]:
         """The parcels of the same ids, None for those that are not there."""
-        ids = [parcel.job.id for parcel in page]
-        next_ones = self._porter.pack(self._after, len(page))
-        if [parcel.job.id for parcel in next_ones] == ids:
+        ids = [job_export.job.id for job_export in page]
+        next_ones = self._transfer.pack(self._after, len(page))
+        if [job_export.job.id for job_export in next_ones] == ids:
             self._after = next_ones[-1].job.seq
             return next_ones
         found = self._look_up(ids)  # others came in between, or not all are there
-        self._after = max((parcel.job.seq for parcel in found.values()), default=self._after)
+        self._after = max((job_export.job.seq for job_export in found.values()), default=self._after)
         return [found.get(job_id) for job_id in ids]
 
     def _look_up(self, ids: list[str]) -> dict[str, JobExport]:
-        places = sorted(row.seq for row in self._desk.get(ids, light=True))
+        places = sorted(row.seq for row in self._queries.get(ids, light=True))
         wanted = set(ids)
         return {
-            parcel.job.id: parcel
+            job_export.job.id: job_export
             for first, last in _runs(places)
-            for parcel in self._between(first, last)
-            if parcel.job.id in wanted
+            for job_export in self._between(first, last)
+            if job_export.job.id in wanted
         }
 
     def _between(self, first: int, last: int) -> Iterator[JobExport]:
         after = first - 1
-        while after < last and (some := self._porter.pack(after, min(last - after, MOST))):
+        while after < last and (some := self._transfer.pack(after, min(last - after, MOST))):
             yield from some
             after = some[-1].job.seq
 
@@ -172,12 +172,12 @@ def _is_called_anew(ours: JobExport, theirs: JobExport) -> bool:
         return _is_same(ours, theirs)
     if _story(theirs)[: len(before)] != before or ours.job.created_at != theirs.job.created_at:
         return False
-    return all(filing.event == Trigger.AMEND and filing.detail in _BY_NEW_JOBS for filing in since)
+    return all(history_row.event == Trigger.AMEND and history_row.detail in _BY_NEW_JOBS for history_row in since)
 
 
-def _story(parcel: JobExport) -> list[HistoryRow]:
+def _story(job_export: JobExport) -> list[HistoryRow]:
     """What happened to the job. Its old worker may come too late at any time, and that is filed at the source."""
-    return [filing for filing in parcel.history if filing.event != "lease lost"]
+    return [history_row for history_row in job_export.history if history_row.event != "lease lost"]
 
 
 def _differing(ours: JobExport, theirs: JobExport) -> list[str]:
@@ -192,9 +192,9 @@ def _differing(ours: JobExport, theirs: JobExport) -> list[str]:
 
 
 def _compare_dead(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
-    theirs = (record for page in pages_of_dead(target.porter) for record in page)
+    theirs = (record for page in pages_of_dead(target.transfer) for record in page)
     beside: DeadLetterRow | None = next(theirs, None)
-    for page in pages_of_dead(source.porter):
+    for page in pages_of_dead(source.transfer):
         verdict.contents.add_dead(page)
         for record in page:
             while beside is not None and beside.id < record.id:
@@ -214,11 +214,11 @@ def _has_open_letter(target: Engine, job_id: str) -> bool:
 def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: CopyVerification) -> None:
     for flow_id in missing_flows(source, target):
         verdict.tell("flow", flow_id, "is missing")
-    for bond in missing_bonds(source, target, parents, verdict.taken):
-        verdict.tell("bond", bond, "is missing")
+    for edge in missing_edges(source, target, parents, verdict.taken):
+        verdict.tell("bond", edge, "is missing")
     taken = [parent for parent in parents if parent in verdict.taken]
-    for page in bond_pages(source.desk, taken):
-        verdict.loose += [bond for bond in page if bond.blocks and bond.child not in verdict.taken]
+    for page in edge_pages(source.queries, taken):
+        verdict.loose += [edge for edge in page if edge.blocks and edge.child not in verdict.taken]
 
 
 def _compare_settings(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
@@ -232,7 +232,7 @@ def _compare_settings(source: Engine, target: Engine, verdict: CopyVerification,
 def _compare_counts(source: Engine, verdict: CopyVerification) -> None:
     # The same number by another way: what the source did not hand out could not be missed at the target.
     expected: dict[str, int] = {}
-    for depth in source.desk.depths():
+    for depth in source.queries.queue_counts():
         expected[depth.queue] = expected.get(depth.queue, 0) + depth.jobs
     found = verdict.contents.per_queue()
     for name in sorted(expected.keys() | found.keys()):

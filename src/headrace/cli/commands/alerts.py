@@ -211,9 +211,9 @@ def evaluate(session: Session, as_json: bool) -> int:
 
     Run it by the system's own timer to be told of a store that no worker serves.
     """
-    desk = session.store().alerts
-    changed = desk.evaluate()
-    firing = desk.active()
+    queries = session.store().alerts
+    changed = queries.evaluate()
+    firing = queries.active()
     if as_json:
         print_json({"changed": changed, "firing": firing})
     else:

@@ -265,24 +265,24 @@ def _listed(ids: set[str]) -> str:
 
 
 def _reopen(engine: Engine, yes: bool, as_json: bool) -> int:
-    notice = engine.porter.notice()
-    if notice is not None and not yes:
-        remark(_warning(notice))
+    store_status = engine.transfer.store_status()
+    if store_status is not None and not yes:
+        remark(_warning(store_status))
         confirm(f"take the notice at {engine.url} down")
     reopen(engine)
     if as_json:
-        print_json({"url": engine.url, "notice": notice})
-    elif notice is None:
+        print_json({"url": engine.url, "notice": store_status})
+    elif store_status is None:
         say(f"nothing to do: no notice hangs at {engine.url}, it is in use")
     else:
         say(f"{engine.url} is in use again")
     return 0
 
 
-def _warning(notice: StoreStatus) -> str:
-    if notice.kind == "moved":
+def _warning(store_status: StoreStatus) -> str:
+    if store_status.kind == "moved":
         return (
-            f"jobs that were carried over to {notice.other} exist twice from then on, and those that are not finished "
+            f"jobs that were carried over to {store_status.other} exist twice from then on, and unfinished ones "
             "run at both stores"
         )
-    return f"not everything may have been carried here from {notice.other} yet"
+    return f"not everything may have been carried here from {store_status.other} yet"

@@ -88,9 +88,9 @@ def list_letters(session: Session, /, status: str, limit: int, cursor: str | Non
 @click.pass_obj
 def show(session: Session, letter_id: str, as_json: bool) -> None:
     """Show everything about one dead letter. ID may be that of its job."""
-    desk = session.store().dead
-    letter = desk.get(letter_id)
-    history = desk.history(letter.id)
+    queries = session.store().dead
+    letter = queries.get(letter_id)
+    history = queries.history(letter.id)
     if as_json:
         print_json({**_record(letter), "history": [job_view.entry_record(entry) for entry in history]})
         return

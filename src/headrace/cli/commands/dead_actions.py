@@ -101,15 +101,15 @@ def requeue(
         raise click.UsageError("--args and --kwargs are for a single dead letter: give its ID")
     if not filters and not everything:
         raise click.UsageError("say which dead letters are meant: an ID, filters, or --all")
-    desk = session.store().dead
+    queries = session.store().dead
     many: dict[str, Any] = {**filters, **how, "everything": everything, "limit": limit, "rate": rate}
     # What fails while the question is open was not in the number that was confirmed.
     many.setdefault("until", to_datetime(session.store().clock.now() + 1))
-    told = desk.requeue_where(**many, dry_run=True)
+    told = queries.requeue_where(**many, dry_run=True)
     if not dry_run:
         if told.matched and not yes:
             confirm(f"requeue {_letters(told.matched)}")
-        told = desk.requeue_where(**many)
+        told = queries.requeue_where(**many)
     _answer(msgspec.structs.asdict(told), _in_words(told), as_json)
 
 
@@ -166,12 +166,12 @@ def purge(
     session: Session, older_than: float, status: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Remove old dead letters, whatever became of them. Pending ones stay unless --status names them."""
-    desk: Dead = session.store().dead
-    count = desk.purge(older_than=older_than, status=status or None, dry_run=True)
+    queries: Dead = session.store().dead
+    count = queries.purge(older_than=older_than, status=status or None, dry_run=True)
     if not dry_run:
         if count and not yes:
             confirm(f"remove {_letters(count)} for good")
-        count = desk.purge(older_than=older_than, status=status or None)
+        count = queries.purge(older_than=older_than, status=status or None)
     would = "would be removed" if dry_run else "removed"
     _answer({"purged": count, "dry_run": dry_run}, f"{_letters(count)} {would}", as_json)
 

@@ -65,7 +65,7 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
     """List jobs, newest first. Of archived ones, --since and --until mean their end."""
     app = session.store()
     page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
-    if given.get("text") and app.seal is not None:
+    if given.get("text") and app.cipher is not None:
         remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
     if as_json:
         print_json({"jobs": [job_view.record(job) for job in page], "cursor": page.cursor})
@@ -91,7 +91,7 @@ def show(session: Session, job_id: str, as_json: bool) -> None:
     """Show everything about one job. ID may be its beginning, from 8 characters on."""
     app = session.store()
     job = job_of(app, job_id)
-    steps = [] if job.spooled or job.archived else app.engine.desk.steps(job.id)
+    steps = [] if job.spooled or job.archived else app.engine.queries.steps(job.id)
     if as_json:
         print_json(job_view.full_record(job, steps))
     else:

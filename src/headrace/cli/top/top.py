@@ -73,7 +73,7 @@ class Poller:
         self._orders: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self.sight: StoreSample | None = None
         self.trouble: str | None = None
-        self.notice: str | None = None
+        self.store_status: str | None = None
 
     def start(self) -> None:
         threading.Thread(target=self._look_on, name="headrace-top", daemon=True).start()
@@ -89,7 +89,7 @@ class Poller:
             self._rung()
             took = time.monotonic() - began
             with contextlib.suppress(queue.Empty):
-                self._obey(self._orders.get(timeout=max(self._interval - took, took * _SHARE, 0.05)))
+                self._apply_command(self._orders.get(timeout=max(self._interval - took, took * _SHARE, 0.05)))
 
     def look(self) -> None:
         """Look once. Whatever is wrong is told, and the last sight stays."""
@@ -99,12 +99,12 @@ class Poller:
         except Exception as error:  # it must go on, whatever it is
             self.trouble = str(error) or type(error).__name__
 
-    def _obey(self, act: Callable[[], object]) -> None:
+    def _apply_command(self, act: Callable[[], object]) -> None:
         try:
             act()
-            self.notice = None
+            self.store_status = None
         except HeadraceError as error:
-            self.notice = f"that failed: {error}"
+            self.store_status = f"that failed: {error}"
 
 
 class _Screen:
@@ -130,7 +130,7 @@ class _Screen:
                 going = self._listen()
 
     def _now(self) -> ViewState:
-        return structs.replace(self._look, trouble=self._looker.trouble, notice=self._looker.notice)
+        return structs.replace(self._look, trouble=self._looker.trouble, store_status=self._looker.store_status)
 
     def _listen(self) -> bool:
         """Wait for a key or a new sight, or long enough for the terminal to have another size; False at the end."""

@@ -93,7 +93,7 @@ class Cipher:
         # What is hashed must not be guessed by who has the store: a hash of few possible values tells which it was.
         self.hash_key = blake2b(b"hash", key=self._keys[self.key], digest_size=32).digest()
 
-    def sealed(self, text: str, what: str, whom: str) -> str:
+    def encrypted(self, text: str, what: str, whom: str) -> str:
         """The text, sealed as what it is and for whom."""
         salt, nonce = self._salt_now(), self._random(_NONCE)
         raw = self._cipher_of(self.key, salt).encrypt(nonce, text.encode("utf-8", "surrogatepass"), _place(what, whom))
@@ -151,10 +151,10 @@ class Cipher:
         return f"<Seal with {', '.join(self._keys)}>"
 
 
-def opened(seal: Cipher | None, text: str, what: str, whom: str) -> str:
+def opened(cipher: Cipher | None, text: str, what: str, whom: str) -> str:
     """The text as it was; CorruptPayload if it is sealed and there is nothing here to open it."""
-    if seal is not None:
-        return seal.opened(text, what, whom)
+    if cipher is not None:
+        return cipher.opened(text, what, whom)
     if (key := key_of(text)) is not None:
         raise locked(key)
     return text

@@ -26,7 +26,7 @@ class ErrorRedactor(Struct, frozen=True):
         return text
 
 
-def veil_of(value: Any, shown: Any) -> ErrorRedactor:
+def redactor_of(value: Any, shown: Any) -> ErrorRedactor:
     """What hides in any text that which is starred out in what is `shown` of a value."""
     hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
     return ErrorRedactor(tuple(sorted(hidden, key=len, reverse=True)))

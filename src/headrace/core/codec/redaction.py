@@ -43,10 +43,10 @@ def redact_call(
     """
     if not names and not words:
         return tuple(args), kwargs
-    veil = _Mask(names, words)
+    redactor = _Mask(names, words)
     titles = _titles(parameter_names or (), len(args))
-    positional = (_under(title, value, veil, 0) for title, value in zip(titles, args, strict=True))
-    return tuple(positional), _masked(kwargs, veil, 0)
+    positional = (_under(title, value, redactor, 0) for title, value in zip(titles, args, strict=True))
+    return tuple(positional), _masked(kwargs, redactor, 0)
 
 
 def unmasked(value: Any, shown: Any, original: Any) -> Any:
@@ -100,21 +100,21 @@ def _folded(names: frozenset[str]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def _under(name: Any, value: Any, veil: _Mask, depth: int) -> Any:
-    return MASK if veil.hides(name, value) else _masked(value, veil, depth + 1)
+def _under(name: Any, value: Any, redactor: _Mask, depth: int) -> Any:
+    return MASK if redactor.hides(name, value) else _masked(value, redactor, depth + 1)
 
 
-def _masked(value: Any, veil: _Mask, depth: int) -> Any:
+def _masked(value: Any, redactor: _Mask, depth: int) -> Any:
     if not isinstance(value, _NESTING):
         return value
     if depth > _MAX_DEPTH:
         return MASK
     if isinstance(value, dict):
-        return {key: _under(key, item, veil, depth) for key, item in value.items()}
+        return {key: _under(key, item, redactor, depth) for key, item in value.items()}
     if names := getattr(value, "_fields", ()):
-        fields = _masked(dict(zip(names, value, strict=True)), veil, depth + 1)
+        fields = _masked(dict(zip(names, value, strict=True)), redactor, depth + 1)
         return type(value)(*fields.values())
-    if isinstance(value, list | tuple) and len(value) == 2 and veil.hides(*value):
+    if isinstance(value, list | tuple) and len(value) == 2 and redactor.hides(*value):
         return (value[0], MASK) if isinstance(value, tuple) else [value[0], MASK]
     kind: Any = next(kind for kind in _NESTING if isinstance(value, kind))
-    return kind(_masked(item, veil, depth + 1) for item in value)
+    return kind(_masked(item, redactor, depth + 1) for item in value)

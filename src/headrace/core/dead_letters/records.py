@@ -221,7 +221,10 @@ def history_anew(letter: DeadLetterRow, job: NewJob, detail: str | None) -> list
 
 def first_failed_at(letter: DeadLetterRow) -> int:
     """When the job failed for the first time, as far as the record knows."""
-    return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
+    return next(
+        (history_row.at for history_row in kept_history(letter) if history_row.error_type is not None),
+        letter.entered_at,
+    )
 
 
 # Who ends a record that was requeued too often: not whoever asked for it once more.

@@ -58,16 +58,16 @@ def tell(row: JobRow, filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
     first = version = _first_version(row, filings)
     state: State | None = None
     attempt = 0
-    for filing in _whole(filings):
-        entry = _filed(filing)
+    for history_row in _whole(filings):
+        entry = _filed(history_row)
         if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
             notes.append(entry)
             continue
-        if filing.attempt > attempt + 1 and entry.from_state is State.RUNNING:
-            version = filing.version - 2  # runs in between are kept no more: nothing but the claim is known
-        entries += _merged(_before(filing, version, state), notes)
+        if history_row.attempt > attempt + 1 and entry.from_state is State.RUNNING:
+            version = history_row.version - 2  # runs in between are kept no more: nothing but the claim is known
+        entries += _merged(_before(history_row, version, state), notes)
         entries.append(entry)
-        version, state, attempt, notes = filing.version, entry.to_state, filing.attempt, []
+        version, state, attempt, notes = history_row.version, entry.to_state, history_row.attempt, []
     entries += _merged(_present(row, version, state), notes)
     return [HistoryEntry(_moment(row.created_at), Trigger.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
 
@@ -92,7 +92,7 @@ def _is_later(move: HistoryEntry, note: HistoryEntry) -> bool:
 
 def _first_version(row: JobRow, filings: Sequence[HistoryRow]) -> int:
     """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
-    known = min((filing.version for filing in filings), default=row.version)
+    known = min((history_row.version for history_row in filings), default=row.version)
     return row.created_at if known >= row.created_at else 1
 
 
@@ -101,17 +101,17 @@ def _first_state(row: JobRow, entries: list[HistoryEntry]) -> State:
     return State.PENDING if first is None or first == State.RUNNING else first
 
 
-def _before(filing: HistoryRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
+def _before(history_row: HistoryRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
     """The claim, and the success, that led to what was filed; and what went before them unfiled."""
-    if filing.version == version + 1:
+    if history_row.version == version + 1:
         return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
-    if filing.source == State.RUNNING and filing.started_at is not None:
-        yield from _claim(filing, version, filing.version - 1, state)
-    elif filing.source == State.COMPLETED and filing.finished_at is not None:
-        yield from _claim(filing, version, filing.version - 2, state)
-        yield _success(filing, filing.finished_at, filing.version - 1)
+    if history_row.source == State.RUNNING and history_row.started_at is not None:
+        yield from _claim(history_row, version, history_row.version - 1, state)
+    elif history_row.source == State.COMPLETED and history_row.finished_at is not None:
+        yield from _claim(history_row, version, history_row.version - 2, state)
+        yield _success(history_row, history_row.finished_at, history_row.version - 1)
     else:
-        yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt, state)
+        yield from _unfiled(version, history_row.version, _moment(history_row.at), history_row.attempt, state)
 
 
 def _present(row: JobRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
@@ -153,23 +153,23 @@ def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State |
         yield HistoryEntry(at, Trigger.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
 
 
-def _filed(filing: HistoryRow) -> HistoryEntry:
-    said = [part for part in (filing.detail, _error_line(filing)) if part]
+def _filed(history_row: HistoryRow) -> HistoryEntry:
+    said = [part for part in (history_row.detail, _error_line(history_row)) if part]
     return HistoryEntry(
-        _moment(filing.at),
-        Trigger(filing.event),
-        State(filing.source),
-        State(filing.target),
-        filing.version,
-        filing.attempt,
-        filing.worker,
+        _moment(history_row.at),
+        Trigger(history_row.event),
+        State(history_row.source),
+        State(history_row.target),
+        history_row.version,
+        history_row.attempt,
+        history_row.worker,
         ": ".join(said) or None,
     )
 
 
 def last_words(filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
-    return [_filed(filing) for filing in _whole(filings)]
+    return [_filed(history_row) for history_row in _whole(filings)]
 
 
 _EVENTS, _STATES = frozenset(Trigger), frozenset(State)
@@ -180,12 +180,12 @@ def _whole(filings: Sequence[HistoryRow]) -> list[HistoryRow]:
     return [one for one in filings if is_whole(one)]
 
 
-def is_whole(filing: HistoryRow) -> bool:
-    return filing.event in _EVENTS and filing.source in _STATES and filing.target in _STATES
+def is_whole(history_row: HistoryRow) -> bool:
+    return history_row.event in _EVENTS and history_row.source in _STATES and history_row.target in _STATES
 
 
-def _error_line(filing: HistoryRow) -> str | None:
-    return f"{filing.error_type}: {filing.error_message}" if filing.error_type else None
+def _error_line(history_row: HistoryRow) -> str | None:
+    return f"{history_row.error_type}: {history_row.error_message}" if history_row.error_type else None
 
 
 def _moment(ms: int) -> datetime:

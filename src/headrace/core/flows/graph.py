@@ -122,12 +122,12 @@ class Graph:
                         value=other.graph_name,
                     )
 
-    def ensure_acyclic(self, bonds: Sequence[Dependency]) -> None:
+    def ensure_acyclic(self, edges: Sequence[Dependency]) -> None:
         """Refuse bonds that lead from a node back to itself, and tell the way."""
         places = {node.id: place for place, node in enumerate(self.nodes)}
-        if all(places.get(bond.parent, -1) < places.get(bond.child, len(places)) for bond in bonds):
+        if all(places.get(edge.parent, -1) < places.get(edge.child, len(places)) for edge in edges):
             return  # nobody waits for one that was added later, as nearly always
-        circle = circle_in((bond.parent, bond.child) for bond in bonds)
+        circle = circle_in((edge.parent, edge.child) for edge in edges)
         if circle:
             titles = {node.id: node.title for node in self.nodes}
             path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)

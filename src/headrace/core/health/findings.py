@@ -70,9 +70,14 @@ def is_gone(worker: WorkerRow, now: int) -> bool:
     return now - worker.seen_at > max(GONE, 6 * worker.heartbeat)
 
 
-def judge(census: IntegrityCounts, now: int) -> list[Finding]:
+def mark_stale(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
     """The findings about what is in a store."""
-    return [*_of_damage(census), *_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
+    return [
+        *_of_damage(integrity_counts),
+        *_of_orphans(integrity_counts),
+        *_of_zombies(integrity_counts, now),
+        *_of_delays(integrity_counts, now),
+    ]
 
 
 def judge_ids(damaged: Sequence[str]) -> list[Finding]:
@@ -91,19 +96,21 @@ def judge_ids(damaged: Sequence[str]) -> list[Finding]:
     ]
 
 
-def _of_damage(census: IntegrityCounts) -> Iterator[Finding]:
-    if census.damaged:
+def _of_damage(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
+    if integrity_counts.damaged:
         yield Finding(
             code="damaged_records",
-            sentence=_counted(census.damaged, "record of a job can't be read", "records of jobs can't be read"),
+            sentence=_counted(
+                integrity_counts.damaged, "record of a job can't be read", "records of jobs can't be read"
+            ),
             advice="fail them with `headrace check --repair`, or restore a backup",
-            count=census.damaged,
+            count=integrity_counts.damaged,
             repairable=True,
         )
 
 
-def _of_orphans(census: IntegrityCounts) -> Iterator[Finding]:
-    for what, count in census.orphans.items():
+def _of_orphans(integrity_counts: IntegrityCounts) -> Iterator[Finding]:
+    for what, count in integrity_counts.orphans.items():
         if count:
             yield Finding(
                 code=f"orphan_{what}",
@@ -128,8 +135,8 @@ _ORPHANS = {
 REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
 
 
-def _of_zombies(census: IntegrityCounts, now: int) -> Iterator[Finding]:
-    silent = [worker for worker in census.workers if worker.is_silent(now) and now - worker.seen_at > LATE]
+def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]:
+    silent = [worker for worker in integrity_counts.workers if worker.is_silent(now) and now - worker.seen_at > LATE]
     if silent:
         yield Finding(
             code="silent_workers",
@@ -140,55 +147,55 @@ def _of_zombies(census: IntegrityCounts, now: int) -> Iterator[Finding]:
             repairable=any(is_gone(worker, now) for worker in silent),
             examples=tuple(worker.id for worker in silent[:5]),
         )
-    if census.strays:
+    if integrity_counts.strays:
         yield Finding(
             code="stray_leases",
             sentence=_counted(
-                census.strays,
+                integrity_counts.strays,
                 "jobs are running under workers that never signed on",
                 "jobs are running under workers that never signed on",
             ),
             advice="their leases will run out, and a live worker takes them over",
-            count=census.strays,
+            count=integrity_counts.strays,
         )
-    if census.unreaped:
+    if integrity_counts.unreaped:
         yield Finding(
             code="unreaped_leases",
             sentence=_counted(
-                census.unreaped,
+                integrity_counts.unreaped,
                 "running job has a lease that ended over a minute ago",
                 "running jobs have leases that ended over a minute ago",
             ),
             advice="any live worker takes them over: start one",
-            count=census.unreaped,
+            count=integrity_counts.unreaped,
         )
 
 
-def _of_delays(census: IntegrityCounts, now: int) -> Iterator[Finding]:
-    someone_works = any(not worker.is_silent(now) for worker in census.workers)
-    if census.overdue:
+def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]:
+    someone_works = any(not worker.is_silent(now) for worker in integrity_counts.workers)
+    if integrity_counts.overdue:
         advice = "all workers are busy or paused: add one" if someone_works else "no worker is alive: start one"
         yield Finding(
             code="overdue",
             sentence=_counted(
-                census.overdue,
+                integrity_counts.overdue,
                 "scheduled or retrying job is due for over a minute",
                 "scheduled or retrying jobs are due for over a minute",
             ),
             advice=advice,
-            count=census.overdue,
+            count=integrity_counts.overdue,
             note=someone_works,
         )
-    if census.forlorn:
+    if integrity_counts.forlorn:
         yield Finding(
             code="forlorn",
             sentence=_counted(
-                census.forlorn,
+                integrity_counts.forlorn,
                 "waiting job has no unfinished job to wait for",
                 "waiting jobs have no unfinished job to wait for",
             ),
             advice="let them run with `headrace jobs promote --state waiting`, or cancel them",
-            count=census.forlorn,
+            count=integrity_counts.forlorn,
         )
 
 

@@ -45,16 +45,16 @@ def key_of(host: str, pid: int) -> str:
     return f"{host}:{pid}"
 
 
-def paper_of(key: str, version: int, vitals: ProcessStats) -> Document:
+def document_of(key: str, version: int, vitals: ProcessStats) -> Document:
     return Document(KIND, key, version, msgspec.json.encode(vitals).decode())
 
 
-def told(papers: Iterable[Document], now: int) -> dict[str, ProcessStats]:
+def told(documents: Iterable[Document], now: int) -> dict[str, ProcessStats]:
     """What processes told a moment ago, by their keys."""
-    read = {paper.key: _decode(paper.value) for paper in papers}
+    read = {document.key: _decode(document.value) for document in documents}
     return {key: vitals for key, vitals in read.items() if now - vitals.at <= HOLDS}
 
 
-def outdated(papers: Iterable[Document], now: int) -> list[Document]:
+def outdated(documents: Iterable[Document], now: int) -> list[Document]:
     """The papers of processes that have long been silent."""
-    return [paper for paper in papers if now - _decode(paper.value).at > KEPT]
+    return [document for document in documents if now - _decode(document.value).at > KEPT]

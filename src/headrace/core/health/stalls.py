@@ -26,17 +26,17 @@ _decode = msgspec.json.Decoder(Stall).decode
 _OF_NOBODY = Stall("", "", 0)
 
 
-def paper_of(stall: Stall) -> Document:
+def document_of(stall: Stall) -> Document:
     return Document(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
 
 
-def told(papers: Iterable[Document]) -> list[Stall]:
-    return list(readable(_decode, (paper.value for paper in papers)))
+def told(documents: Iterable[Document]) -> list[Stall]:
+    return list(readable(_decode, (document.value for document in documents)))
 
 
-def left_behind(papers: Iterable[Document], workers: Collection[str]) -> list[Document]:
+def left_behind(documents: Iterable[Document], workers: Collection[str]) -> list[Document]:
     """The papers of workers that are no more."""
-    return [paper for paper in papers if read_or(_decode, paper.value, _OF_NOBODY).worker not in workers]
+    return [document for document in documents if read_or(_decode, document.value, _OF_NOBODY).worker not in workers]
 
 
 def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:

@@ -59,10 +59,10 @@ def verdict_in_words(task: str, parent_id: str, state: State, reason: str | None
     return f"its parent {parent_id} ({task}) {how}"
 
 
-def circle_in(bonds: Iterable[tuple[str, str]]) -> list[str] | None:
+def circle_in(edges: Iterable[tuple[str, str]]) -> list[str] | None:
     """A circle among these pairs of parent and child, from a job to itself; None if there is none."""
     graph: dict[str, set[str]] = {}
-    for parent, child in bonds:
+    for parent, child in edges:
         graph.setdefault(child, set()).add(parent)
     try:
         TopologicalSorter(graph).prepare()

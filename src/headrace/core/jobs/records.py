@@ -145,7 +145,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     awaits: str | None = None
     awaited_number: int = 0
     spawned: tuple[NewJob, ...] = ()
-    bonds: tuple[Dependency, ...] = ()
+    edges: tuple[Dependency, ...] = ()
     fingerprint: str = ""
     letter: bool = True
 

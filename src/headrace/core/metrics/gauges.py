@@ -38,12 +38,12 @@ Gauges = dict[str, dict[str, Gauge]]
 
 
 def sample_of_jobs(
-    depths: Iterable[QueueCount], workers: Iterable[WorkerRow], queues: Iterable[str], now: int
+    queue_counts: Iterable[QueueCount], workers: Iterable[WorkerRow], queues: Iterable[str], now: int
 ) -> Sample:
     """How many jobs are in each open state, how old the oldest pending one is, and how many workers serve a queue."""
     alive = [worker for worker in workers if not worker.is_silent(now)]
     sample: Sample = {STORE: {"workers": len(alive)}}
-    for depth in depths:
+    for depth in queue_counts:
         if depth.state not in OPEN:
             continue
         for where in (sample[STORE], sample.setdefault(depth.queue, {})):

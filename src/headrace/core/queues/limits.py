@@ -93,13 +93,13 @@ _KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
 _texts = msgspec.json.Decoder(list[str])
 
 
-def lane_of(gates: Iterable[Limit]) -> str:
+def lane_of(lane_limits: Iterable[Limit]) -> str:
     """The lane of a job with these gates; "" if it has none, and may start whenever its queue may."""
-    texts = sorted({f"{_LETTERS[gate.kind]}:{gate.name}" for gate in gates})
+    texts = sorted({f"{_LETTERS[lane_limit.kind]}:{lane_limit.name}" for lane_limit in lane_limits})
     return msgspec.json.encode(texts).decode() if texts else ""
 
 
-def gates_of(lane: str) -> list[Limit]:
+def lane_limits_of(lane: str) -> list[Limit]:
     """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
     found = _read(lane)
     return [Limit("needs", lane)] if found is None else found
@@ -121,12 +121,12 @@ def _read(lane: str | bytes) -> list[Limit] | None:
 
 def behind_task(lane: str, task: str) -> str:
     """The lane that is the same but for the gate of its jobs' task."""
-    return lane_of([*gates_of(lane), Limit("task", task)])
+    return lane_of([*lane_limits_of(lane), Limit("task", task)])
 
 
 def needs_of(lane: str) -> frozenset[str]:
     """What a worker must have for the jobs of this lane."""
-    return frozenset(gate.name for gate in gates_of(lane) if gate.kind == "needs")
+    return frozenset(lane_limit.name for lane_limit in lane_limits_of(lane) if lane_limit.kind == "needs")
 
 
 def is_equipped(capabilities: Iterable[str], needs: Iterable[str]) -> bool:
@@ -153,18 +153,18 @@ class LimitCounter:
         self._room: dict[Limit, float] = {}
         self.passed: dict[Limit, int] = {}
 
-    def room(self, gate: Limit) -> float:
-        if gate not in self._room:
-            self._room[gate] = self._room_of(gate)
-        return self._room[gate]
+    def room(self, lane_limit: Limit) -> float:
+        if lane_limit not in self._room:
+            self._room[lane_limit] = self._room_of(lane_limit)
+        return self._room[lane_limit]
 
-    def lets_in(self, gates: Sequence[Limit]) -> bool:
+    def lets_in(self, lane_limits: Sequence[Limit]) -> bool:
         """Whether one more job with these gates may start; it is counted if it may."""
-        if any(self.room(gate) < 1 for gate in gates):
+        if any(self.room(lane_limit) < 1 for lane_limit in lane_limits):
             return False
-        for gate in gates:
-            self._room[gate] -= 1
-            self.passed[gate] = self.passed.get(gate, 0) + 1
+        for lane_limit in lane_limits:
+            self._room[lane_limit] -= 1
+            self.passed[lane_limit] = self.passed.get(lane_limit, 0) + 1
         return True
 
 

@@ -142,7 +142,7 @@ class ArchivedJob(Struct, frozen=True, array_like=True):
     history: list[HistoryRow]
     logs: list[LogLine]
     steps: list[Step] = []
-    bonds: list[Dependency] = []
+    edges: list[Dependency] = []
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -159,11 +159,11 @@ _COMMON = (
 )
 
 
-def row_of(parcel: JobExport, bonds: Sequence[Dependency] = ()) -> ArchiveRow:
+def row_of(job_export: JobExport, edges: Sequence[Dependency] = ()) -> ArchiveRow:
     """A finished job as it is archived."""
-    job = parcel.job
+    job = job_export.job
     assert job.finished_at is not None
-    body = _packed(ArchivedJob(job, parcel.history, parcel.logs, parcel.steps, list(bonds)))
+    body = _packed(ArchivedJob(job, job_export.history, job_export.logs, job_export.steps, list(edges)))
     return ArchiveRow(
         id=job.id,
         task=job.task,
@@ -173,7 +173,7 @@ def row_of(parcel: JobExport, bonds: Sequence[Dependency] = ()) -> ArchiveRow:
         finished_at=job.finished_at,
         duration=None if job.started_at is None else max(job.finished_at - job.started_at, 0),
         attempts=job.attempt,
-        summary=_summary(parcel),
+        summary=_summary(job_export),
         tags=job.tags,
         body=body,
         bytes=len(body),
@@ -250,9 +250,9 @@ def revived(keepsake: ArchivedJob, now: int) -> JobExport:
     return JobExport(again, [*keepsake.history, told], keepsake.logs, steps)
 
 
-def was_archived_before(parcel: JobExport) -> bool:
+def was_archived_before(job_export: JobExport) -> bool:
     """Whether an older row of this job may be in the archive: it was over before, and somebody ran it again."""
-    return any(filing.event == Trigger.REVIVE for filing in parcel.history)
+    return any(history_row.event == Trigger.REVIVE for history_row in job_export.history)
 
 
 def _packed(keepsake: ArchivedJob) -> bytes:
@@ -260,14 +260,14 @@ def _packed(keepsake: ArchivedJob) -> bytes:
     return _FORMAT + packer.compress(_encode(keepsake)) + packer.flush()
 
 
-def _summary(parcel: JobExport) -> str | None:
-    if parcel.job.state is State.COMPLETED:
-        result = parcel.job.result
+def _summary(job_export: JobExport) -> str | None:
+    if job_export.job.state is State.COMPLETED:
+        result = job_export.job.result
         return None if result is None or result.startswith(SEALED) else result[:SUMMARY]
-    for filing in reversed(parcel.history):
-        if filing.error_type is not None:
-            return f"{filing.error_type}: {filing.error_message}"[:SUMMARY]
-    return None if parcel.job.reason is None else parcel.job.reason[:SUMMARY]
+    for history_row in reversed(job_export.history):
+        if history_row.error_type is not None:
+            return f"{history_row.error_type}: {history_row.error_message}"[:SUMMARY]
+    return None if job_export.job.reason is None else job_export.job.reason[:SUMMARY]
 
 
 def key_of(row: ArchiveRow) -> Key:

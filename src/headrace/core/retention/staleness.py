@@ -172,13 +172,15 @@ def aged_of(job: AgeFields, filings: Sequence[HistoryRow]) -> JobAge:
     if not filings:  # as of most jobs
         due = max(created_at, job.run_at)
         return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due)
-    moves = [filing for filing in filings if filing.source != filing.target]
-    since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)
-    last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
+    moves = [history_row for history_row in filings if history_row.source != history_row.target]
+    since = max(since, *(history_row.at for history_row in moves if history_row.target == job.state), 0)
+    last_life = max((place for place, history_row in enumerate(moves) if history_row.event == "revive"), default=-1)
     begun = moves[last_life].at if last_life >= 0 else 0
     runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
     due = max(created_at, begun, min(runs, default=job.run_at))
-    is_reviewed = any(filing.event == Trigger.REVIEW and filing.version == job.version for filing in filings)
+    is_reviewed = any(
+        history_row.event == Trigger.REVIEW and history_row.version == job.version for history_row in filings
+    )
     return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 

@@ -1,7 +1,7 @@
 """Which calls count as the same, and what becomes of a second one: the words a user has for it, and what they mean.
 
-`Unique` and `Cache` are the words. An `UniquePolicy` is what they come to for one task: what a job's key is made of, and
-the rule under which the job is stored, its times still to be counted back from now. Pure: the time and the call are
+`Unique` and `Cache` are the words. A `UniquePolicy` is what they come to for one task: what a job's key is made of,
+and the rule under which the job is stored, its times still to be counted back from now. Pure: the time and the call are
 handed in. Must not know engines, tasks or the other options.
 """
 

@@ -77,26 +77,26 @@ class PostgresEngine:
         self.sql = statements_in(self.address.schema)
         self._server_clock = ServerClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
-        self.desk = SqlQueries(self)
-        self.timetable = SqlScheduleStore(self)
-        self.porter = SqlTransfer(self)
+        self.queries = SqlQueries(self)
+        self.schedule_store = SqlScheduleStore(self)
+        self.transfer = SqlTransfer(self)
         self.letters = SqlDeadLetterStore(self)
-        self.sweeper = SqlRetentionStore(self)
+        self.retention_store = SqlRetentionStore(self)
         self.archive = PostgresArchive(self, self.address.schema)
-        self.upkeep = SqlStalenessStore(self)
-        self.shelf = SqlDocumentStore(self)
+        self.staleness_store = SqlStalenessStore(self)
+        self.document_store = SqlDocumentStore(self)
         self.care = PostgresMaintenance(self)
         self.events = SqlEventStore(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
-        self._reception = TransactionalInsert(self, self._channel)
-        self._tower = ServerBells(
+        self._transactional_insert = TransactionalInsert(self, self._channel)
+        self._server_bells = ServerBells(
             lambda: NotifyConnection(self.server, self._channel), self.address.poll if self.address.pooler else None
         )
         self._auto_migrate = auto_migrate
         self._tells = tells
         self._known_queues: set[str] = set()
-        self._regulations = RulesCache()
+        self._rules_cache = RulesCache()
         self._ready = False
 
     # -- the hot path
@@ -109,7 +109,7 @@ class PostgresEngine:
         except ConnectionLost:
             fresh = self._insert_again(jobs, whole, at)
         for queue in {job.queue for job in jobs}:
-            self._tower.ring(f"work:{queue}")
+            self._server_bells.ring(f"work:{queue}")
         return fresh
 
     def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
@@ -159,11 +159,11 @@ class PostgresEngine:
 
     def rules_for_inserts(self) -> RulesCache:
         """What has to be minded by who stores jobs."""
-        if not self._regulations.are_fresh:
-            self.read(self._regulations.learn)
-        return self._regulations
+        if not self._rules_cache.are_fresh:
+            self.read(self._rules_cache.learn)
+        return self._rules_cache
 
-    def admit(
+    def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
@@ -172,10 +172,10 @@ class PostgresEngine:
         rules = self.rules_for_inserts()
         lengths, received = rules.lengths_of(queues), rules.received(candidates)
 
-        def store(ledger: Transaction) -> list[UniqueResult]:
-            verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), ledger)
+        def store(tx: Transaction) -> list[UniqueResult]:
+            verdicts = unique_insert.run(unique_insert.insert_unique(received, whole, lengths, at), tx)
             if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
-                ledger.ask("ring", channel=self._channel, messages=as_json(["work"]))
+                tx.ask("ring", channel=self._channel, messages=as_json(["work"]))
             return verdicts
 
         try:
@@ -186,23 +186,23 @@ class PostgresEngine:
         if any(verdict.kind == "taken" for verdict in verdicts):
             self._refuse_if_moved()
         for queue in queues:
-            self._tower.ring(f"work:{queue}")
+            self._server_bells.ring(f"work:{queue}")
         return verdicts
 
-    def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
+    def insert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
         at = self.at(now)
         rules = self.rules_for_inserts()
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
 
-        def store(ledger: Transaction) -> Wakeups:
-            if dependencies.names_others(jobs, bonds):  # what is all new is in nobody's way
-                ledger.ask("alone_with_kin")
-            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), ledger)
+        def store(tx: Transaction) -> Wakeups:
+            if dependencies.names_others(jobs, edges):  # what is all new is in nobody's way
+                tx.ask("alone_with_kin")
+            effects = unique_insert.run(dependencies.insert_graph(placed, edges, flow, lengths, at), tx)
             if topics := effects.topics():
-                ledger.ask("ring", channel=self._channel, messages=as_json(topics))
+                tx.ask("ring", channel=self._channel, messages=as_json(topics))
             return effects
 
         try:
@@ -215,7 +215,7 @@ class PostgresEngine:
             self._refuse_if_moved()
             raise
         for topic in {*(f"work:{job.queue}" for job in jobs), *effects.topics()}:
-            self._tower.ring(topic)
+            self._server_bells.ring(topic)
 
     def _insert_again(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
         """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
@@ -234,7 +234,7 @@ class PostgresEngine:
         return set(_names.decode(self.server.repeat(lambda db: _scalar(db, self.sql["mine"], values))))
 
     def _first_taken(self, jobs: Sequence[NewJob]) -> str:
-        seen = set(_names.decode(self.read(lambda ledger: ledger.ask("taken", ids=as_json([job.id for job in jobs])))))
+        seen = set(_names.decode(self.read(lambda tx: tx.ask("taken", ids=as_json([job.id for job in jobs])))))
         for job in jobs:
             if job.id in seen:
                 return job.id
@@ -252,7 +252,7 @@ class PostgresEngine:
         self.prepare()
         answer, topics = self._exchange(outcomes, want, notes, self.at(now), groups)
         for topic in topics:
-            self._tower.ring(topic)
+            self._server_bells.ring(topic)
         return answer
 
     def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
@@ -261,14 +261,14 @@ class PostgresEngine:
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         at = self.at(now)
 
-        def beat(ledger: Transaction) -> RenewResult:
-            wish = ledger.ask("attend", w=as_json([worker]))
+        def beat(tx: Transaction) -> RenewResult:
+            wish = tx.ask("attend", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
                 held = as_json(leases)
-                if ledger.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
-                    lost = frozenset(_leases.decode(ledger.ask("lost", lease=held, now=at)))
-            return RenewResult(lost, wish, ledger.ask("next_expiry"))
+                if tx.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
+                    lost = frozenset(_leases.decode(tx.ask("lost", lease=held, now=at)))
+            return RenewResult(lost, wish, tx.ask("next_expiry"))
 
         return self.write(beat)
 
@@ -284,31 +284,31 @@ class PostgresEngine:
         self.prepare()
         return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, letters)
 
-    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        return lease_recovery.disown(self, worker, held, self.at(now))
+    def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+        return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> JoinedTransaction:
-        return PostgresJoined(self._reception, self.url, connection)
+        return PostgresJoined(self._transactional_insert, self.url, connection)
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
+    def register_worker(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
         held = liveness_file.LivenessFile(self._folder(), worker.id)
         self.renew(worker, (), 0)
         return held
 
-    def sign_off(self, worker_id: str) -> None:
-        self.write(lambda ledger: ledger.run("sign_off", ids=as_json([worker_id])))
+    def unregister_worker(self, worker_id: str) -> None:
+        self.write(lambda tx: tx.run("sign_off", ids=as_json([worker_id])))
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        bell = self._tower.listen(topic, queues)
+        bell = self._server_bells.listen(topic, queues)
         return EventsBell(bell) if topic == EVENTS else bell
 
     def ring(self, topic: str) -> None:
         self.server.repeat(lambda db: self._call(db, [topic]))
-        self._tower.ring(topic)
+        self._server_bells.ring(topic)
 
     def _call(self, db: Connection, messages: Sequence[str]) -> None:
         if messages:
@@ -325,7 +325,7 @@ class PostgresEngine:
         return self.server.repeat(lambda db: act(PostgresTransaction(db, self.sql, self._channel)))
 
     def forget_rules(self) -> None:
-        self._regulations.forget()
+        self._rules_cache.forget()
 
     # -- the store as a whole
 
@@ -361,9 +361,9 @@ class PostgresEngine:
         return liveness_file.local_folder(self._identity)
 
     def _refuse_if_moved(self) -> None:
-        notice = self.porter.notice()
-        if notice is not None and notice.kind == "moved":
-            raise StoreMoved(notice.other)
+        store_status = self.transfer.store_status()
+        if store_status is not None and store_status.kind == "moved":
+            raise StoreMoved(store_status.other)
 
     def schema(self) -> tuple[int, int]:
         return self.server.repeat(lambda db: schema.version_of(db, self.address.schema))[0], schema.CURRENT
@@ -377,7 +377,7 @@ class PostgresEngine:
         return self.server.repeat(lambda db: health.facts(db, self.address))
 
     def disconnect(self) -> None:
-        self._tower.close()
+        self._server_bells.close()
         self.server.close()
 
     def close(self) -> None:
@@ -388,8 +388,8 @@ class PostgresEngine:
         """Forget what is known of the tables: they may be others when they are used again."""
         self._ready = False
         self._known_queues.clear()
-        self._regulations.forget()
-        self._reception.forget()
+        self._rules_cache.forget()
+        self._transactional_insert.forget()
 
 
 def _row(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> tuple[Any, ...]:

@@ -93,15 +93,15 @@ class Exchange:
         groups: Sequence[EventGroup],
         careful: bool,
     ) -> SettleResult:
-        ledger = PostgresTransaction(db, self._sql, self._channel)
+        tx = PostgresTransaction(db, self._sql, self._channel)
         if self._meets_kin:
-            ledger.ask("beside_others_with_kin")
-        settle_and_claim.note(ledger, notes)
+            tx.ask("beside_others_with_kin")
+        settle_and_claim.note(tx, notes)
         if self._frees_a_place(outcomes):
-            ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
+            tx.ask("ring", messages=as_json(["work"]), channel=self._channel)
         hastily = self._meets_kin and outcomes and not careful and all(map(settle_and_claim.is_plain, outcomes))
         settle = settle_and_claim.settle_hastily if hastily else settle_and_claim.settle
-        return settle(ledger, outcomes, worker, self._channel, now, groups)
+        return settle(tx, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: ClaimRequest, taken: ClaimResult, settled: SettleResult, now: int) -> ExchangeResult:
         """The answer to a claim, when time and rules have had their say."""
@@ -121,18 +121,16 @@ class Exchange:
     ) -> SettleResult:
         """Nearly always one statement does all there is to settle, and needs no transaction around it."""
 
-        def ledger(db: Connection) -> PostgresTransaction:
+        def tx(db: Connection) -> PostgresTransaction:
             return PostgresTransaction(db, self._sql, self._channel)
 
-        left, effects = self._server.run(
-            lambda db: settle_and_claim.complete(ledger(db), outcomes, self._channel, groups)
-        )
+        left, effects = self._server.run(lambda db: settle_and_claim.complete(tx(db), outcomes, self._channel, groups))
         if not left:
             return SettleResult([], effects)
 
         def settle_rest(db: Connection) -> SettleResult:
-            ledger(db).ask("beside_others_with_kin")
-            return settle_and_claim.settle_rest(ledger(db), left, worker, self._channel, now, groups)
+            tx(db).ask("beside_others_with_kin")
+            return settle_and_claim.settle_rest(tx(db), left, worker, self._channel, now, groups)
 
         rest = self._server.transact(settle_rest)
         rest.effects.add(effects)
@@ -152,7 +150,7 @@ class Exchange:
     def _mind_rules(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         """Claim what has to be claimed with care; what room is left then, others may have."""
         self._minds_rules = taken.book.is_minded
-        if not settle_and_claim.asks_care(want, taken):
+        if not settle_and_claim.needs_limits(want, taken):
             return taken
         taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
         if len(taken.claims) == want.limit:
@@ -160,18 +158,16 @@ class Exchange:
         return self._server.run(lambda db: settle_and_claim.claim_the_rest(db, self._sql, want, taken, now))
 
     def _carefully(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
-        ledger = PostgresTransaction(db, self._sql, self._channel)
+        tx = PostgresTransaction(db, self._sql, self._channel)
         # What it adds must be gone if it has to be done anew.
-        return settle_and_claim.claim_carefully(
-            ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now
-        )
+        return settle_and_claim.claim_carefully(tx, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
 
     def _lapse(self, db: Connection, now: int) -> tuple[int, Wakeups]:
-        ledger = PostgresTransaction(db, self._sql, self._channel)
-        ledger.ask("alone_with_kin")
-        lapsed, effects = lease_recovery.lapse(ledger, now, settle_and_claim.BATCH_OF_TIME)
+        tx = PostgresTransaction(db, self._sql, self._channel)
+        tx.ask("alone_with_kin")
+        lapsed, effects = lease_recovery.lapse(tx, now, settle_and_claim.BATCH_OF_TIME)
         if topics := effects.topics():
-            ledger.run("ring", messages=as_json(topics), channel=self._channel)
+            tx.run("ring", messages=as_json(topics), channel=self._channel)
         return lapsed, effects
 
 

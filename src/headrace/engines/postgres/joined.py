@@ -20,7 +20,7 @@ from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.postgres.store_url import PostgresUrl
 from headrace.engines.postgres.transaction import storable, told
-from headrace.engines.shared.borrowed_connections import Row, async_postgres_guest, postgres_guest
+from headrace.engines.shared.borrowed_connections import Row, async_borrowed_postgres, borrowed_postgres
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, unique_insert
 from headrace.engines.sql.dependencies import Wakeups
@@ -34,7 +34,7 @@ Ask = tuple[str, Mapping[str, Any]]
 Steps = Generator[Ask, Row, R]
 
 _names = msgspec.json.Decoder(list[str])
-_notice = msgspec.json.Decoder(StoreStatus)
+_store_status = msgspec.json.Decoder(StoreStatus)
 _PLACE = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
 _WHEN = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
 _UNDO = """WITH gone AS (
@@ -77,15 +77,15 @@ class TransactionalInsert:
         """Do what has to be done on a connection of our own."""
         self._host.prepare()
         if self._identity is None:
-            self._identity = self._host.read(lambda ledger: ledger.ask("identity"))
+            self._identity = self._host.read(lambda tx: tx.ask("identity"))
         names = {job.queue for job in jobs}
         if not names <= self._queues:
             # Not in the caller's transaction: until its end, it would hold up everybody else who adds this queue.
             now = self._host.at(None)
-            self._host.write(lambda ledger: ledger.run("add_queues", names=as_json(sorted(names)), now=now))
+            self._host.write(lambda tx: tx.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
-    def admit(self, line: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
+    def insert_unique(self, line: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
         """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
         jobs = [candidate.job for candidate in candidates]
         yield from self._receive(line, jobs)
@@ -93,17 +93,17 @@ class TransactionalInsert:
         lengths, received = rules.lengths_of({job.queue for job in jobs}), rules.received(candidates)
         if lengths or any(candidate.rule for candidate in candidates):
             yield from self._ensure_locks_hold()
-        return (yield from self._take_all(unique_insert.admit(received, True, lengths, self._host.at(None))))
+        return (yield from self._take_all(unique_insert.insert_unique(received, True, lengths, self._host.at(None))))
 
-    def plant(
-        self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None
+    def insert_graph(
+        self, line: Any, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None
     ) -> Steps[Wakeups]:
         """The same for jobs with their bonds."""
         yield from self._receive(line, jobs)
         yield from self._ensure_locks_hold()
         rules = self._host.rules_for_inserts()
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
-        return (yield from self._take_all(dependencies.plant(placed, bonds, flow, lengths, self._host.at(None))))
+        return (yield from self._take_all(dependencies.insert_graph(placed, edges, flow, lengths, self._host.at(None))))
 
     def _receive(self, line: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)
@@ -175,44 +175,46 @@ class TransactionalInsert:
         if mine:  # somebody else took one of the ids just now
             yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(mine))}
         (told,) = yield self._host.sql["notice"], {}
-        notice = _notice.decode(told) if told else None
-        if notice is not None and notice.kind == "moved":
-            raise StoreMoved(notice.other)
+        store_status = _store_status.decode(told) if told else None
+        if store_status is not None and store_status.kind == "moved":
+            raise StoreMoved(store_status.other)
         raise DuplicateJob(next(job.id for job in jobs if job.id not in mine))
 
 
 class PostgresJoined:
     """A caller's connection, for the jobs that go into its transaction."""
 
-    def __init__(self, reception: TransactionalInsert, store: str, connection: Any) -> None:
-        self._reception = reception
+    def __init__(self, transactional_insert: TransactionalInsert, store: str, connection: Any) -> None:
+        self._transactional_insert = transactional_insert
         self._store_url = store
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.admit([UniqueInsert(job) for job in jobs])
+        self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
         await self.aadmit([UniqueInsert(job) for job in jobs])
 
-    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
-        return self._store(jobs, lambda line: self._reception.admit(line, candidates))
+        return self._store(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
 
     async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
-        return await self._astore(jobs, lambda line: self._reception.admit(line, candidates))
+        return await self._astore(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        self._store(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
+    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
+        self._store(jobs, lambda line: self._transactional_insert.insert_graph(line, jobs, edges, flow))
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        await self._astore(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
+    async def ainsert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
+    ) -> None:
+        await self._astore(jobs, lambda line: self._transactional_insert.insert_graph(line, jobs, edges, flow))
 
     def _store(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
-        guest = postgres_guest(self._connection, self._store_url)
-        self._reception.make_ready(jobs)
-        steps = make_steps(guest.open())
+        borrowed = borrowed_postgres(self._connection, self._store_url)
+        self._transactional_insert.make_ready(jobs)
+        steps = make_steps(borrowed.open())
         row: Row = None
         while True:
             try:
@@ -220,14 +222,14 @@ class PostgresJoined:
             except StopIteration as end:
                 answer: R = end.value
                 return answer
-            row = guest.ask(*ask)
+            row = borrowed.ask(*ask)
 
     async def _astore(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
         from asyncio import to_thread  # deferred: whoever gets here has it loaded
 
-        guest = async_postgres_guest(self._connection, self._store_url)
-        await to_thread(self._reception.make_ready, jobs)
-        steps = make_steps(await guest.open())
+        borrowed = async_borrowed_postgres(self._connection, self._store_url)
+        await to_thread(self._transactional_insert.make_ready, jobs)
+        steps = make_steps(await borrowed.open())
         row: Row = None
         while True:
             try:
@@ -235,7 +237,7 @@ class PostgresJoined:
             except StopIteration as end:
                 answer: R = end.value
                 return answer
-            row = await guest.ask(*ask)
+            row = await borrowed.ask(*ask)
 
 
 def _remember(known: WeakSet[Any], line: Any) -> None:

@@ -60,7 +60,7 @@ class PostgresMaintenance:
     def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
-    def strain(self, now: int | None = None) -> StoreLoad:
+    def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
         return StoreLoad(self._size(), clients=self._engine.server.repeat(health.clients))
 
@@ -114,7 +114,7 @@ class PostgresMaintenance:
         address = self._engine.address
         return self._engine.server.repeat(lambda db: health.size(db, address))
 
-    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         return False
 
     def backup(
@@ -162,15 +162,15 @@ class _Snapshot:
 
     def __init__(self, engine: PostgresMaintenanceHost, db: Connection) -> None:
         self._engine = engine
-        self._ledger = PostgresTransaction(db, engine.sql, "")
-        self.desk = SqlQueries(self)
-        self.timetable = SqlScheduleStore(self)
-        self.porter = SqlTransfer(self)
-        self.upkeep = SqlStalenessStore(self)
-        self.shelf = SqlDocumentStore(self)
+        self._tx = PostgresTransaction(db, engine.sql, "")
+        self.queries = SqlQueries(self)
+        self.schedule_store = SqlScheduleStore(self)
+        self.transfer = SqlTransfer(self)
+        self.staleness_store = SqlStalenessStore(self)
+        self.document_store = SqlDocumentStore(self)
 
     def read(self, act: Callable[[Transaction], T]) -> T:
-        return act(self._ledger)
+        return act(self._tx)
 
     def write(self, act: Callable[[Transaction], Any]) -> Any:
         raise AssertionError("what is past can't be changed")

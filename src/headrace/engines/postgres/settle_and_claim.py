@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.core.events.log import EventGroup, endings, narrowed, page
+from headrace.core.events.log import EventGroup, narrowed, page, parent_results
 from headrace.core.jobs.outcomes import starts_again
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome
 from headrace.core.jobs.states import Trigger
@@ -19,7 +19,7 @@ from headrace.engines.postgres.transaction import told
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, events, steps
 from headrace.engines.sql.dependencies import Wakeups
-from headrace.engines.sql.limited_claim import LOCKED, LimitedClaim, RulesSnapshot, earlier, rulebook_of
+from headrace.engines.sql.limited_claim import LOCKED, LimitedClaim, RulesSnapshot, earlier, rules_snapshot_of
 from headrace.engines.sql.records import Completion
 from headrace.engines.sql.transaction import Transaction
 
@@ -48,13 +48,13 @@ def in_order(records: Iterable[R]) -> list[R]:
     return sorted(records, key=_BY_ID)
 
 
-def note(ledger: Transaction, notes: Sequence[JobNote]) -> None:
+def note(tx: Transaction, notes: Sequence[JobNote]) -> None:
     """Store progress and log lines of runs that still hold their lease."""
     progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
     if progress:
-        ledger.run("note_progress", n=as_json(in_order(progress.values())))
+        tx.run("note_progress", n=as_json(in_order(progress.values())))
     if lines := [note for note in notes if note.message is not None]:
-        ledger.run("note_logs", n=as_json(lines))
+        tx.run("note_logs", n=as_json(lines))
 
 
 class SettleResult(NamedTuple):
@@ -68,22 +68,22 @@ class SettleResult(NamedTuple):
 
 
 def complete(
-    ledger: Transaction, outcomes: Sequence[Outcome], channel: str, groups: Sequence[EventGroup] = ()
+    tx: Transaction, outcomes: Sequence[Outcome], channel: str, groups: Sequence[EventGroup] = ()
 ) -> tuple[list[Outcome], Wakeups]:
     """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
-        events.tell(ledger, page(narrowed(groups, ())))
+        events.tell(tx, page(narrowed(groups, ())))
     if not done:
         return [*first, *again], Wakeups()
-    applied, _, frees = _complete(ledger, done, channel, 0, groups, len(outcomes))
+    applied, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))
     left = [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
     return left, Wakeups(work=frees)
 
 
 def settle(
-    ledger: Transaction,
+    tx: Transaction,
     outcomes: Sequence[Outcome],
     worker: str | None,
     channel: str,
@@ -92,19 +92,19 @@ def settle(
 ) -> SettleResult:
     """Settle what is not stale; file and tell what is."""
     first, again = _first_and_again(outcomes)
-    left, effects = complete(ledger, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
+    left, effects = complete(tx, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
     if unusual := [o for o in first if o.event is not Trigger.SUCCEED]:
-        left += _without(_settle(ledger, unusual, channel, 0), unusual)
+        left += _without(_settle(tx, unusual, channel, 0), unusual)
     left += again
     if not left:
         return SettleResult([], effects)
-    rest = settle_rest(ledger, left, worker, channel, now, groups)
+    rest = settle_rest(tx, left, worker, channel, now, groups)
     rest.effects.add(effects)
     return rest
 
 
 def settle_hastily(
-    ledger: Transaction,
+    tx: Transaction,
     outcomes: Sequence[Outcome],
     worker: str | None,
     channel: str,
@@ -116,20 +116,20 @@ def settle_hastily(
     Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
     """
     first, again = _first_and_again(outcomes)
-    applied, kin, frees = _complete(ledger, first, channel, 1, groups, len(outcomes))
-    effects = dependencies.follow_completed(ledger, kin, now) if kin else Wakeups()
+    applied, kin, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
+    effects = dependencies.follow_completed(tx, kin, now) if kin else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
-        ledger.run("ring", messages=as_json(topics), channel=channel)
+        tx.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
         return SettleResult([], effects, bool(kin))
-    rest = settle_rest(ledger, [*_without(applied, first), *again], worker, channel, now, groups)
+    rest = settle_rest(tx, [*_without(applied, first), *again], worker, channel, now, groups)
     rest.effects.add(effects)
     return rest._replace(met_kin=bool(kin))
 
 
 def settle_rest(
-    ledger: Transaction,
+    tx: Transaction,
     left: Sequence[Outcome],
     worker: str | None,
     channel: str,
@@ -137,33 +137,33 @@ def settle_rest(
     groups: Sequence[EventGroup] = (),
 ) -> SettleResult:
     """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    scribe = _PostgresSettleWriter(ledger, channel, groups)
-    settled = dependencies.settle(ledger, left, scribe, now)
+    scribe = _PostgresSettleWriter(tx, channel, groups)
+    settled = dependencies.settle(tx, left, scribe, now)
     settled.effects.work |= scribe.frees
     if topics := settled.effects.topics():
-        ledger.run("ring", messages=as_json(topics), channel=channel)
+        tx.run("ring", messages=as_json(topics), channel=channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
     if stale:
-        ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
+        tx.run("file_stale", o=as_json(stale), now=now, worker=worker)
     return SettleResult(stale, settled.effects, bool(settled.places), settled.some_wait)
 
 
 class _PostgresSettleWriter:
     """Settles jobs that have kin."""
 
-    def __init__(self, ledger: Transaction, channel: str, groups: Sequence[EventGroup]) -> None:
-        self._ledger = ledger
+    def __init__(self, tx: Transaction, channel: str, groups: Sequence[EventGroup]) -> None:
+        self._tx = tx
         self._channel = channel
         self._groups = groups
         self.frees = False  # a place for somebody else's job
 
     def complete(self, outcomes: list[Outcome]) -> None:
-        ended = endings(self._groups, {outcome.id for outcome in outcomes})
-        *_, frees = _complete(self._ledger, outcomes, self._channel, 1, ended, len(outcomes))
+        ended = parent_results(self._groups, {outcome.id for outcome in outcomes})
+        *_, frees = _complete(self._tx, outcomes, self._channel, 1, ended, len(outcomes))
         self.frees |= frees
 
     def settle(self, outcomes: list[Outcome]) -> None:
-        _settle(self._ledger, outcomes, self._channel, 1)
+        _settle(self._tx, outcomes, self._channel, 1)
         # A success that has to wait for others is not the end of its job, but of its run.
         self.frees |= any(outcome.event is Trigger.SUCCEED for outcome in outcomes)
 
@@ -172,11 +172,11 @@ def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
 
 
-def _settle(ledger: Transaction, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
-    applied = set(_leases.decode(ledger.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
-    steps.wake_if_come(ledger, outcomes)
+def _settle(tx: Transaction, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
+    applied = set(_leases.decode(tx.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
+    steps.wake_if_come(tx, outcomes)
     if topics := topics_of(outcomes):
-        ledger.run("ring", messages=as_json(topics), channel=channel)
+        tx.run("ring", messages=as_json(topics), channel=channel)
     return applied
 
 
@@ -193,13 +193,13 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    ledger: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], endings: int
+    tx: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], parent_results: int
 ) -> tuple[set[Lease], list[int], bool]:
     """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
     tale = told(page(groups) if groups else None)
-    answer = ledger.ask(
-        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
+    answer = tx.ask(
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, parent_results=parent_results, **tale
     )
     applied, seqs, frees = _completed.decode(answer)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
@@ -217,11 +217,11 @@ class ClaimResult(NamedTuple):
     idle: frozenset[str]
     strange: frozenset[str] = frozenset()
 
-    def asks_care(self, queue: str, want: ClaimRequest) -> bool:
+    def needs_limits(self, queue: str, want: ClaimRequest) -> bool:
         """Whether the queue has something to give, and only `claim_carefully` may take it."""
         if queue not in self.queues or queue in self.idle:
             return False
-        return queue in self.strange or self.book.asks_care(queue, want)
+        return queue in self.strange or self.book.needs_limits(queue, want)
 
 
 def claim(
@@ -246,7 +246,7 @@ def claim(
         taken = _claimed(db, sql["claim"], want, shares, values)
         if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
             taken = taken._replace(due=now + _LOOK_AGAIN)
-    kept = sum(quota for queue, quota in quotas.items() if taken.asks_care(queue, want))
+    kept = sum(quota for queue, quota in quotas.items() if taken.needs_limits(queue, want))
     taken = _with_more(db, sql["claim"], want, taken, values, kept)
     return taken._replace(due=earlier(taken.due, now + LOCKED)) if _passed_over(want, taken) else taken
 
@@ -256,7 +256,7 @@ def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
     served = taken.queues if want.others else [share.queue for share in want.shares]
     gave = {claim.queue for claim in taken.claims}
     return len(taken.claims) < want.limit and any(
-        queue in taken.queues and queue not in taken.idle and queue not in gave and not taken.asks_care(queue, want)
+        queue in taken.queues and queue not in taken.idle and queue not in gave and not taken.needs_limits(queue, want)
         for queue in served
     )
 
@@ -279,7 +279,7 @@ def _with_more(
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - kept - len(claims)
-        if queue in taken.idle or queue in taken.strange or taken.book.asks_care(queue, want):
+        if queue in taken.idle or queue in taken.strange or taken.book.needs_limits(queue, want):
             continue
         # Not from one that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
@@ -290,13 +290,13 @@ def _with_more(
 
 
 def claim_carefully(
-    ledger: Transaction, want: ClaimRequest, taken: ClaimResult, cursors: dict[str, str], now: int
+    tx: Transaction, want: ClaimRequest, taken: ClaimResult, cursors: dict[str, str], now: int
 ) -> ClaimResult:
     """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
-    careful = [queue for queue in queues if taken.asks_care(queue, want)]
-    claims, keeper = taken.claims, LimitedClaim(ledger, taken.book, want, cursors, now)
+    careful = [queue for queue in queues if taken.needs_limits(queue, want)]
+    claims, keeper = taken.claims, LimitedClaim(tx, taken.book, want, cursors, now)
     left = set(careful)
     for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
         room = min(quota, want.limit - len(claims))
@@ -309,10 +309,10 @@ def claim_carefully(
     return taken._replace(due=earlier(taken.due, keeper.next_at))
 
 
-def asks_care(want: ClaimRequest, taken: ClaimResult) -> bool:
+def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:
     """Whether there is room, and a queue that only `claim_carefully` takes from."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
-    return len(taken.claims) < want.limit and any(taken.asks_care(queue, want) for queue in served)
+    return len(taken.claims) < want.limit and any(taken.needs_limits(queue, want) for queue in served)
 
 
 def _claimed(
@@ -350,7 +350,7 @@ def _settings_in(told: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, froze
     is_open, known, tasks = _settings.decode(told)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
-    book = rulebook_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
+    book = rules_snapshot_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
     idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
     return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
 

@@ -21,14 +21,14 @@ class DocumentStore(Protocol):
         """At most `limit` papers with a key from `first` on and before `last`; `newest_first` begins at the end."""
         ...
 
-    def put(self, papers: Sequence[Document]) -> bool:
+    def put(self, documents: Sequence[Document]) -> bool:
         """Store them all or none: each must be at its version now, 0 if it is not there, and has one more afterwards.
 
         One key may not come twice.
         """
         ...
 
-    def remove(self, papers: Sequence[Document]) -> bool:
+    def remove(self, documents: Sequence[Document]) -> bool:
         """Forget them all or none: each must be at its version now."""
         ...
 

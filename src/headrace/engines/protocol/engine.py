@@ -81,7 +81,7 @@ class JobEngine(Protocol):
         """
         ...
 
-    def admit(
+    def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         """Store the jobs as their rules allow, one after the other, so that one may be a duplicate of another.
@@ -91,8 +91,8 @@ class JobEngine(Protocol):
         """
         ...
 
-    def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
+    def insert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         """Store jobs, the bonds between them and to jobs that are there, and the flow they are of: all or nothing.
 
@@ -167,7 +167,7 @@ class JobEngine(Protocol):
         """
         ...
 
-    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+    def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         """Give back what the store has running under this worker beyond what it holds; the ids.
 
         For claims whose answer was lost on its way to the worker: they were never begun and get their attempt back.
@@ -192,7 +192,7 @@ class Engine(JobEngine, StoreView, Protocol):
     def letters(self) -> DeadLetterStore: ...
 
     @property
-    def sweeper(self) -> RetentionStore: ...
+    def retention_store(self) -> RetentionStore: ...
 
     @property
     def archive(self) -> Archive | None:
@@ -209,11 +209,11 @@ class Engine(JobEngine, StoreView, Protocol):
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
         ...
 
-    def attend(self, worker: WorkerRow) -> WorkerLiveness:
+    def register_worker(self, worker: WorkerRow) -> WorkerLiveness:
         """Sign a worker on."""
         ...
 
-    def sign_off(self, worker_id: str) -> None:
+    def unregister_worker(self, worker_id: str) -> None:
         """Forget a worker that ended in order."""
         ...
 

@@ -52,7 +52,7 @@ class Queries(Protocol):
         """The jobs that exist of these, in no particular order; with `light`, without what is long: see core.light."""
         ...
 
-    def endings(self, ids: Sequence[str]) -> list[ParentResult]:
+    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
         """How those of these jobs stand that exist, with their results: less to read than all of them."""
         ...
 
@@ -85,7 +85,7 @@ class Queries(Protocol):
         """
         ...
 
-    def depths(self, *, open_only: bool = False) -> list[QueueCount]:
+    def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
         """The number of jobs for each queue and state that has any; with `open_only`, of the states that do not last.
 
         Who asks every few seconds should not have all that is over counted.
@@ -100,7 +100,7 @@ class Queries(Protocol):
         """The newest `limit` lines the job logged, oldest first."""
         ...
 
-    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
+    def edges(self, ids: Sequence[str]) -> list[Dependency]:
         """Every bond of these jobs, as parent or as child, by the order of submission of child and parent."""
         ...
 
@@ -140,7 +140,7 @@ class Queries(Protocol):
         """How many jobs hold a live lease, by queue, task and lane."""
         ...
 
-    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+    def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         """For queues with these rates: when, in microseconds, as many may start at once as ever.
 
         Those that have rested since long may be left out. See `core.limits.allows`.
@@ -216,18 +216,18 @@ class ScheduleStore(Protocol):
 class Transfer(Protocol):
     """Carries the contents of a store to another one, of whatever engine."""
 
-    def notice(self) -> StoreStatus | None:
+    def store_status(self) -> StoreStatus | None:
         """What hangs at the door, None if the store is in use."""
         ...
 
-    def post(self, notice: StoreStatus | None) -> None:
+    def post(self, store_status: StoreStatus | None) -> None:
         """Hang out a notice or take it away.
 
         From its return on the notice holds for everybody; no insert that began before is still under way.
         """
         ...
 
-    def swap(self, before: StoreStatus | None, notice: StoreStatus | None) -> bool:
+    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         """Post it if it is `before` that hangs there; whether it was. Of several who try at once, one succeeds."""
         ...
 
@@ -235,7 +235,7 @@ class Transfer(Protocol):
         """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
         ...
 
-    def unpack(self, parcels: Sequence[JobExport], origin: str | None = None) -> int:
+    def unpack(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         """Store the jobs as they are, in this order behind those that are there; how many ids were new.
 
         A job whose id is there already is left as it is. The sender's `seq` is not kept. With an `origin`, only while a
@@ -244,23 +244,23 @@ class Transfer(Protocol):
         """
         ...
 
-    def pack_dead(self, after: str, limit: int) -> list[DeadLetterRow]:
+    def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
         """The next investigation records by id, from the one after `after` on."""
         ...
 
-    def unpack_dead(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
+    def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         """Store the records whose id is not there yet; how many. The `origin` is as in `unpack`."""
         ...
 
-    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
+    def import_queues(self, queues: Sequence[QueueRow]) -> None:
         """Store queues with their settings, over those of the same names."""
         ...
 
-    def unpack_flows(self, flows: Sequence[FlowRow]) -> None:
+    def import_flows(self, flows: Sequence[FlowRow]) -> None:
         """Store flows that are not there yet. Bonds are carried by `unpack_bonds`, behind all jobs."""
         ...
 
-    def unpack_bonds(self, bonds: Sequence[Dependency]) -> None:
+    def import_edges(self, edges: Sequence[Dependency]) -> None:
         """Store bonds between jobs that are there, as they are, where they are not there yet. Nothing is decided."""
         ...
 
@@ -268,11 +268,13 @@ class Transfer(Protocol):
 class JoinedTransaction(Protocol):
     """A transaction that belongs to the caller: what is stored in it exists if, and only if, the caller commits."""
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
+    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         """Store jobs with their bonds, as Engine.plant does."""
         ...
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
+    async def ainsert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
+    ) -> None:
         """The same on an asynchronous connection."""
         ...
 
@@ -284,7 +286,7 @@ class JoinedTransaction(Protocol):
         """The same on an asynchronous connection."""
         ...
 
-    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         """Store the jobs as their rules allow, all or none. Until the caller commits, others wait with these keys."""
         ...
 

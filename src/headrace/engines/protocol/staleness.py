@@ -35,7 +35,7 @@ class StalenessStore(Protocol):
         """
         ...
 
-    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
+    def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         """Do to each job what is decided, all in one commit; for each whether something was written.
 
         A job that is not at the judgment's version any more is left alone. "dead" and "fail" apply STALE, as

@@ -182,8 +182,8 @@ _wires: WeakSet[RedisConnections] = WeakSet()
 
 
 def _start_all_afresh() -> None:
-    for wire in list(_wires):
-        wire.start_afresh()
+    for connections in list(_wires):
+        connections.start_afresh()
 
 
 if hasattr(os, "register_at_fork"):

@@ -126,7 +126,7 @@ def _value(stored: bytes, place: int) -> tuple[Any, int]:
 class DamagedRecordsHost(Protocol):
     """What is needed of the engine."""
 
-    wire: RedisConnections
+    connections: RedisConnections
     prefix: str
 
     def at(self, now: int | None) -> int: ...
@@ -135,8 +135,8 @@ class DamagedRecordsHost(Protocol):
 class Damaged:
     """The jobs of a store whose records are damaged."""
 
-    def __init__(self, office: DamagedRecordsHost) -> None:
-        self._office = office
+    def __init__(self, database: DamagedRecordsHost) -> None:
+        self._database = database
 
     def fail(self, members: Iterable[bytes], now: int | None = None) -> int:
         """Fail those of these jobs, by their numbers, that are damaged; how many there were."""
@@ -145,19 +145,21 @@ class Damaged:
         for first in range(0, len(numbers), _AT_ONCE):
             some = numbers[first : first + _AT_ONCE]
             told = [part for number in some for part in (number, names.get(number, b""))]
-            done += self._office.wire.run(_fail, self._office.at(now), secrets.token_hex(8), *told)
+            done += self._database.connections.run(_fail, self._database.at(now), secrets.token_hex(8), *told)
         return done
 
     def fail_these(self, ids: Sequence[str]) -> int:
         """The same by their ids."""
-        members = self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:ids", *ids) if ids else []
+        members = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:ids", *ids) if ids else []
         return self.fail(member for member in members if member is not None)
 
     def names(self, members: Sequence[bytes]) -> dict[bytes, bytes]:
         """The ids of jobs by their numbers. All ids are gone through: a record that could tell its own is damaged."""
         wanted, found, cursor = set(members), dict[bytes, bytes](), b"0"
         while wanted:
-            cursor, page = self._office.wire.ask("HSCAN", f"{{{self._office.prefix}}}:ids", cursor, "COUNT", _PAGE)
+            cursor, page = self._database.connections.ask(
+                "HSCAN", f"{{{self._database.prefix}}}:ids", cursor, "COUNT", _PAGE
+            )
             for job_id, member in zip(page[::2], page[1::2], strict=True):
                 if member in wanted:
                     found[member] = job_id

@@ -52,8 +52,8 @@ _remove, _add = load("letters_remove"), load("letters_add")
 class RedisDeadLetterStore:
     """Reads and resolves records."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
         return self._rows("letters", ids)
@@ -77,8 +77,8 @@ class RedisDeadLetterStore:
         return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
 
     def oldest(self, status: Status, limit: int) -> list[str]:
-        self._office.prepare()
-        found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:desk:{status}", 0, limit - 1)
+        self._database.prepare()
+        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:desk:{status}", 0, limit - 1)
         return [each.decode() for each in found] if limit > 0 else []
 
     def count(self, which: DeadLetterFilter) -> int:
@@ -103,8 +103,8 @@ class RedisDeadLetterStore:
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         asked = serialization.encode([status for status in STATUSES if status in statuses or not statuses])
-        self._office.prepare()
-        prints = sorted(self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:fingerprints"))
+        self._database.prepare()
+        prints = sorted(self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:fingerprints"))
         found: list[tuple[int, str, str]] = []
         for start in range(0, len(prints), _AT_ONCE):
             told = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))
@@ -139,13 +139,13 @@ class RedisDeadLetterStore:
     def add(
         self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
     ) -> Added:
-        self._office.prepare()
+        self._database.prepare()
         if not serialization.encodable(order.job_id):
             return "missing"
-        at = self._office.at(now)
+        at = self._database.at(now)
         told = [value or "" for value in msgspec.structs.astuple(order)]
         call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *told)
-        answer = unless_closed(self._office.wire.run(_add, *call))
+        answer = unless_closed(self._database.connections.run(_add, *call))
         verdict: Added = msgspec.convert(answer.decode(), Added)
         return verdict
 
@@ -161,10 +161,10 @@ class RedisDeadLetterStore:
             return []
         # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
         letters = self._by_id([order.id for order in orders])
-        at = self._office.at(now)
+        at = self._database.at(now)
         told = [_told(order, letters.get(order.id), detail, at) for order in orders]
         call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), serialization.encode(told))
-        answer = unless_closed(self._office.wire.run(_requeue, *call))
+        answer = unless_closed(self._database.connections.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
             msgspec.convert((order.id, job_id.decode(), verdict.decode(), requeues), Requeued)
@@ -179,17 +179,19 @@ class RedisDeadLetterStore:
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
-        self._office.prepare()
-        at = self._office.at(now)
+        self._database.prepare()
+        at = self._database.at(now)
         known = [each for each in ids if serialization.encodable(each)]
-        done = self._office.wire.run(_resolve, at, status, by or "", _remark(note, by, at), serialization.encode(known))
+        done = self._database.connections.run(
+            _resolve, at, status, by or "", _remark(note, by, at), serialization.encode(known)
+        )
         return [each.decode() for each in done]
 
     def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        self._office.prepare()
+        self._database.prepare()
         if not serialization.encodable(letter_id):
             return False
-        return bool(self._office.wire.run(_note, letter_id, _remark(text, by, self._office.at(now))))
+        return bool(self._database.connections.run(_note, letter_id, _remark(text, by, self._database.at(now))))
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
         removed = 0
@@ -206,8 +208,8 @@ class RedisDeadLetterStore:
         return [each.decode() for each in self._ask(_remove, serialization.encode(known))]
 
     def _ask(self, script: Script, *args: Value) -> Any:
-        self._office.prepare()
-        return self._office.wire.run(script, *args, repeat=args)
+        self._database.prepare()
+        return self._database.connections.run(script, *args, repeat=args)
 
 
 def _group(count: int, oldest: DeadLetterRow, newest: DeadLetterRow) -> DeadLetterGroup:

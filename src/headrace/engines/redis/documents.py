@@ -22,52 +22,52 @@ _drop, _browse = load("shelf_drop"), load("shelf_browse")
 class RedisDocumentStore:
     """Reads and writes papers."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
-        self._office.prepare()
+        self._database.prepare()
         if not keys:
             return []
         asked = sorted(set(keys))
-        held = self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:papers:{kind}", *asked)
-        return [_paper(kind, key, found) for key, found in zip(asked, held, strict=True) if found is not None]
+        held = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:papers:{kind}", *asked)
+        return [_document(kind, key, found) for key, found in zip(asked, held, strict=True) if found is not None]
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
     ) -> list[Document]:
-        self._office.prepare()
+        self._database.prepare()
         ends = (f"[{first}" if first else "-", "+" if last is None else f"({last}")
         way = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
         asked: tuple[Value, ...] = (kind, *way, limit)
-        answer = self._office.wire.run(_browse, *asked, repeat=asked)
+        answer = self._database.connections.run(_browse, *asked, repeat=asked)
         held = zip(answer[::2], answer[1::2], strict=True)
-        return [_paper(kind, serialization.text(key), found) for key, found in held if found is not None]
+        return [_document(kind, serialization.text(key), found) for key, found in held if found is not None]
 
-    def put(self, papers: Sequence[Document]) -> bool:
-        self._office.prepare()
+    def put(self, documents: Sequence[Document]) -> bool:
+        self._database.prepare()
         told: list[Value] = []
-        for paper in papers:
-            told += [paper.kind, paper.key, paper.version, paper.value]
-        return not papers or bool(self._office.wire.run(_put, *told))
+        for document in documents:
+            told += [document.kind, document.key, document.version, document.value]
+        return not documents or bool(self._database.connections.run(_put, *told))
 
-    def remove(self, papers: Sequence[Document]) -> bool:
-        self._office.prepare()
+    def remove(self, documents: Sequence[Document]) -> bool:
+        self._database.prepare()
         told: list[Value] = []
-        for paper in papers:
-            told += [paper.kind, paper.key, paper.version]
-        return not papers or bool(self._office.wire.run(_remove, *told))
+        for document in documents:
+            told += [document.kind, document.key, document.version]
+        return not documents or bool(self._database.connections.run(_remove, *told))
 
     def drop(self, kind: str, before: str, limit: int) -> int:
-        self._office.prepare()
-        return int(self._office.wire.run(_drop, kind, before, limit)) if limit > 0 else 0
+        self._database.prepare()
+        return int(self._database.connections.run(_drop, kind, before, limit)) if limit > 0 else 0
 
     def kinds(self, prefix: str = "") -> list[str]:
-        self._office.prepare()
-        found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:shelves", 0, -1)
+        self._database.prepare()
+        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:shelves", 0, -1)
         return [kind for kind in map(serialization.text, found) if kind.startswith(prefix)]
 
 
-def _paper(kind: str, key: str, held: bytes) -> Document:
+def _document(kind: str, key: str, held: bytes) -> Document:
     version, _, value = held.partition(b" ")
     return Document(kind, key, int(version) if version.isdigit() else 0, serialization.text(value))

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
-_reap, _disown = load("reap"), load("disown")
+_reap, _release_unknown_claims = load("reap"), load("disown")
 _END = 1 << 53  # no lease is longer
 _MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
 
@@ -72,24 +72,24 @@ class RedisEngine:
         where = store_url.parse(url)
         self.url = where.shown
         self.prefix = where.prefix
-        self.wire: RedisConnections = _open_wire(where)
+        self.connections: RedisConnections = _open_wire(where)
         self._server_clock = ServerClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
         self.damaged = Damaged(self)
-        self.desk = RedisQueries(self)
-        self.timetable = RedisScheduleStore(self)
-        self.porter = RedisTransfer(self)
+        self.queries = RedisQueries(self)
+        self.schedule_store = RedisScheduleStore(self)
+        self.transfer = RedisTransfer(self)
         self.letters = RedisDeadLetterStore(self)
-        self.sweeper = RedisRetentionStore(self)
+        self.retention_store = RedisRetentionStore(self)
         self.archive: Archive | None = None  # memory is dear: another store may have one for us
-        self.upkeep = RedisStalenessStore(self)
-        self.shelf = RedisDocumentStore(self)
+        self.staleness_store = RedisStalenessStore(self)
+        self.document_store = RedisDocumentStore(self)
         self.care = RedisMaintenance(self)
         self.events = RedisEventStore(self)
         self._tells = tells
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
-        self._tower = ServerBells(lambda: SubscribedConnection(self.wire, self._channel, self._sender))
+        self._server_bells = ServerBells(lambda: SubscribedConnection(self.connections, self._channel, self._sender))
         self._store: str | None = None
         self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
 
@@ -97,25 +97,25 @@ class RedisEngine:
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return inserts.insert(self.wire, jobs, whole, self.at(now), self._tells) if jobs else []
+        return inserts.insert(self.connections, jobs, whole, self.at(now), self._tells) if jobs else []
 
-    def admit(
+    def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
-        return inserts.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
+        return inserts.insert_unique(self.connections, candidates, whole, self.at(now)) if candidates else []
 
-    def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
+    def insert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
-        inserts.plant(self.wire, jobs, bonds, flow, self.at(now))
+        inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
 
     def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         self.prepare()
         names = (lease.id, lease.version, step.kind, step.name, step.number)
         args = (self.at(now), *names, serialization.encode(step))
-        return bool(self.wire.run(_remember, *args, repeat=args))
+        return bool(self.connections.run(_remember, *args, repeat=args))
 
     def exchange(
         self,
@@ -153,7 +153,7 @@ class RedisEngine:
         unknown_in: tuple[str, ...] = (),
     ) -> tuple[ExchangeResult, list[tuple[str, str]]]:
         """The answer, and queues that gave nothing, each with a task of which the worker has to tell if it knows it."""
-        answer = self.wire.run(
+        answer = self.connections.run(
             _exchange,
             now,
             want.worker if want else "",
@@ -165,7 +165,7 @@ class RedisEngine:
             len(notes),
             serialization.encode(notes),
             *self._asked(want, unknown_in),
-            int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
+            int(any(outcome.spawned or outcome.edges for outcome in outcomes)),
             *_told(groups, outcomes),
             want.known.familiar if want and want.known is not None else "",
         )
@@ -204,7 +204,7 @@ class RedisEngine:
         self.prepare()
         at = self.at(now)
         args = (at, at + ttl, serialization.encode(worker), len(leases), *_parts(leases))
-        wish, lost, expiry = self.wire.run(_renew, *args, repeat=args)
+        wish, lost, expiry = self.connections.run(_renew, *args, repeat=args)
         next_expiry = None if expiry is None else int(expiry)
         return RenewResult(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
 
@@ -224,7 +224,7 @@ class RedisEngine:
         told = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
         opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_letter(letters, reason)]
-        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
+        answer = self.connections.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
         told, spoiled = answer
@@ -236,14 +236,14 @@ class RedisEngine:
                 liveness_file.bury(folder, worker_id)
         return reaped
 
-    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+    def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         self.prepare()
-        given_back = self.wire.run(_disown, self.at(now), worker, *_parts(held))
+        given_back = self.connections.run(_release_unknown_claims, self.at(now), worker, *_parts(held))
         return [job_id.decode() for job_id in given_back]
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
+    def register_worker(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
         folder = self._folder()
         try:
@@ -257,17 +257,17 @@ class RedisEngine:
             raise
         return held
 
-    def sign_off(self, worker_id: str) -> None:
+    def unregister_worker(self, worker_id: str) -> None:
         self.prepare()
-        self.wire.ask("HDEL", f"{{{self.prefix}}}:workers", worker_id)
+        self.connections.ask("HDEL", f"{{{self.prefix}}}:workers", worker_id)
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        return self._tower.listen(topic, queues)
+        return self._server_bells.listen(topic, queues)
 
     def ring(self, topic: str) -> None:
-        self._tower.ring(topic)
-        self.wire.ask("PUBLISH", self._channel, self._sender.signed(topic))
+        self._server_bells.ring(topic)
+        self.connections.ask("PUBLISH", self._channel, self._sender.signed(topic))
 
     # -- the server
 
@@ -282,20 +282,20 @@ class RedisEngine:
     def prepare(self) -> None:
         """Make sure, once, that the store is there and of our version."""
         if self._store is None:
-            health.refuse_old(self.wire)
-            self._store = schema.open_store(self.wire, self.url)[1]
+            health.refuse_old(self.connections)
+            self._store = schema.open_store(self.connections, self.url)[1]
 
     def schema(self) -> tuple[int, int]:
-        return schema.version_of(self.wire), schema.CURRENT
+        return schema.version_of(self.connections), schema.CURRENT
 
     def migrate(self) -> list[str]:
-        health.refuse_old(self.wire)
-        before, self._store = schema.open_store(self.wire, self.url)
+        health.refuse_old(self.connections)
+        before, self._store = schema.open_store(self.connections, self.url)
         return schema.names_since(before)
 
     def facts(self) -> dict[str, str | int]:
         self.prepare()
-        return health.facts(self.wire)
+        return health.facts(self.connections)
 
     def joined(self, connection: Any) -> JoinedTransaction:
         raise UnsupportedByEngine(
@@ -304,8 +304,8 @@ class RedisEngine:
         )
 
     def disconnect(self) -> None:
-        self._tower.close()
-        self.wire.close()
+        self._server_bells.close()
+        self.connections.close()
 
     def close(self) -> None:
         self.disconnect()
@@ -315,7 +315,7 @@ class RedisEngine:
         return liveness_file.local_folder(f"redis {self._store}")
 
     def _ask_time(self) -> int:
-        seconds, micros = self.wire.ask("TIME")
+        seconds, micros = self.connections.ask("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
 

@@ -20,8 +20,8 @@ _tell, _trim = load("events_tell"), load("events_trim")
 class RedisEventStore:
     """Reads pages, tells and trims."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
@@ -34,17 +34,17 @@ class RedisEventStore:
 
     def tell(self, groups: Sequence[EventGroup]) -> None:
         if groups:
-            self._office.prepare()
+            self._database.prepare()
             told = page(groups)
-            self._office.wire.run(_tell, told.text, told.size, told.at)
+            self._database.connections.run(_tell, told.text, told.size, told.at)
 
     def trim(self, before: int, most: int, limit: int) -> int:
-        self._office.prepare()
-        return int(self._office.wire.run(_trim, before, most, limit))
+        self._database.prepare()
+        return int(self._database.connections.run(_trim, before, most, limit))
 
     def _ask(self, command: str, *values: str | int) -> Any:
-        self._office.prepare()
-        return self._office.wire.ask(command, f"{{{self._office.prefix}}}:events", *values)
+        self._database.prepare()
+        return self._database.connections.ask(command, f"{{{self._database.prefix}}}:events", *values)
 
 
 def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:

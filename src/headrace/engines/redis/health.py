@@ -16,60 +16,65 @@ if TYPE_CHECKING:
 _OLDEST = (6, 2)
 
 
-def refuse_old(wire: RedisConnections) -> None:
+def refuse_old(connections: RedisConnections) -> None:
     """ConfigError if the server lacks what the scripts use."""
-    version = _info(wire, "server").get("redis_version", "")
+    version = _info(connections, "server").get("redis_version", "")
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found and found < _OLDEST:
         raise ConfigError(
-            f"url {wire.address.shown}: the server is Redis {version}; headrace needs 6.2 or newer, or Valkey"
+            f"url {connections.address.shown}: the server is Redis {version}; headrace needs 6.2 or newer, or Valkey"
         )
 
 
-def facts(wire: RedisConnections) -> dict[str, str | int]:
+def facts(connections: RedisConnections) -> dict[str, str | int]:
     """Server, sizes, versions and settings."""
-    info = _info(wire, "server") | _info(wire, "memory") | _info(wire, "persistence") | _info(wire, "replication")
+    info = (
+        _info(connections, "server")
+        | _info(connections, "memory")
+        | _info(connections, "persistence")
+        | _info(connections, "replication")
+    )
     valkey = info.get("valkey_version")
     told: dict[str, str | int] = {
         "engine": "redis",
         "server": f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'unknown')}",
         "mode": info.get("server_mode", info.get("redis_mode", "unknown")),
-        "prefix": wire.address.prefix,
-        "schema": schema.version_of(wire),
+        "prefix": connections.address.prefix,
+        "schema": schema.version_of(connections),
         "schema_expected": schema.CURRENT,
-        "jobs": wire.ask("HLEN", f"{{{wire.address.prefix}}}:ids"),
+        "jobs": connections.ask("HLEN", f"{{{connections.address.prefix}}}:ids"),
         "role": info.get("role", "unknown"),
         "size": int(info.get("used_memory", 0)),
         "size_limit": int(info.get("maxmemory", 0)),
         "eviction": info.get("maxmemory_policy", "unknown"),
         "append_only_file": {"1": "on", "0": "off"}.get(info.get("aof_enabled", ""), "unknown"),
     }
-    if fsync := _setting(wire, "appendfsync"):
+    if fsync := _setting(connections, "appendfsync"):
         told["append_fsync"] = fsync
     return told
 
 
-def size(wire: RedisConnections) -> int:
+def size(connections: RedisConnections) -> int:
     """The bytes of memory that the server uses; 0 where this user may not ask."""
-    return int(_info(wire, "memory").get("used_memory", 0))
+    return int(_info(connections, "memory").get("used_memory", 0))
 
 
-def clients(wire: RedisConnections) -> int | None:
+def clients(connections: RedisConnections) -> int | None:
     """How many connections the server has; None where this user may not ask."""
-    told = _info(wire, "clients").get("connected_clients")
+    told = _info(connections, "clients").get("connected_clients")
     return None if told is None else int(told)
 
 
-def is_replica(wire: RedisConnections) -> bool:
+def is_replica(connections: RedisConnections) -> bool:
     """Whether this server only repeats what another one is told."""
-    return _info(wire, "replication").get("role") in ("slave", "replica")
+    return _info(connections, "replication").get("role") in ("slave", "replica")
 
 
-def findings_of_server(wire: RedisConnections) -> list[Finding]:
+def findings_of_server(connections: RedisConnections) -> list[Finding]:
     """What looks wrong with the server; nothing if all is well."""
-    info = _info(wire, "memory") | _info(wire, "persistence") | _info(wire, "stats")
-    found = [*_of_durability(wire, info), *_of_memory(info)]
-    if is_replica(wire):
+    info = _info(connections, "memory") | _info(connections, "persistence") | _info(connections, "stats")
+    found = [*_of_durability(connections, info), *_of_memory(info)]
+    if is_replica(connections):
         found.append(
             Finding(
                 code="replica",
@@ -80,7 +85,7 @@ def findings_of_server(wire: RedisConnections) -> list[Finding]:
     return found
 
 
-def _of_durability(wire: RedisConnections, info: dict[str, str]) -> Iterator[Finding]:
+def _of_durability(connections: RedisConnections, info: dict[str, str]) -> Iterator[Finding]:
     if info.get("aof_enabled") == "0":
         yield Finding(
             code="no_append_only_file",
@@ -94,7 +99,7 @@ def _of_durability(wire: RedisConnections, info: dict[str, str]) -> Iterator[Fin
             advice="INFO is not allowed to this user; allow it",
         )
     else:
-        yield from _of_fsync(_setting(wire, "appendfsync"))
+        yield from _of_fsync(_setting(connections, "appendfsync"))
     if info.get("aof_last_write_status", "ok") != "ok":
         yield Finding(
             code="append_only_file_failed",
@@ -143,19 +148,19 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
         )
 
 
-def _info(wire: RedisConnections, section: str) -> dict[str, str]:
+def _info(connections: RedisConnections, section: str) -> dict[str, str]:
     """What INFO tells; nothing where this user may not ask."""
     try:
-        text = wire.ask("INFO", section).decode()
+        text = connections.ask("INFO", section).decode()
     except ConfigError:
         return {}
     return dict(line.split(":", 1) for line in text.splitlines() if ":" in line and not line.startswith("#"))
 
 
-def _setting(wire: RedisConnections, name: str) -> str | None:
+def _setting(connections: RedisConnections, name: str) -> str | None:
     """A setting of the server; None where it does not tell, as managed ones do."""
     try:
-        answer = wire.ask("CONFIG", "GET", name)
+        answer = connections.ask("CONFIG", "GET", name)
     except Exception:  # not allowed, or renamed away: each server refuses in words of its own
         return None
     return answer[1].decode() if len(answer) == 2 else None

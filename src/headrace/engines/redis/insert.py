@@ -19,13 +19,13 @@ from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
 
-_insert, _admit, _plant = load("insert"), load("admit"), load("plant")
+_insert, _insert_unique, _insert_graph = load("insert"), load("admit"), load("plant")
 _AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 
-def insert(wire: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
+def insert(connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
     """Store the jobs whose id is free; which ones they are."""
-    taken = _run(wire, _insert, jobs, whole, now, int(tells))
+    taken = _run(connections, _insert, jobs, whole, now, int(tells))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False
@@ -34,32 +34,34 @@ def insert(wire: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int
     return fresh
 
 
-def admit(wire: RedisConnections, candidates: Sequence[UniqueInsert], whole: bool, now: int) -> list[UniqueResult]:
+def insert_unique(
+    connections: RedisConnections, candidates: Sequence[UniqueInsert], whole: bool, now: int
+) -> list[UniqueResult]:
     """Store the jobs as their rules allow; what became of each."""
     jobs = [candidate.job for candidate in candidates]
     rules = serialization.encode([candidate.rule or False for candidate in candidates])
-    told = _run(wire, _admit, jobs, whole, now, rules, *_AMENDABLE)
+    told = _run(connections, _insert_unique, jobs, whole, now, rules, *_AMENDABLE)
     return [UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
 
 
-def plant(
-    wire: RedisConnections, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None, now: int
+def insert_graph(
+    connections: RedisConnections, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None, now: int
 ) -> None:
     """Store jobs with their bonds and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
     named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
-    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(bonds), *named)
-    if answer := wire.run(_plant, *args, repeat=args):
+    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *named)
+    if answer := connections.run(_insert_graph, *args, repeat=args):
         raise_refusal(*answer)
 
 
 def _run(
-    wire: RedisConnections, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value
+    connections: RedisConnections, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value
 ) -> list[Any]:
     call = (now, int(whole), secrets.randbits(50))
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs), *more)
     # A second try must not take its own earlier success for somebody else's.
-    answer: list[Any] = wire.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
+    answer: list[Any] = connections.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
     if answer and isinstance(answer[0], bytes):
         raise_refusal(*answer)
     return answer

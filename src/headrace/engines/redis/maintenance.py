@@ -23,7 +23,7 @@ from headrace.core.health.findings import (
     Tending,
     TrimResult,
     is_gone,
-    judge,
+    mark_stale,
 )
 from headrace.core.jobs.records import Filter
 from headrace.engines.protocol.maintenance import StoreView
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
-_census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
+_integrity_counts, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
 _flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
 _storage_page = load("storage_page")
 
@@ -59,14 +59,14 @@ _GLOB = re.compile(r"([\[\]*?\\])")
 class RedisMaintenanceHost(StoreView, Protocol):
     """What is needed of the engine."""
 
-    wire: RedisConnections
+    connections: RedisConnections
     prefix: str
     damaged: Damaged
 
     def prepare(self) -> None: ...
     def at(self, now: int | None) -> int: ...
     def facts(self) -> dict[str, str | int]: ...
-    def sign_off(self, worker_id: str) -> None: ...
+    def unregister_worker(self, worker_id: str) -> None: ...
 
 
 class RedisMaintenance:
@@ -78,25 +78,27 @@ class RedisMaintenance:
     # -- looking and repairing
 
     def inspect(self, now: int | None = None) -> list[Finding]:
-        wire = self._engine.wire
-        found = health.findings_of_server(wire)
-        if health.is_replica(wire):
+        connections = self._engine.connections
+        found = health.findings_of_server(connections)
+        if health.is_replica(connections):
             return found
         self._engine.prepare()
         at = self._engine.at(now)
-        *counts, ids, jobs, bodies, states = wire.run(_census, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS))
+        *counts, ids, jobs, bodies, states = connections.run(
+            _integrity_counts, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS)
+        )
         whole = ids == jobs == bodies == states
         walk = _KeyScan(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
         orphans = walk.orphans(_EVERYTHING)
         lost, damaged = walk.places(_EVERYTHING)
         orphans["times"] = len(self._lost_times(_LOOKS))
         strays, unreaped, overdue, forlorn = counts
-        workers = self._engine.desk.workers()
-        census = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
-        if self._engine.porter.notice() is None:
-            census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
+        workers = self._engine.queries.workers()
+        integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
+        if self._engine.transfer.store_status() is None:
+            integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
-        return [*found, *_of_losses(sizes, lost), *judge(census, at)]
+        return [*found, *_of_losses(sizes, lost), *mark_stale(integrity_counts, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
@@ -121,34 +123,34 @@ class RedisMaintenance:
     def _lost_times(self, limit: int) -> list[bytes]:
         """The earliest times to fire, up to so many, that have no schedule."""
         tag = f"{{{self._engine.prefix}}}"
-        ids = self._engine.wire.ask("ZRANGE", f"{tag}:times", 0, -1)
-        known = set(self._engine.wire.ask("HKEYS", f"{tag}:schedules")) if ids else set()
+        ids = self._engine.connections.ask("ZRANGE", f"{tag}:times", 0, -1)
+        known = set(self._engine.connections.ask("HKEYS", f"{tag}:schedules")) if ids else set()
         return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
 
     def _drop_lost_times(self, limit: int) -> int:
         lost = self._lost_times(limit)
-        return int(self._engine.wire.ask("ZREM", f"{{{self._engine.prefix}}}:times", *lost)) if lost else 0
+        return int(self._engine.connections.ask("ZREM", f"{{{self._engine.prefix}}}:times", *lost)) if lost else 0
 
     def _forget_workers(self, now: int) -> int:
-        gone = [worker.id for worker in self._engine.desk.workers() if is_gone(worker, now)]
+        gone = [worker.id for worker in self._engine.queries.workers() if is_gone(worker, now)]
         for worker in gone:
-            self._engine.sign_off(worker)
+            self._engine.unregister_worker(worker)
         return len(gone)
 
     def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         self._engine.prepare()
         first = min(KEPT_AT_START, most // 2)
         how = (what[0], most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
-        reached, removed = self._engine.wire.run(
+        reached, removed = self._engine.connections.run(
             _cap, serialization.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
         )
         return TrimResult(removed, reached or 0, reached is not None)
 
     # -- memory
 
-    def strain(self, now: int | None = None) -> StoreLoad:
+    def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
-        return StoreLoad(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
+        return StoreLoad(health.size(self._engine.connections), clients=health.clients(self._engine.connections))
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
@@ -170,7 +172,7 @@ class RedisMaintenance:
                 bytes=None if size < 0 else size,
                 expires=None if left < 0 else left / 1000,
             )
-            for key, kind, entries, left, size in self._engine.wire.run(_storage_page, *keys, repeat=keys)
+            for key, kind, entries, left, size in self._engine.connections.run(_storage_page, *keys, repeat=keys)
         ]
 
     def checkpoint(self) -> dict[str, int]:
@@ -183,13 +185,13 @@ class RedisMaintenance:
         self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
         # Not every server lets its users do these, and they are no more than kind.
         with contextlib.suppress(HeadraceError):
-            self._engine.wire.ask("MEMORY", "PURGE")
+            self._engine.connections.ask("MEMORY", "PURGE")
         if full:
             with contextlib.suppress(HeadraceError):
-                self._engine.wire.ask("BGREWRITEAOF")
+                self._engine.connections.ask("BGREWRITEAOF")
         return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
 
-    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         return False
 
     # -- copies
@@ -207,7 +209,7 @@ class RedisMaintenance:
         self._engine.prepare()
         for keys in _keys(self._engine):
             if going := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
-                self._engine.wire.ask("UNLINK", *going)
+                self._engine.connections.ask("UNLINK", *going)
 
 
 class _KeyScan:
@@ -243,7 +245,7 @@ class _KeyScan:
                     args += [key, number, int(kind in ("parents", "children"))]
             if len(args) > 1:
                 self._pages -= 1
-                found[what] += sum(self._engine.wire.run(_own_page, *args, repeat=args))
+                found[what] += sum(self._engine.connections.run(_own_page, *args, repeat=args))
 
     def _through(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
         """How many entries of a sorted set lead to nothing, a page at a time."""
@@ -251,7 +253,7 @@ class _KeyScan:
         while self._pages > 0 and lost < limit:
             self._pages -= 1
             args = (*key, first, _ENTRIES_PER_PAGE, int(code in self._repaired))
-            looked, fresh = self._engine.wire.run(script, *args, repeat=args)
+            looked, fresh = self._engine.connections.run(script, *args, repeat=args)
             lost += fresh
             first += looked - (fresh if code in self._repaired else 0)
             if looked < _ENTRIES_PER_PAGE:
@@ -264,7 +266,7 @@ class _KeyScan:
         while self._pages > 0 and lost < limit:
             self._pages -= 1
             args = (cursor, _JOBS_LOOKED_AT, self._now, int("unindexed" in self._repaired))
-            cursor, fresh, bad = self._engine.wire.run(_places_page, *args, repeat=args)
+            cursor, fresh, bad = self._engine.connections.run(_places_page, *args, repeat=args)
             lost, damaged = lost + fresh, damaged + bad
             if cursor == b"0":
                 break
@@ -287,7 +289,7 @@ def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[byt
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)
     while True:
-        cursor, keys = engine.wire.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
+        cursor, keys = engine.connections.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
         if keys:
             yield keys
         if cursor == b"0":

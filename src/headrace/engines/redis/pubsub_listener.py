@@ -24,9 +24,9 @@ class Sender:
 class SubscribedConnection:
     """Hears the messages of one channel, but for those of its own engine."""
 
-    def __init__(self, wire: RedisConnections, channel: str, own: Sender) -> None:
+    def __init__(self, connections: RedisConnections, channel: str, own: Sender) -> None:
         self._own = own
-        self._connection = wire.connect()
+        self._connection = connections.connect()
         try:
             self._connection.send_packed_command(self._connection.pack_command("SUBSCRIBE", channel))
             self._connection.read_response()

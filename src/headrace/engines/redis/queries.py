@@ -49,17 +49,17 @@ _EVERYTHING = 1 << 40
 _GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
 
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
-_depths, _filings, _workers = load("depths"), load("filings"), load("workers")
+_queue_counts, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
 _rule_task, _gather, _running, _needing = load("rule_task"), load("gather"), load("running"), load("needing")
 _rested_at = load("rested_at")
-_bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
+_edges, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
 
 
 class RedisDatabase(Protocol):
     """What the desk needs of its engine."""
 
-    wire: RedisConnections
+    connections: RedisConnections
     prefix: str
     damaged: Damaged
 
@@ -71,16 +71,16 @@ class RedisDatabase(Protocol):
 class RedisQueries:
     """Reads and moves by hand."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     # -- moves
 
     def move(
         self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
     ) -> list[str]:
-        self._office.prepare()
-        at = self._office.at(now)
+        self._database.prepare()
+        at = self._database.at(now)
         states = movable(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
@@ -98,22 +98,22 @@ class RedisQueries:
             limit,
             serialization.encode_names(members),
         )
-        moved = unless_closed(self._office.wire.run(_move, *call))
+        moved = unless_closed(self._database.connections.run(_move, *call))
         # A job whose record is damaged is in no state that can be told. It fails, and can be deleted then.
         is_short = event is Trigger.DELETE and len(moved) < len(which.ids)
-        if is_short and self._office.damaged.fail_these(_storable(which.ids)):
-            moved += unless_closed(self._office.wire.run(_move, *call))
+        if is_short and self._database.damaged.fail_these(_storable(which.ids)):
+            moved += unless_closed(self._database.connections.run(_move, *call))
         return [serialization.text(job_id) for job_id in moved]
 
     def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
-        self._office.prepare()
-        at = self._office.at(now)
+        self._database.prepare()
+        at = self._database.at(now)
         if not serialization.encodable(job_id):
             return False
         asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
         told = changes.in_words() + signed(by)
-        answer = self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
+        answer = self._database.connections.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
         return bool(unless_closed(answer))
 
     # -- jobs
@@ -122,7 +122,7 @@ class RedisQueries:
         known = _storable(ids)
         return self._rows(self._ask(_get, len(known), serialization.encode(known), *_longest(light))) if known else []
 
-    def endings(self, ids: Sequence[str]) -> list[ParentResult]:
+    def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
         return [ParentResult(*(getattr(row, name) for name in ParentResult.__struct_fields__)) for row in self.get(ids)]
 
     def finished(self, ids: Collection[str]) -> set[str]:
@@ -134,7 +134,7 @@ class RedisQueries:
         self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
     ) -> JobRowPage:
         before = position(cursor)
-        self._office.prepare()
+        self._database.prepare()
         if not _is_text(which):
             return JobRowPage([], None)
         what = str(LONGEST) if light else "rows"
@@ -146,7 +146,7 @@ class RedisQueries:
         return JobRowPage(rows, None if place is None else place.decode())
 
     def count(self, which: Filter) -> int:
-        self._office.prepare()
+        self._database.prepare()
         if not _is_text(which):
             return 0
         question = _question(which, which.states)
@@ -154,7 +154,7 @@ class RedisQueries:
         return int(size) if size is not None else sum(self._search(question, "down", _EVERYTHING, "count"))
 
     def count_up_to(self, which: Filter, reach: int) -> JobCount:
-        self._office.prepare()
+        self._database.prepare()
         if not _is_text(which):
             return JobCount(0, True)
         question = _question(which, which.states)
@@ -169,27 +169,27 @@ class RedisQueries:
             return []
         return self._rows(self._ask(_peek, queue, limit, *_longest(light)))
 
-    def depths(self, *, open_only: bool = False) -> list[QueueCount]:
-        self._office.prepare()
-        names = self._office.wire.ask("HKEYS", f"{{{self._office.prefix}}}:queues")
+    def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
+        self._database.prepare()
+        names = self._database.connections.ask("HKEYS", f"{{{self._database.prefix}}}:queues")
         states = serialization.encode([state.value for state in State if state in OPEN or not open_only])
         found: list[QueueCount] = []
         for first in range(0, len(names), _QUEUES_AT_ONCE):
             some = serialization.encode_names(names[first : first + _QUEUES_AT_ONCE])
-            found += serialization.depths.decode_all(self._ask(_depths, some, states))
+            found += serialization.queue_counts.decode_all(self._ask(_queue_counts, some, states))
         return found
 
     def history(self, job_id: str) -> list[HistoryRow]:
-        return [serialization.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
+        return [serialization.history_row.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return [serialization.line.decode(entry) for entry in self._entries(job_id, "l", limit)]
 
     # -- flows and steps
 
-    def bonds(self, ids: Sequence[str]) -> list[Dependency]:
+    def edges(self, ids: Sequence[str]) -> list[Dependency]:
         asked = _storable(ids)
-        return serialization.bonds(self._ask(_bonds, len(asked), serialization.encode(asked))) if asked else []
+        return serialization.edges(self._ask(_edges, len(asked), serialization.encode(asked))) if asked else []
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         asked = _storable(ids)
@@ -208,18 +208,18 @@ class RedisQueries:
         return [serialization.step.decode(entry) for entry in found]
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
-        self._office.prepare()
+        self._database.prepare()
         if not serialization.encodable(job_id):
             return False
         told = (awaiting(name), f"event {name!r} came", serialization.encode((value, checksum)))
-        return bool(unless_closed(self._office.wire.run(_signal, self._office.at(now), job_id, name, *told)))
+        return bool(unless_closed(self._database.connections.run(_signal, self._database.at(now), job_id, name, *told)))
 
     # -- queues and workers
 
     def queues(self) -> list[QueueRow]:
-        self._office.prepare()
-        wire, tag = self._office.wire, f"{{{self._office.prefix}}}"
-        known, paused = wire.ask("HGETALL", f"{tag}:queues"), set(wire.ask("SMEMBERS", f"{tag}:paused"))
+        self._database.prepare()
+        connections, tag = self._database.connections, f"{{{self._database.prefix}}}"
+        known, paused = connections.ask("HGETALL", f"{tag}:queues"), set(connections.ask("SMEMBERS", f"{tag}:paused"))
         rows = []
         for name, kept in zip(known[::2], known[1::2], strict=True):
             created_at, _, rules = serialization.text(kept).partition(" ")
@@ -228,41 +228,41 @@ class RedisQueries:
         return sorted(rows, key=lambda row: row.name)
 
     def pause_queue(self, name: str, paused: bool) -> None:
-        self._office.prepare()
-        self._change(_pause, self._office.at(None), name, int(paused))
+        self._database.prepare()
+        self._change(_pause, self._database.at(None), name, int(paused))
 
     def rule_queue(self, name: str, rules: QueueRules) -> None:
-        self._office.prepare()
+        self._database.prepare()
         text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
-        self._change(_rule, self._office.at(None), name, text)
+        self._change(_rule, self._database.at(None), name, text)
 
     def rule_task(self, name: str, rules: TaskRules) -> None:
-        self._office.prepare()
+        self._database.prepare()
         self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
         last = b"0" if rules.strategy is not None else b""
         while last:  # jobs that wait already get into lanes where the task's order holds
             last = self._ask(_gather, name, last, _GATHERED_AT_ONCE)
 
     def tasks(self) -> list[TaskRow]:
-        self._office.prepare()
-        known = self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:tasks")
+        self._database.prepare()
+        known = self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:tasks")
         rules = serialization.named(known, task_rules)
         return [TaskRow(name, rules[name]) for name in sorted(rules)]
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        self._office.prepare()
-        found = self._ask(_running, self._office.at(now))
+        self._database.prepare()
+        found = self._ask(_running, self._database.at(now))
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         return sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
 
-    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+    def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
         return serialization.named(self._ask(_rested_at, *asked), int)
 
     def needing(self) -> list[tuple[str, str, int, str]]:
-        self._office.prepare()
+        self._database.prepare()
         found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may be told twice
-        for queue in self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:laned"):
+        for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:laned"):
             reached = b"0"
             while True:
                 reached, *told = self._ask(_needing, queue, reached, _LOOKS)
@@ -280,21 +280,21 @@ class RedisQueries:
         return sorted(told, key=lambda row: (row.started_at, row.id))
 
     def wish(self, worker_id: str, wish: str) -> bool:
-        self._office.prepare()
+        self._database.prepare()
         return serialization.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
 
     # -- how
 
     def _rows(self, answers: Sequence[bytes]) -> list[JobRow]:
-        return serialization.jobs(answers, self._office.damaged.names)
+        return serialization.jobs(answers, self._database.damaged.names)
 
     def _ask(self, script: Script, *args: Value) -> Any:
-        self._office.prepare()
-        return self._office.wire.run(script, *args, repeat=args)
+        self._database.prepare()
+        return self._database.connections.run(script, *args, repeat=args)
 
     def _change(self, script: Script, *args: Value) -> Any:
         """Run a script that may as well run twice."""
-        return self._office.wire.run(script, *args, repeat=args)
+        return self._database.connections.run(script, *args, repeat=args)
 
     def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
         found: list[bytes] = (

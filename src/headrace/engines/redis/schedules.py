@@ -27,83 +27,85 @@ _put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
 class RedisScheduleStore:
     """Reads schedules and fires them."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     def all(self) -> list[ScheduleRow]:
-        self._office.prepare()
-        known = self._office.wire.ask("HGETALL", self._key("schedules"))
+        self._database.prepare()
+        known = self._database.connections.ask("HGETALL", self._key("schedules"))
         rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
 
     def count(self) -> int:
-        self._office.prepare()
-        return int(self._office.wire.ask("HLEN", self._key("schedules")))
+        self._database.prepare()
+        return int(self._database.connections.ask("HLEN", self._key("schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
-        self._office.prepare()
+        self._database.prepare()
         if not serialization.encodable(schedule_id):
             return None
-        found = self._office.wire.ask("HGET", self._key("schedules"), schedule_id)
+        found = self._database.connections.ask("HGET", self._key("schedules"), schedule_id)
         return None if found is None else _schedule(schedule_id.encode(), found)
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
-        self._office.prepare()
+        self._database.prepare()
         stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _one_version_on(row)
-        return bool(self._office.wire.run(_put, 0, *stored, repeat=(1, *stored)))
+        return bool(self._database.connections.run(_put, 0, *stored, repeat=(1, *stored)))
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
-        self._office.prepare()
+        self._database.prepare()
         expected = "" if version is None else version
-        return serialization.encodable(schedule_id) and bool(self._office.wire.run(_drop, schedule_id, expected))
+        return serialization.encodable(schedule_id) and bool(
+            self._database.connections.run(_drop, schedule_id, expected)
+        )
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
-        self._office.prepare()
+        self._database.prepare()
         if limit <= 0:
             return []
-        args = (self._office.at(now), limit)
+        args = (self._database.at(now), limit)
         due: list[ScheduleRow] = []
-        for schedule_id, found in zip(*self._office.wire.run(_due, *args, repeat=args), strict=True):
+        for schedule_id, found in zip(*self._database.connections.run(_due, *args, repeat=args), strict=True):
             row = None if found is None else read(serialization.schedule.decode, found)
             if row is None:  # it is gone, or damaged, and will not fire
-                self._office.wire.ask("ZREM", self._key("times"), schedule_id)
+                self._database.connections.ask("ZREM", self._key("times"), schedule_id)
             else:
                 due.append(row)
         return due
 
     def next_due(self) -> int | None:
-        self._office.prepare()
-        first = self._office.wire.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
+        self._database.prepare()
+        first = self._database.connections.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
         return int(float(first[1])) if first else None
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
-        self._office.prepare()
+        self._database.prepare()
         if not firings:
             return []
-        call = (self._office.at(now), secrets.randbits(50))
+        call = (self._database.at(now), secrets.randbits(50))
         told = [part for firing in firings for part in _told(firing)]
-        answer = self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told))
+        answer = self._database.connections.run(_fire, *call, 0, *told, repeat=(*call, 1, *told))
         if answer and isinstance(answer[0], bytes):
             raise_refusal(*answer)
         applied = set(answer)
         return [position in applied for position in range(1, len(firings) + 1)]
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:
-        self._office.prepare()
+        self._database.prepare()
         for occurrence in occurrences:
-            self._office.wire.ask(
+            self._database.connections.ask(
                 "LPUSH", self._key(f"occurrences:{occurrence.schedule}"), serialization.encode(occurrence)
             )
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
-        self._office.prepare()
+        self._database.prepare()
         if limit <= 0 or not serialization.encodable(schedule_id):
             return []
-        found = self._office.wire.ask("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
+        found = self._database.connections.ask("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
         return [serialization.occurrence.decode(entry) for entry in found]
 
     def _key(self, name: str) -> str:
-        return f"{{{self._office.prefix}}}:{name}"
+        return f"{{{self._database.prefix}}}:{name}"
 
 
 def _schedule(schedule_id: bytes, stored: bytes) -> ScheduleRow:

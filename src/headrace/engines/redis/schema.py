@@ -16,15 +16,15 @@ CURRENT = len(MIGRATIONS)
 _open = load("open")
 
 
-def version_of(wire: RedisConnections) -> int:
+def version_of(connections: RedisConnections) -> int:
     """The version found in the store, 0 if it is empty."""
-    return int(wire.ask("GET", f"{{{wire.address.prefix}}}:schema") or 0)
+    return int(connections.ask("GET", f"{{{connections.address.prefix}}}:schema") or 0)
 
 
-def open_store(wire: RedisConnections, where: str) -> tuple[int, str]:
+def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:
     """Bring the store to our version; the version it had, and the store's own random name."""
     args = (CURRENT, secrets.token_hex(16))
-    version, name = wire.run(_open, *args, repeat=args)
+    version, name = connections.run(_open, *args, repeat=args)
     if name is None:
         raise SchemaMismatch(
             f"{where} has a layout of version {version}, written by a newer headrace; this one knows up to "

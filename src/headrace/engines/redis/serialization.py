@@ -35,8 +35,8 @@ V = TypeVar("V")
 Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
 encode = msgspec.msgpack.Encoder().encode
 _LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
-depths = Salvage(QueueCount)
-filing, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
+queue_counts = Salvage(QueueCount)
+history_row, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
 worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
 reaped, finished = Salvage(ReapedJob), Salvage(FinishedJob)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
@@ -228,9 +228,9 @@ def question(which: Filter, states: Collection[State], ids: Sequence[str], start
     return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
 
 
-def bonds(answer: Sequence[Any]) -> list[Dependency]:
+def edges(answer: Sequence[Any]) -> list[Dependency]:
     """Bonds by the order of submission of child and parent."""
-    parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda bond: bond[:2])
+    parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda edge: edge[:2])
     return [
         Dependency(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
         for _, _, child, parent, letter, blocks in parts

@@ -37,14 +37,14 @@ _terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories
 class RedisStalenessStore:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
     def terms(self) -> list[PolicyRow]:
-        self._office.prepare()
+        self._database.prepare()
         declared, ordered = (
             serialization.named(
-                self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:{name}"), serialization.terms
+                self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:{name}"), serialization.terms
             )
             for name in ("declared", "ordered")
         )
@@ -64,7 +64,7 @@ class RedisStalenessStore:
         self._put("ordered", _told(kind, name, terms or StoredPolicy()))
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
-        self._office.prepare()
+        self._database.prepare()
         name, _, reached = (cursor or f"{_WAYS[0]}:").partition(":")
         step, found = _WAYS.index(State(name)), list[JobAge]()
         while step < len(_WAYS):
@@ -75,7 +75,7 @@ class RedisStalenessStore:
             if state in watch.since or watch.due is not None:
                 looks = _LOOKS_AT_RESULTS if state is State.WAITING else _LOOKS
                 asked = (state.value, reached, min(limit, looks))
-                last, looked, numbers, joined = self._office.wire.run(_aged, *asked, repeat=asked)
+                last, looked, numbers, joined = self._database.connections.run(_aged, *asked, repeat=asked)
                 found += self._as_filed(_old(self._standings(looked, numbers, joined), state, watch), numbers)
                 limit -= looked
             step, reached = (step + 1, "") if last is None else (step, last.decode())
@@ -89,7 +89,7 @@ class RedisStalenessStore:
         members = [numbers[start : start + _DIGITS] for start in range(0, len(numbers), _DIGITS)]
         return [
             serialization.standing(kept)
-            for kept in self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:jobs", *members)
+            for kept in self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:jobs", *members)
         ]
 
     def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[JobAge]:
@@ -99,26 +99,26 @@ class RedisStalenessStore:
             some = jobs[:_HISTORIES]
             numbers_of_some = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
             asked = (numbers_of_some, _ENTRIES)
-            histories = self._office.wire.run(_histories, *asked, repeat=asked)
+            histories = self._database.connections.run(_histories, *asked, repeat=asked)
             if not histories:
                 found += [aged_of(job, ()) for _, job in some]
             for (_, job), history in zip(some, histories, strict=False):
-                found.append(aged_of(job, [serialization.filing.decode(entry) for entry in history]))
+                found.append(aged_of(job, [serialization.history_row.decode(entry) for entry in history]))
             jobs = jobs[len(histories) or len(some) :]
         return found
 
-    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
-        self._office.prepare()
+    def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
+        self._database.prepare()
         if not judgments:
             return []
-        told: list[Value] = [self._office.at(now), secrets.token_hex(8), REASON]
+        told: list[Value] = [self._database.at(now), secrets.token_hex(8), REASON]
         for one in judgments:
             told += [one.id, one.version, one.action, one.detail, one.fingerprint]
-        return [bool(written) for written in self._office.wire.run(_judge, *told)]
+        return [bool(written) for written in self._database.connections.run(_judge, *told)]
 
     def _put(self, whose: Literal["declared", "ordered"], told: Sequence[Value]) -> None:
-        self._office.prepare()
-        self._office.wire.run(_terms, whose, *told, repeat=(whose, *told))
+        self._database.prepare()
+        self._database.connections.run(_terms, whose, *told, repeat=(whose, *told))
 
 
 def _old(jobs: Sequence[Record | None], state: State, watch: AgeQuery) -> list[tuple[int, Record]]:

@@ -18,85 +18,93 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_post, _swap, _pack, _unpack = load("post"), load("swap"), load("pack"), load("unpack")
-_unpack_flows, _unpack_bonds = load("unpack_flows"), load("unpack_bonds")
-_pack_dead, _unpack_dead, _unpack_queues = load("pack_dead"), load("unpack_dead"), load("unpack_queues")
+_post, _swap, _export_jobs, _import_jobs = load("post"), load("swap"), load("pack"), load("unpack")
+_import_flows, _import_edges = load("unpack_flows"), load("unpack_bonds")
+_export_dead_letters, _import_dead_letters, _import_queues = (
+    load("pack_dead"),
+    load("unpack_dead"),
+    load("unpack_queues"),
+)
 
 
 class RedisTransfer:
     """Packs and unpacks."""
 
-    def __init__(self, office: RedisDatabase) -> None:
-        self._office = office
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
 
-    def notice(self) -> StoreStatus | None:
-        self._office.prepare()
-        key = f"{{{self._office.prefix}}}:notice"
-        kind, other, at = self._office.wire.ask("HMGET", key, "kind", "other", "at")
+    def store_status(self) -> StoreStatus | None:
+        self._database.prepare()
+        key = f"{{{self._database.prefix}}}:notice"
+        kind, other, at = self._database.connections.ask("HMGET", key, "kind", "other", "at")
         if kind is None:
             return None
         return StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), int(at))
 
-    def post(self, notice: StoreStatus | None) -> None:
-        self._office.prepare()
-        told = () if notice is None else (notice.kind, notice.other, notice.at)
-        self._office.wire.run(_post, *told, repeat=told)
+    def post(self, store_status: StoreStatus | None) -> None:
+        self._database.prepare()
+        told = () if store_status is None else (store_status.kind, store_status.other, store_status.at)
+        self._database.connections.run(_post, *told, repeat=told)
 
-    def swap(self, before: StoreStatus | None, notice: StoreStatus | None) -> bool:
-        self._office.prepare()
-        told = [() if each is None else (each.kind, each.other, each.at) for each in (before, notice)]
-        return bool(self._office.wire.run(_swap, *map(serialization.encode, told)))
+    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+        self._database.prepare()
+        told = [() if each is None else (each.kind, each.other, each.at) for each in (before, store_status)]
+        return bool(self._database.connections.run(_swap, *map(serialization.encode, told)))
 
     def pack(self, after: int, limit: int) -> list[JobExport]:
-        self._office.prepare()
+        self._database.prepare()
         args = (serialization.question(Filter(), (), ()), after, limit)
-        found = self._office.wire.run(_pack, *args, repeat=args)
-        return parcels(found, self._office.damaged.names)
+        found = self._database.connections.run(_export_jobs, *args, repeat=args)
+        return job_exports(found, self._database.damaged.names)
 
     def unpack(self, packed: Sequence[JobExport], origin: str | None = None) -> int:
-        self._office.prepare()
-        args: list[Value] = [self._office.at(None), secrets.randbits(50), origin or ""]
-        for parcel in packed:
-            args.append(serialization.encode(parcel.job))
-            for filed in (parcel.history, parcel.logs, parcel.steps):
+        self._database.prepare()
+        args: list[Value] = [self._database.at(None), secrets.randbits(50), origin or ""]
+        for job_export in packed:
+            args.append(serialization.encode(job_export.job))
+            for filed in (job_export.history, job_export.logs, job_export.steps):
                 args += [len(filed), *map(serialization.encode, filed)]
-        return _unless_opened(unless_closed(self._office.wire.run(_unpack, *args))) if packed else 0
+        return _unless_opened(unless_closed(self._database.connections.run(_import_jobs, *args))) if packed else 0
 
-    def pack_dead(self, after: str, limit: int) -> list[DeadLetterRow]:
-        self._office.prepare()
-        return serialization.letters(*self._office.wire.run(_pack_dead, after, limit, repeat=(after, limit)))
+    def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
+        self._database.prepare()
+        return serialization.letters(
+            *self._database.connections.run(_export_dead_letters, after, limit, repeat=(after, limit))
+        )
 
-    def unpack_dead(self, letters: Sequence[DeadLetterRow], origin: str | None = None) -> int:
-        self._office.prepare()
+    def import_dead_letters(self, letters: Sequence[DeadLetterRow], origin: str | None = None) -> int:
+        self._database.prepare()
         if not letters:
             return 0
-        return _unless_opened(self._office.wire.run(_unpack_dead, origin or "", *map(serialization.encode, letters)))
+        return _unless_opened(
+            self._database.connections.run(_import_dead_letters, origin or "", *map(serialization.encode, letters))
+        )
 
-    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
-        self._office.prepare()
+    def import_queues(self, queues: Sequence[QueueRow]) -> None:
+        self._database.prepare()
         args = [part for row in queues for part in (row.name, int(row.paused), _kept(row))]
         if args:
-            self._office.wire.run(_unpack_queues, *args, repeat=args)
+            self._database.connections.run(_import_queues, *args, repeat=args)
 
-    def unpack_flows(self, flows: Sequence[FlowRow]) -> None:
-        self._office.prepare()
+    def import_flows(self, flows: Sequence[FlowRow]) -> None:
+        self._database.prepare()
         args = [part for flow in flows for part in (flow.id, serialization.encode(flow))]
         if args:
-            self._office.wire.run(_unpack_flows, *args, repeat=args)
+            self._database.connections.run(_import_flows, *args, repeat=args)
 
-    def unpack_bonds(self, bonds: Sequence[Dependency]) -> None:
-        self._office.prepare()
-        if bonds:
-            told = serialization.encode_batch(bonds)
-            self._office.wire.run(_unpack_bonds, told, repeat=(told,))
+    def import_edges(self, edges: Sequence[Dependency]) -> None:
+        self._database.prepare()
+        if edges:
+            told = serialization.encode_batch(edges)
+            self._database.connections.run(_import_edges, told, repeat=(told,))
 
 
-def parcels(answer: Any, names: serialization.Names) -> list[JobExport]:
+def job_exports(answer: Any, names: serialization.Names) -> list[JobExport]:
     """The jobs of an answer, each with its history, its log and its steps."""
     return [
         JobExport(
             serialization.job(row, names),
-            [serialization.filing.decode(entry) for entry in history],
+            [serialization.history_row.decode(entry) for entry in history],
             [serialization.line.decode(entry) for entry in log],
             [serialization.step.decode(entry) for entry in steps],
         )

@@ -223,17 +223,17 @@ class _Django:
 class _Blocking:
     """A blocking connection in a coroutine. It blocks the event loop, as it does when its owner uses it there."""
 
-    def __init__(self, guest: Any) -> None:
-        self._guest = guest
+    def __init__(self, borrowed: Any) -> None:
+        self._borrowed = borrowed
 
     async def share(self, act: Callable[[BorrowedSqlite], T]) -> T:
-        return act(self._guest)
+        return act(self._borrowed)
 
     async def open(self) -> Any:
-        return self._guest.open()
+        return self._borrowed.open()
 
     async def ask(self, sql: str, values: Mapping[str, Any]) -> Row:
-        return self._guest.ask(sql, values)
+        return self._borrowed.ask(sql, values)
 
 
 @functools.cache
@@ -250,44 +250,44 @@ def _as_text(sql: str) -> Any:
 class _Known(NamedTuple):
     """A connection with what was found out about it."""
 
-    guest: Any
+    borrowed: Any
     database: str
 
 
-def sqlite_guest(connection: Any, store: str) -> BorrowedSqlite:
+def borrowed_sqlite(connection: Any, store: str) -> BorrowedSqlite:
     """The connection as a blocking one to an SQLite file."""
-    guest: BorrowedSqlite = _blocking(connection, "sqlite", store)
-    return guest
+    borrowed: BorrowedSqlite = _blocking(connection, "sqlite", store)
+    return borrowed
 
 
-def postgres_guest(connection: Any, store: str) -> BorrowedPostgres:
+def borrowed_postgres(connection: Any, store: str) -> BorrowedPostgres:
     """The connection as a blocking one to a PostgreSQL server."""
-    guest: BorrowedPostgres = _blocking(connection, "postgresql", store)
-    return guest
+    borrowed: BorrowedPostgres = _blocking(connection, "postgresql", store)
+    return borrowed
 
 
-def async_sqlite_guest(connection: Any, store: str) -> AsyncBorrowedSqlite:
+def async_borrowed_sqlite(connection: Any, store: str) -> AsyncBorrowedSqlite:
     """The connection, of either kind, for a coroutine."""
-    guest: AsyncBorrowedSqlite = _awaited(connection, "sqlite", store)
-    return guest
+    borrowed: AsyncBorrowedSqlite = _awaited(connection, "sqlite", store)
+    return borrowed
 
 
-def async_postgres_guest(connection: Any, store: str) -> AsyncBorrowedPostgres:
+def async_borrowed_postgres(connection: Any, store: str) -> AsyncBorrowedPostgres:
     """The connection, of either kind, for a coroutine."""
-    guest: AsyncBorrowedPostgres = _awaited(connection, "postgresql", store)
-    return guest
+    borrowed: AsyncBorrowedPostgres = _awaited(connection, "postgresql", store)
+    return borrowed
 
 
 def _blocking(connection: Any, database: str, store: str) -> Any:
-    guest = _of(database, connection, store)
-    if isinstance(guest, _AsyncPsycopg | _AsyncSqlAlchemy):
+    borrowed = _of(database, connection, store)
+    if isinstance(borrowed, _AsyncPsycopg | _AsyncSqlAlchemy):
         raise InvalidJob(f"connection: {a_kind(connection)} is for coroutines; use `await task.aenqueue(...)` with it")
-    return guest
+    return borrowed
 
 
 def _awaited(connection: Any, database: str, store: str) -> Any:
-    guest = _of(database, connection, store)
-    return guest if isinstance(guest, _AsyncPsycopg | _AsyncSqlAlchemy) else _Blocking(guest)
+    borrowed = _of(database, connection, store)
+    return borrowed if isinstance(borrowed, _AsyncPsycopg | _AsyncSqlAlchemy) else _Blocking(borrowed)
 
 
 def _of(database: str, connection: Any, store: str) -> Any:
@@ -297,7 +297,7 @@ def _of(database: str, connection: Any, store: str) -> Any:
             f"connection: it is to a database of {known.database}, but the jobs of this app are in {store}; "
             "use a connection to that store"
         )
-    return known.guest
+    return known.borrowed
 
 
 def _recognized(connection: Any) -> _Known:

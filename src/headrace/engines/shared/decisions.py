@@ -46,11 +46,11 @@ class CopyFinished(Exception):
     """No notice says any more that jobs arrive from there: whoever took it away has all of them, or gave up."""
 
 
-def closed_by(notice: StoreStatus) -> HeadraceError:
+def closed_by(store_status: StoreStatus) -> HeadraceError:
     """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
-    if notice.kind == "moved":
-        return StoreMoved(notice.other)
-    return EngineUnavailable(f"this store is being filled from {notice.other}; try again when that is through")
+    if store_status.kind == "moved":
+        return StoreMoved(store_status.other)
+    return EngineUnavailable(f"this store is being filled from {store_status.other}; try again when that is through")
 
 
 def crash_loop_in_words(workers: list[str]) -> str:

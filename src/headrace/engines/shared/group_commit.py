@@ -64,12 +64,12 @@ def _likewise(error: EngineUnavailable, items: Sequence[T]) -> list[Answer[R]]:
 class _Place(Generic[T, R]):
     """An item on the list. Its gate opens when it is served, or when its caller is to lead."""
 
-    __slots__ = ("answer", "gate", "item")
+    __slots__ = ("answer", "item", "lane_limit")
 
     def __init__(self, item: T) -> None:
         self.item = item
-        self.gate = threading.Lock()
-        self.gate.acquire()
+        self.lane_limit = threading.Lock()
+        self.lane_limit.acquire()
         self.answer: Answer[R] | None = None
 
 
@@ -91,7 +91,7 @@ class GroupCommit(Generic[T, R]):
                 self._leader = place
         try:
             if not leads:
-                place.gate.acquire()
+                place.lane_limit.acquire()
             if place.answer is None:
                 self._lead()
         finally:  # also after an interrupt, waiting or leading: the others must not be stranded
@@ -105,7 +105,7 @@ class GroupCommit(Generic[T, R]):
         answers = flush_each(self._flush, [place.item for place in places])
         for place, answer in zip(places, answers, strict=True):
             place.answer = answer
-            place.gate.release()
+            place.lane_limit.release()
 
     def _leave(self, place: _Place[T, R]) -> None:
         """Off the list; a leader takes those it served with it, and the first of the rest leads on."""
@@ -114,6 +114,6 @@ class GroupCommit(Generic[T, R]):
                 self._waiting = [other for other in self._waiting if other.answer is None and other is not place]
                 self._leader = self._waiting[0] if self._waiting else None
                 if self._leader is not None:
-                    self._leader.gate.release()
+                    self._leader.lane_limit.release()
             elif place.answer is None:
                 self._waiting.remove(place)

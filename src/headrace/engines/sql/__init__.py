@@ -1,3 +1,1 @@
-"""What SQLite and PostgreSQL share."""
-
-from __future__ import annotations
+"""What the engines on SQL databases share: the same steps over statements of the same names."""

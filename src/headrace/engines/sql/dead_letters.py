@@ -37,7 +37,7 @@ from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import steps, unique_insert
 from headrace.engines.sql.dependencies import Wakeups, follow_lost
-from headrace.engines.sql.events import hushed
+from headrace.engines.sql.events import without_events
 from headrace.engines.sql.lease_recovery import file_moves
 from headrace.engines.sql.records import DeadLetterInsert
 from headrace.engines.sql.retry_finished import revive
@@ -56,49 +56,49 @@ _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 class SqlDeadLetterStore:
     """Reads and resolves records."""
 
-    def __init__(self, office: Database) -> None:
-        self._office = office
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._office.read(lambda ledger: ledger.ask("letters", ids=as_json(ids))))
+        return _letters.decode(self._database.read(lambda tx: tx.ask("letters", ids=as_json(ids))))
 
     def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._office.read(lambda ledger: ledger.ask("letters_of", ids=as_json(job_ids))))
+        return _letters.decode(self._database.read(lambda tx: tx.ask("letters_of", ids=as_json(job_ids))))
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
-        def look(ledger: Transaction) -> Any:
-            where, values = _conditions(ledger, which, before)
-            return ledger.ask("find_letters", where, **values, limit=limit)
+        def look(tx: Transaction) -> Any:
+            where, values = _conditions(tx, which, before)
+            return tx.ask("find_letters", where, **values, limit=limit)
 
-        return _letters.decode(self._office.read(look))
+        return _letters.decode(self._database.read(look))
 
     def oldest(self, status: Status, limit: int) -> list[str]:
-        def look(ledger: Transaction) -> Any:
-            return ledger.ask("oldest_letters", status=status, limit=limit)
+        def look(tx: Transaction) -> Any:
+            return tx.ask("oldest_letters", status=status, limit=limit)
 
-        return _names.decode(self._office.read(look))
+        return _names.decode(self._database.read(look))
 
     def count(self, which: DeadLetterFilter) -> int:
-        def look(ledger: Transaction) -> int:
-            where, values = _conditions(ledger, which)
-            return int(ledger.ask("count_letters", where, **values))
+        def look(tx: Transaction) -> int:
+            where, values = _conditions(tx, which)
+            return int(tx.ask("count_letters", where, **values))
 
-        return self._office.read(look)
+        return self._database.read(look)
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         where = _of(statuses or STATUSES)
-        found = _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
+        found = _groups.decode(self._database.read(lambda tx: tx.ask("letter_groups", where, limit=limit)))
         return [group_of(*fields) for fields in found]
 
     def tallies(self) -> list[DeadLetterStats]:
-        return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))
+        return _tallies.decode(self._database.read(lambda tx: tx.ask("letter_tallies")))
 
     def add(
         self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
     ) -> Added:
-        at = self._office.at(now)
-        verdict, effects = self._office.write(lambda ledger: add_letter(ledger, order, by, note, at))
-        effects.ring(self._office.ring)
+        at = self._database.at(now)
+        verdict, effects = self._database.write(lambda tx: add_letter(tx, order, by, note, at))
+        effects.ring(self._database.ring)
         return verdict
 
     def requeue(
@@ -109,10 +109,10 @@ class SqlDeadLetterStore:
         detail: str | None = None,
         now: int | None = None,
     ) -> list[Requeued]:
-        at = self._office.at(now)
-        done = self._office.write(lambda ledger: _Requeuing(ledger, by, note, detail, at).all_of(orders))
+        at = self._database.at(now)
+        done = self._database.write(lambda tx: _Requeuing(tx, by, note, detail, at).all_of(orders))
         if any(each.verdict in ("requeued", "stored_anew") for each in done):
-            self._office.ring("work")
+            self._database.ring("work")
         return done
 
     def resolve(
@@ -123,74 +123,74 @@ class SqlDeadLetterStore:
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
-        at = self._office.at(now)
+        at = self._database.at(now)
 
-        def close(ledger: Transaction) -> list[str]:
-            found = [letter for letter in _locked(ledger, ids) if letter.status == "pending"]
+        def close(tx: Transaction) -> list[str]:
+            found = [letter for letter in _locked(tx, ids) if letter.status == "pending"]
             closings = [_closed(letter, status, by, note, at) for letter in found]
             if closings:
-                ledger.run("close_letters", c=as_json(closings))
+                tx.run("close_letters", c=as_json(closings))
             return [letter.id for letter in found]
 
-        closed = self._office.write(close)
+        closed = self._database.write(close)
         if closed:
-            self._office.ring("events")
+            self._database.ring("events")
         return closed
 
     def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        at = self._office.at(now)
+        at = self._database.at(now)
 
-        def add(ledger: Transaction) -> bool:
-            for letter in _locked(ledger, [letter_id]):
+        def add(tx: Transaction) -> bool:
+            for letter in _locked(tx, [letter_id]):
                 notes = with_note(letter.notes, text, by, at)
                 same = (letter.status, letter.resolved_at, letter.resolved_by, letter.requeues)
-                return ledger.run("close_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
+                return tx.run("close_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
             return False
 
-        return self._office.write(add)
+        return self._database.write(add)
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        def remove(ledger: Transaction) -> int:
+        def remove(tx: Transaction) -> int:
             # Nothing is resolved before it is entered, so ids that are later need not be looked at.
-            where, values = _conditions(ledger, DeadLetterFilter(statuses=tuple(statuses), until=before))
-            return ledger.run("purge_letters", where, **values, before=before, limit=limit)
+            where, values = _conditions(tx, DeadLetterFilter(statuses=tuple(statuses), until=before))
+            return tx.run("purge_letters", where, **values, before=before, limit=limit)
 
-        return self._office.write(remove) if statuses else 0
+        return self._database.write(remove) if statuses else 0
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        def forget(ledger: Transaction) -> list[str]:
-            found = [letter.id for letter in _locked(ledger, ids)]
+        def forget(tx: Transaction) -> list[str]:
+            found = [letter.id for letter in _locked(tx, ids)]
             if found:
-                ledger.run("remove_letters", ids=as_json(found))
+                tx.run("remove_letters", ids=as_json(found))
             return found
 
-        return self._office.write(forget)
+        return self._database.write(forget)
 
 
 def add_letter(
-    ledger: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
+    tx: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
 ) -> tuple[Added, Wakeups]:
     """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
-    ledger.ask("alone_with_kin")
-    unique_insert.hold_open(ledger)
+    tx.ask("alone_with_kin")
+    unique_insert.hold_open(tx)
     ids, effects = as_json([order.job_id]), Wakeups()
-    for _, seq, state in _jobs.decode(ledger.ask("lock_jobs", ids=ids)):
+    for _, seq, state in _jobs.decode(tx.ask("lock_jobs", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
-        if any(letter.status == "pending" for letter in _letters.decode(ledger.ask("letters_of", ids=ids))):
+        if any(letter.status == "pending" for letter in _letters.decode(tx.ask("letters_of", ids=ids))):
             return "pending", effects
         if state not in FINAL:
-            file_moves(ledger, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
+            file_moves(tx, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
         burial = DeadLetterInsert(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
-        ledger.run("bury", b=as_json([burial]), now=at)
-        (letter,) = _letters.decode(ledger.ask("letters_of", ids=ids))
+        tx.run("bury", b=as_json([burial]), now=at)
+        (letter,) = _letters.decode(tx.ask("letters_of", ids=ids))
         noted = DeadLetterResolution(
             letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at)
         )
-        ledger.run("close_letters", c=as_json([noted]))
+        tx.run("close_letters", c=as_json([noted]))
         if state not in FINAL:
-            ledger.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
-            effects = follow_lost(ledger, [seq], at)
+            tx.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
+            effects = follow_lost(tx, [seq], at)
             effects.done = effects.work = True  # a slot that a rule counts may be free
         return "added", effects
     return "missing", effects
@@ -199,8 +199,8 @@ def add_letter(
 class _Requeuing:
     """One commit of orders. Jobs are locked before their records, as by a worker that settles."""
 
-    def __init__(self, ledger: Transaction, by: str | None, note: str | None, detail: str | None, at: int) -> None:
-        self._ledger = ledger
+    def __init__(self, tx: Transaction, by: str | None, note: str | None, detail: str | None, at: int) -> None:
+        self._tx = tx
         self._by = by
         self._note = note
         self._detail = detail
@@ -210,13 +210,13 @@ class _Requeuing:
         self._gone: list[tuple[DeadLetterRow, RequeueRequest]] = []
 
     def all_of(self, orders: Sequence[RequeueRequest]) -> list[Requeued]:
-        self._ledger.ask("alone_with_kin")
-        unique_insert.hold_open(self._ledger)
+        self._tx.ask("alone_with_kin")
+        unique_insert.hold_open(self._tx)
         ids = as_json([order.id for order in orders])
-        job_ids = [letter.job_id for letter in _letters.decode(self._ledger.ask("letters", ids=ids))]
-        told = _jobs.decode(self._ledger.ask("lock_jobs", ids=as_json(job_ids)))
+        job_ids = [letter.job_id for letter in _letters.decode(self._tx.ask("letters", ids=ids))]
+        told = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
         jobs = {job_id: (seq, state) for job_id, seq, state in told}
-        letters = {letter.id: letter for letter in _letters.decode(self._ledger.ask("lock_letters", ids=ids))}
+        letters = {letter.id: letter for letter in _letters.decode(self._tx.ask("lock_letters", ids=ids))}
         done = []
         for order in orders:
             done.append(self._decide(order, letters.pop(order.id, None), jobs))
@@ -249,26 +249,26 @@ class _Requeuing:
 
     def _write(self) -> None:
         if self._closings:
-            self._ledger.run("close_letters", c=as_json(self._closings))
+            self._tx.run("close_letters", c=as_json(self._closings))
         if self._raises:
             seqs = [each.seq for each in self._raises]
             later = {each.seq for each in self._raises if each.run_at > self._at}
-            steps.forget(self._ledger, seqs, Trigger.REVIVE)
-            revive(self._ledger, seqs, self._detail, self._at, later)
-            self._ledger.run("raise_revived", r=as_json(self._raises))
+            steps.forget(self._tx, seqs, Trigger.REVIVE)
+            revive(self._tx, seqs, self._detail, self._at, later)
+            self._tx.run("raise_revived", r=as_json(self._raises))
         if self._gone:
             self._store_anew()
 
     def _store_anew(self) -> None:
         jobs = [stored_anew(letter, order, self._at) for letter, order in self._gone]
-        self._ledger.insert(jobs)
-        with hushed(self._ledger):
+        self._tx.insert(jobs)
+        with without_events(self._tx):
             file_history(
-                self._ledger,
+                self._tx,
                 (
-                    (job.id, filing)
+                    (job.id, history_row)
                     for (letter, _), job in zip(self._gone, jobs, strict=True)
-                    for filing in history_anew(letter, job, self._detail)
+                    for history_row in history_anew(letter, job, self._detail)
                 ),
             )
 
@@ -277,8 +277,8 @@ def _closed(letter: DeadLetterRow, status: Status, by: str | None, note: str | N
     return DeadLetterResolution(letter.id, status, at, by, letter.requeues, with_note(letter.notes, note, by, at))
 
 
-def _locked(ledger: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
-    return _letters.decode(ledger.ask("lock_letters", ids=as_json(ids)))
+def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
+    return _letters.decode(tx.ask("lock_letters", ids=as_json(ids)))
 
 
 def _of(statuses: Collection[Status]) -> str:
@@ -287,12 +287,12 @@ def _of(statuses: Collection[Status]) -> str:
     return f"letter.status IN ({listed})" if len(statuses) > 1 else f"letter.status = {listed}"
 
 
-def _conditions(ledger: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
+def _conditions(tx: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
     """A WHERE of fixed fragments and its parameters."""
     values: dict[str, Any] = {name: value for name in _EQUAL if (value := getattr(which, name)) is not None}
-    terms = [ledger.fragment(f"where_letter_{name}") for name in values]
+    terms = [tx.fragment(f"where_letter_{name}") for name in values]
     if which.statuses or terms:  # an index of one status each
         terms.append(_of(which.statuses or STATUSES))
     first, last = bounds(which)
     values |= {"first": first, "last": last if before is None else min(before, last)}
-    return " AND ".join([*terms, ledger.fragment("where_letter_ids")]), values
+    return " AND ".join([*terms, tx.fragment("where_letter_ids")]), values

@@ -57,16 +57,16 @@ class Wakeups(Struct):
 # -- new jobs
 
 
-def plant(
-    jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None, lengths: Mapping[str, int], now: int
+def insert_graph(
+    jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None, lengths: Mapping[str, int], now: int
 ) -> Steps[Wakeups]:
     """Store the jobs with what they wait for, and what waits for them."""
     yield from refuse_if_moved()
-    standing = yield from _find_standing(jobs, bonds)
-    if (path := (yield from _circle(jobs, bonds, standing))) is not None:
+    standing = yield from _find_standing(jobs, edges)
+    if (path := (yield from _circle(jobs, edges, standing))) is not None:
         raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
-    followed = {bond.parent for bond in bonds}
+    followed = {edge.parent for edge in edges}
     fresh = yield StoreUnique([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
     if not all(fresh):
         if not any(fresh) and (yield from _are_ours(jobs)):
@@ -74,7 +74,7 @@ def plant(
         raise DuplicateJob(jobs[fresh.index(False)].id)
     if flow is not None:
         yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
-    return (yield from _tie(bonds, standing, now))
+    return (yield from _tie(edges, standing, now))
 
 
 def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
@@ -82,49 +82,49 @@ def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
     return {job.id for job in jobs} == set(ours)
 
 
-def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> Steps[dict[str, tuple[int, State]]]:
+def _find_standing(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> Steps[dict[str, tuple[int, State]]]:
     """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
     new = {job.id for job in jobs}
-    elsewhere = set(_names_in(bonds)) - new
+    elsewhere = set(_names_in(edges)) - new
     if not elsewhere:
         return {}
     told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
     standing = {name: (seq, state) for name, seq, state in told}
     for name in sorted(elsewhere - standing.keys()):
         raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived")
-    for bond in bonds:
-        if bond.child in standing and standing[bond.child][1] in FINAL:
-            raise InvalidJob(f"job {bond.child!r} is {standing[bond.child][1]} already; it can't wait for another one")
+    for edge in edges:
+        if edge.child in standing and standing[edge.child][1] in FINAL:
+            raise InvalidJob(f"job {edge.child!r} is {standing[edge.child][1]} already; it can't wait for another one")
     return standing
 
 
 def _circle(
-    jobs: Sequence[NewJob], bonds: Sequence[Dependency], standing: Mapping[str, object]
+    jobs: Sequence[NewJob], edges: Sequence[Dependency], standing: Mapping[str, object]
 ) -> Steps[list[str] | None]:
     """The path of a circle that these bonds would close."""
-    older = sorted({bond.child for bond in bonds if bond.child in standing})
+    older = sorted({edge.child for edge in edges if edge.child in standing})
     place = {job.id: number for number, job in enumerate(jobs)}
-    if not older and all(place.get(bond.parent, -1) < place[bond.child] for bond in bonds):
+    if not older and all(place.get(edge.parent, -1) < place[edge.child] for edge in edges):
         return None  # each waits for those before it: nearly always
-    pairs = [(bond.parent, bond.child) for bond in bonds]
+    pairs = [(edge.parent, edge.child) for edge in edges]
     # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
-    if older and any(bond.parent in standing for bond in bonds):
+    if older and any(edge.parent in standing for edge in edges):
         pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
     return circle_in(pairs)
 
 
-def _tie(bonds: Sequence[Dependency], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Wakeups]:
-    if not bonds:
+def _tie(edges: Sequence[Dependency], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Wakeups]:
+    if not edges:
         return Wakeups()
-    yield Ask("tie", {"b": as_json(bonds)})
-    if concerned := [name for name in _names_in(bonds) if name in standing]:
+    yield Ask("tie", {"b": as_json(edges)})
+    if concerned := [name for name in _names_in(edges) if name in standing]:
         yield Ask("mark_kin", {"ids": as_json(concerned)})
-    older = [standing[name] for name in {bond.child for bond in bonds} if name in standing]
+    older = [standing[name] for name in {edge.child for edge in edges} if name in standing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
         yield _filed(back, Trigger.AMEND, State.WAITING, "it waits for a job that was added", now)
         yield Ask("hold_back", {"seqs": as_json(back), "now": now})
-    over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
+    over = {standing[edge.parent] for edge in edges if edge.parent in standing}
     completed = sorted(seq for seq, state in over if state is State.COMPLETED)
     lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
     return (yield from follow(completed, sorted(lost | set((yield from _lost_before(back)))), now))
@@ -212,27 +212,27 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
 # -- for those who have a transaction of their own
 
 
-def kin_among(ledger: Transaction, seqs: Sequence[int]) -> list[int]:
+def with_dependents(tx: Transaction, seqs: Sequence[int]) -> list[int]:
     """Those of these jobs whose end concerns others."""
-    return _numbers.decode(ledger.ask("kin_among", seqs=as_json(seqs))) if seqs else []
+    return _numbers.decode(tx.ask("kin_among", seqs=as_json(seqs))) if seqs else []
 
 
-def follow_lost(ledger: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
+def follow_lost(tx: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
     """`follow` for those of these failed or cancelled jobs that have kin."""
-    kin = kin_among(ledger, seqs)
-    return run(follow([], kin, now), ledger) if kin else Wakeups()
+    kin = with_dependents(tx, seqs)
+    return run(follow([], kin, now), tx) if kin else Wakeups()
 
 
 class MustWaitForChildren(Exception):
     """A success was stored of a job that waits for others: it is to be undone, and stored with care."""
 
 
-def follow_completed(ledger: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
+def follow_completed(tx: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
     """`follow` for jobs that were completed in this transaction before anybody looked whether they may be."""
     # Since they were written, nobody else can have given them something to wait for.
-    if _kin.decode(ledger.ask("blocking", seqs=as_json(seqs))):
+    if _kin.decode(tx.ask("blocking", seqs=as_json(seqs))):
         raise MustWaitForChildren
-    return run(follow(seqs, [], now), ledger)
+    return run(follow(seqs, [], now), tx)
 
 
 class DependencySettlement(Struct):
@@ -255,17 +255,17 @@ class SettleWriter(Protocol):
         ...
 
 
-def settle(ledger: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, now: int) -> DependencySettlement:
+def settle(tx: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, now: int) -> DependencySettlement:
     """Settle those outcomes whose job has kin, and decide what that means to others."""
     places: dict[int, int] = {}
-    shut = any(outcome.spawned for outcome in outcomes) and _is_shut(ledger)
+    shut = any(outcome.spawned for outcome in outcomes) and _is_shut(tx)
     asked = [SettleKey(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
-    for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(asked)))):
+    for place, seq in sorted(_kin.decode(tx.ask("kin_outcomes", o=as_json(asked)))):
         # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
         if not (shut and outcomes[place].spawned):
             places.setdefault(seq, place)
     # Not in the statement that locks: it would see bonds as they were before it had to wait for a lock.
-    blocking = dict(_kin.decode(ledger.ask("blocking", seqs=as_json(list(places))))) if places else {}
+    blocking = dict(_kin.decode(tx.ask("blocking", seqs=as_json(list(places))))) if places else {}
     kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
     if not kin:
         return DependencySettlement(set(), Wakeups())
@@ -279,25 +279,25 @@ def settle(ledger: Transaction, outcomes: Sequence[Outcome], scribe: SettleWrite
     loose = [seq for seq, outcome in meant.items() if outcome.state is State.WAITING]
     for outcome in meant.values():
         if outcome.spawned:
-            effects.add(run(_spawn(outcome, now, loose), ledger))
+            effects.add(run(_spawn(outcome, now, loose), tx))
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
-    lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
-    effects.add(run(follow(list(completed), lost, now, loose), ledger))
+    lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), tx)
+    effects.add(run(follow(list(completed), lost, now, loose), tx))
     return DependencySettlement({place for place, _ in kin.values()}, effects, bool(loose))
 
 
-def _is_shut(ledger: Transaction) -> bool:
+def _is_shut(tx: Transaction) -> bool:
     """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
     # First: whoever closes the door waits for our writes, but for nothing that we only read before.
-    ledger.run("hold_door")
-    return has_moved(ledger.ask("notice"))
+    tx.run("hold_door")
+    return has_moved(tx.ask("notice"))
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:
     """A success of a job that has to wait for others is not its end."""
     if outcome.event is not Trigger.SUCCEED:
         return outcome
-    blocks += len([bond for bond in outcome.bonds if bond.child == outcome.id])
+    blocks += len([edge for edge in outcome.edges if edge.child == outcome.id])
     if not blocks:
         return outcome
     jobs = "1 job" if blocks == 1 else f"{blocks} jobs"
@@ -310,28 +310,28 @@ def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Wakeups]:
     What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
     """
     fresh = yield StoreUnique([replace(job, kin=1) for job in outcome.spawned])
-    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.bonds))})))
+    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.edges))})))
     known = {name: (seq, state) for name, seq, state in told}
-    bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
+    edges = [b for b in outcome.edges if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
     new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
     loose += [known[job.id][0] for job in outcome.spawned if job.id in new and job.id in known]
     standing = {name: found for name, found in known.items() if name not in new}
-    while (path := (yield from _circle(outcome.spawned, bonds, standing))) is not None:
+    while (path := (yield from _circle(outcome.spawned, edges, standing))) is not None:
         around = set(pairwise(path))
-        out = next((b for b in bonds if (b.parent, b.child) in around and b.parent in standing), None)
-        bonds = [bond for bond in bonds if bond is not out] if out else []
-    effects = yield from _tie(bonds, standing, now)
+        out = next((b for b in edges if (b.parent, b.child) in around and b.parent in standing), None)
+        edges = [edge for edge in edges if edge is not out] if out else []
+    effects = yield from _tie(edges, standing, now)
     effects.work |= any(fresh)
     return effects
 
 
-def names_others(jobs: Sequence[NewJob], bonds: Sequence[Dependency]) -> bool:
+def names_others(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> bool:
     """Whether the bonds are to other jobs than these."""
-    return not set(_names_in(bonds)) <= {job.id for job in jobs}
+    return not set(_names_in(edges)) <= {job.id for job in jobs}
 
 
-def _names_in(bonds: Sequence[Dependency]) -> list[str]:
-    return sorted({name for bond in bonds for name in (bond.parent, bond.child)})
+def _names_in(edges: Sequence[Dependency]) -> list[str]:
+    return sorted({name for edge in edges for name in (edge.parent, edge.child)})
 
 
 def _filed(seqs: Sequence[int], event: Trigger, target: State, detail: str, now: int) -> Ask:

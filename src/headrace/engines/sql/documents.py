@@ -12,7 +12,7 @@ from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.transaction import Database, Transaction
 
-_papers = msgspec.json.Decoder(list[Document])
+_documents = msgspec.json.Decoder(list[Document])
 _names = msgspec.json.Decoder(list[str])
 
 
@@ -24,12 +24,12 @@ class _Outdated(Exception):
 class SqlDocumentStore:
     """Reads and writes papers."""
 
-    def __init__(self, office: Database) -> None:
-        self._office = office
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         values = {"kind": kind, "keys": as_json(keys)}
-        return _papers.decode(self._office.read(lambda ledger: ledger.ask("papers", **values))) if keys else []
+        return _documents.decode(self._database.read(lambda tx: tx.ask("papers", **values))) if keys else []
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
@@ -38,42 +38,42 @@ class SqlDocumentStore:
         values: dict[str, Any] = {"kind": kind, "first": first, "limit": limit}
         if last is not None:
             values["last"] = last
-        return _papers.decode(self._office.read(lambda ledger: ledger.ask(statement, **values)))
+        return _documents.decode(self._database.read(lambda tx: tx.ask(statement, **values)))
 
-    def put(self, papers: Sequence[Document]) -> bool:
-        new = _in_order(paper for paper in papers if not paper.version)
-        old = _in_order(paper for paper in papers if paper.version)
+    def put(self, documents: Sequence[Document]) -> bool:
+        new = _in_order(document for document in documents if not document.version)
+        old = _in_order(document for document in documents if document.version)
 
-        def store(ledger: Transaction) -> int:
-            stored = ledger.run("replace_papers", p=as_json(old)) if old else 0
-            return stored + (ledger.run("add_papers", p=as_json(new)) if new else 0)
+        def store(tx: Transaction) -> int:
+            stored = tx.run("replace_papers", p=as_json(old)) if old else 0
+            return stored + (tx.run("add_papers", p=as_json(new)) if new else 0)
 
-        return self._all_or_none(store, len(papers))
+        return self._all_or_none(store, len(documents))
 
-    def remove(self, papers: Sequence[Document]) -> bool:
-        gone = as_json(_in_order(papers))
-        return self._all_or_none(lambda ledger: ledger.run("remove_papers", p=gone), len(papers))
+    def remove(self, documents: Sequence[Document]) -> bool:
+        gone = as_json(_in_order(documents))
+        return self._all_or_none(lambda tx: tx.run("remove_papers", p=gone), len(documents))
 
     def drop(self, kind: str, before: str, limit: int) -> int:
-        return self._office.write(lambda ledger: ledger.run("drop_papers", kind=kind, before=before, limit=limit))
+        return self._database.write(lambda tx: tx.run("drop_papers", kind=kind, before=before, limit=limit))
 
     def kinds(self, prefix: str = "") -> list[str]:
-        found = _names.decode(self._office.read(lambda ledger: ledger.ask("kinds_of_papers")))
+        found = _names.decode(self._database.read(lambda tx: tx.ask("kinds_of_papers")))
         return [kind for kind in found if kind.startswith(prefix)]
 
     def _all_or_none(self, act: Callable[[Transaction], int], expected: int) -> bool:
-        def whole(ledger: Transaction) -> None:
-            if act(ledger) != expected:
+        def whole(tx: Transaction) -> None:
+            if act(tx) != expected:
                 raise _Outdated
 
         try:
             if expected:
-                self._office.write(whole)
+                self._database.write(whole)
         except _Outdated:
             return False
         return True
 
 
-def _in_order(papers: Iterable[Document]) -> list[Document]:
+def _in_order(documents: Iterable[Document]) -> list[Document]:
     """By key, as everybody does it, so that two who write the same wait for each other only one way."""
-    return sorted(papers, key=lambda paper: (paper.kind, paper.key))
+    return sorted(documents, key=lambda document: (document.kind, document.key))

@@ -20,39 +20,39 @@ _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 class SqlEventStore:
     """Reads pages, tells and trims."""
 
-    def __init__(self, office: Database) -> None:
-        self._office = office
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
-        told = self._office.read(lambda ledger: ledger.ask("read_events", after=cursor, inside=inside, limit=limit))
+        told = self._database.read(lambda tx: tx.ask("read_events", after=cursor, inside=inside, limit=limit))
         return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(told)]
 
     def last(self) -> str:
-        return str(self._office.read(lambda ledger: ledger.ask("last_event")))
+        return str(self._database.read(lambda tx: tx.ask("last_event")))
 
     def tell(self, groups: Sequence[EventGroup]) -> None:
         if groups:
-            self._office.write(lambda ledger: tell(ledger, page(groups)))
+            self._database.write(lambda tx: tell(tx, page(groups)))
 
     def trim(self, before: int, most: int, limit: int) -> int:
-        return self._office.write(lambda ledger: ledger.run("trim_events", before=before, most=most, limit=limit))
+        return self._database.write(lambda tx: tx.run("trim_events", before=before, most=most, limit=limit))
 
 
-def tell(ledger: Transaction, told: EventBatch) -> None:
+def tell(tx: Transaction, told: EventBatch) -> None:
     """Store this page with whatever else the transaction does."""
-    ledger.run("tell", page=told.text, size=told.size, at=told.at)
+    tx.run("tell", page=told.text, size=told.size, at=told.at)
 
 
-def tell_moved(ledger: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
+def tell_moved(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
     """Tell what has become, or is about to become, of these jobs."""
-    ledger.run("tell_moved", type=type, seqs=as_json(seqs), now=now)
+    tx.run("tell_moved", type=type, seqs=as_json(seqs), now=now)
 
 
 @contextmanager
-def hushed(ledger: Transaction) -> Iterator[None]:
+def without_events(tx: Transaction) -> Iterator[None]:
     """Inside, nothing that is filed is told: it happened long ago, and elsewhere."""
-    ledger.run("hush")
+    tx.run("hush")
     yield
-    ledger.run("speak")  # not after an error: then nothing of all this has been
+    tx.run("speak")  # not after an error: then nothing of all this has been

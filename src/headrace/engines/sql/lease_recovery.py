@@ -42,7 +42,7 @@ _names = msgspec.json.Decoder(list[str])
 
 
 def reap(
-    office: Database,
+    database: Database,
     folder: Path,
     limit: int,
     max_crashes: int | None,
@@ -52,7 +52,7 @@ def reap(
 ) -> list[ReapedJob]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = liveness_file.find_dead(folder)
-    found = _reap(office, dead, _END if alive else now, limit, max_crashes, now, letters)
+    found = _reap(database, dead, _END if alive else now, limit, max_crashes, now, letters)
     if found is None:
         return []
     reaped, effects = found
@@ -61,12 +61,12 @@ def reap(
             liveness_file.bury(folder, worker_id)
     effects.work |= any(job.state is State.PENDING for job in reaped)
     effects.done |= any(job.state is State.FAILED for job in reaped)
-    effects.ring(office.ring)
+    effects.ring(database.ring)
     return reaped
 
 
 def _reap(
-    office: Database,
+    database: Database,
     dead: Mapping[str, set[int]],
     as_of: int,
     limit: int,
@@ -77,41 +77,41 @@ def _reap(
     """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
 
-    def take_away(ledger: Transaction) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
-        ledger.ask("alone_with_kin")
-        rows = _overdue.decode(ledger.ask("lock_overdue", **question))
+    def take_away(tx: Transaction) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
+        tx.ask("alone_with_kin")
+        rows = _overdue.decode(tx.ask("lock_overdue", **question))
         # Whoever waits for these may not have arrived. Asked after they were found: before, one might come in between.
-        if rows and is_arriving(ledger.ask("notice")):
+        if rows and is_arriving(tx.ask("notice")):
             return None
         unbegun, unsettled, again, failed, looping = _sort(rows, dead, max_crashes)
-        _release(ledger, [row.seq for row in unbegun], "its worker died before it began", now)
-        _release(ledger, [row.seq for row in unsettled], "its worker died before its end was stored", now)
-        _expire(ledger, again, State.PENDING, now, "recovered")
-        _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST, letters)
-        _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, letters)
+        _release(tx, [row.seq for row in unbegun], "its worker died before it began", now)
+        _release(tx, [row.seq for row in unsettled], "its worker died before its end was stored", now)
+        _expire(tx, again, State.PENDING, now, "recovered")
+        _expire(tx, failed, State.FAILED, now, "attempts used up", WORKER_LOST, letters)
+        _expire(tx, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, letters)
         if len(rows) < limit:
-            gone = [worker for worker in dead if ledger.run("sign_off", ids=as_json([worker]))]
+            gone = [worker for worker in dead if tx.run("sign_off", ids=as_json([worker]))]
             if gone:
-                tell(ledger, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
-        return _answer(ledger, rows), dependencies.follow_lost(ledger, [row.seq for row in (*failed, *looping)], now)
+                tell(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
+        return _answer(tx, rows), dependencies.follow_lost(tx, [row.seq for row in (*failed, *looping)], now)
 
     # The usual case needs no turn to write.
-    if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
+    if not dead and not _overdue.decode(database.read(lambda tx: tx.ask("overdue", **question))):
         return [], dependencies.Wakeups()
-    return office.write(take_away)
+    return database.write(take_away)
 
 
-def disown(office: Database, worker: str, held: Sequence[Lease], now: int) -> list[str]:
+def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease], now: int) -> list[str]:
     """Release what runs under the worker beyond what it holds, and ring for it."""
 
-    def give_back(ledger: Transaction) -> list[str]:
-        seqs = _numbers.decode(ledger.ask("lock_disowned", worker=worker, lease=as_json(held)))
-        _release(ledger, seqs, "its claim never reached the worker", now)
-        return _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
+    def give_back(tx: Transaction) -> list[str]:
+        seqs = _numbers.decode(tx.ask("lock_disowned", worker=worker, lease=as_json(held)))
+        _release(tx, seqs, "its claim never reached the worker", now)
+        return _names.decode(tx.ask("ids_of", seqs=as_json(seqs)))
 
-    given_back = office.write(give_back)
+    given_back = database.write(give_back)
     if given_back:
-        office.ring("work")
+        database.ring("work")
     return given_back
 
 
@@ -136,7 +136,7 @@ def _sort(
 
 
 def _expire(
-    ledger: Transaction,
+    tx: Transaction,
     rows: list[ExpiredLease],
     target: State,
     now: int,
@@ -147,14 +147,14 @@ def _expire(
     if not rows:
         return
     lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
-    ledger.run("file_lost", **lost, target=target.value, detail=detail)
+    tx.run("file_lost", **lost, target=target.value, detail=detail)
     if reason is not None and opens_letter(letters, reason):
-        ledger.run("bury", now=now, b=as_json(_burials(ledger, rows, reason)))
-    ledger.run("expire", **lost, target=target.value, reason=reason)
+        tx.run("bury", now=now, b=as_json(_burials(tx, rows, reason)))
+    tx.run("expire", **lost, target=target.value, reason=reason)
 
 
-def _burials(ledger: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
-    tasks = dict(_named.decode(ledger.ask("tasks_of", seqs=as_json([row.seq for row in rows]))))
+def _burials(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
+    tasks = dict(_named.decode(tx.ask("tasks_of", seqs=as_json([row.seq for row in rows]))))
     if reason == WORKER_LOST:
         words = "the worker died or let its lease run out"
         return [
@@ -162,7 +162,7 @@ def _burials(ledger: Transaction, rows: list[ExpiredLease], reason: str) -> list
             for row in rows
         ]
     evidence: dict[int, list[tuple[int, str]]] = {}
-    for seq, at, worker in _crashes.decode(ledger.ask("crashes_of", seqs=as_json([row.seq for row in rows]))):
+    for seq, at, worker in _crashes.decode(tx.ask("crashes_of", seqs=as_json([row.seq for row in rows]))):
         evidence.setdefault(seq, []).append((at, worker or "unknown"))
     burials = []
     for row in rows:
@@ -173,37 +173,35 @@ def _burials(ledger: Transaction, rows: list[ExpiredLease], reason: str) -> list
     return burials
 
 
-def _release(ledger: Transaction, seqs: list[int], detail: str, now: int) -> None:
+def _release(tx: Transaction, seqs: list[int], detail: str, now: int) -> None:
     if seqs:
-        file_moves(ledger, seqs, Trigger.RELEASE, State.PENDING, detail, now)
-        ledger.run("release", seqs=as_json(seqs))
+        file_moves(tx, seqs, Trigger.RELEASE, State.PENDING, detail, now)
+        tx.run("release", seqs=as_json(seqs))
 
 
-def _answer(ledger: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
+def _answer(tx: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
     by_worker: dict[str, list[int]] = {}
     for row in rows:
         by_worker.setdefault(row.worker, []).append(row.seq)
     return [
         reaped
         for worker, seqs in by_worker.items()
-        for reaped in _reaped.decode(ledger.ask("reaped", worker=worker, seqs=as_json(seqs)))
+        for reaped in _reaped.decode(tx.ask("reaped", worker=worker, seqs=as_json(seqs)))
     ]
 
 
-def lapse(ledger: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wakeups]:
+def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wakeups]:
     """Cancel jobs whose `expires` passed before they started; how many, and whom it concerns."""
-    seqs = _numbers.decode(ledger.ask("lock_lapsed", now=now, limit=limit))
+    seqs = _numbers.decode(tx.ask("lock_lapsed", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
-    file_moves(ledger, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
-    ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
-    effects = dependencies.follow_lost(ledger, seqs, now)
+    file_moves(tx, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
+    tx.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
+    effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = True
     return len(seqs), effects
 
 
-def file_moves(
-    ledger: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int
-) -> None:
+def file_moves(tx: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int) -> None:
     """File where these jobs come from, before they are moved."""
-    ledger.run("file_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)
+    tx.run("file_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

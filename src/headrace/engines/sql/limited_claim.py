@@ -55,7 +55,7 @@ class RulesSnapshot(NamedTuple):
     tasks: dict[str, TaskRules]
     is_damaged: bool = False  # some of them: who can't read them all may not be as far with the rest as a statement
 
-    def asks_care(self, queue: str, want: ClaimRequest) -> bool:
+    def needs_limits(self, queue: str, want: ClaimRequest) -> bool:
         """Whether a claim from this queue has to be made here."""
         if queue in self.laned or self.is_damaged or want.strategy not in (None, "priority"):
             return True
@@ -77,12 +77,12 @@ _book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[
 _EMPTY = RulesSnapshot({}, frozenset(), {})
 
 
-def rulebook(told: str) -> RulesSnapshot:
+def rules_snapshot(told: str) -> RulesSnapshot:
     """What the horizon of a claim tells of rules."""
-    return rulebook_of(*_book.decode(told))
+    return rules_snapshot_of(*_book.decode(told))
 
 
-def rulebook_of(
+def rules_snapshot_of(
     queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]
 ) -> RulesSnapshot:
     """The rules of queues, which of them have lanes, and the rules of tasks, as they are stored."""
@@ -108,9 +108,9 @@ class LimitedClaim:
     """One claim of one worker, from the queues that ask for care."""
 
     def __init__(
-        self, ledger: Transaction, book: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
+        self, tx: Transaction, book: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
     ) -> None:
-        self._ledger = ledger
+        self._tx = tx
         self._book = book
         self._want = want
         self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
@@ -119,16 +119,16 @@ class LimitedClaim:
         self._buckets: dict[str, int] = {}
         self._spent: dict[str, int] = {}
         self.next_at: int | None = None
-        ledger.ask("lock_claims")
-        running = _running.decode(ledger.ask("running", now=now))
+        tx.ask("lock_claims")
+        running = _running.decode(tx.ask("running", now=now))
         self._in_queue: Counter[str] = Counter()
         self._of_task: Counter[str] = Counter()
         self._of_key: Counter[Limit] = Counter()
         for queue, task, lane, jobs in running:
             self._in_queue[queue] += jobs
             self._of_task[task] += jobs
-            for gate in limits.gates_of(lane):
-                self._of_key[gate] += jobs
+            for lane_limit in limits.lane_limits_of(lane):
+                self._of_key[lane_limit] += jobs
 
     def take(self, queue: str, room: int) -> list[Claim]:
         """Claim up to `room` jobs of the queue, as far as all rules allow."""
@@ -136,7 +136,7 @@ class LimitedClaim:
         allowed = self._allowed(queue, rules, room)
         if allowed <= 0:
             return []
-        keeper = LimitCounter(lambda gate: self._room_of(gate, queue, rules))
+        keeper = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
         chosen = self._choose(queue, rules, allowed, keeper)
         if self._want.known is not None and self._want.known.undecided:
             self._come_back(self._now)
@@ -145,8 +145,8 @@ class LimitedClaim:
             return []
         seqs = as_json([head.seq for head in chosen])
         values = {"seqs": seqs, "worker": self._want.worker}
-        self._ledger.run("claim_chosen", **values, now=self._now, until=self._now + self._want.lease)
-        claims = _claims.decode(self._ledger.ask("chosen", **values))
+        self._tx.run("claim_chosen", **values, now=self._now, until=self._now + self._want.lease)
+        claims = _claims.decode(self._tx.ask("chosen", **values))
         if len(claims) < len(chosen):
             self._come_back(self._now + LOCKED)
         self._account(queue, rules, claims, {head.seq: head for head in chosen})
@@ -155,9 +155,9 @@ class LimitedClaim:
     def settle_accounts(self) -> None:
         """Write down what was spent of rates."""
         if self._spent:
-            self._ledger.run("spend", b=as_json(list(self._spent.items())))
+            self._tx.run("spend", b=as_json(list(self._spent.items())))
             if random.random() < _SWEEPS:  # a bucket that is full again need not be remembered
-                self._ledger.run("drop_buckets", now=1000 * self._now)
+                self._tx.run("drop_buckets", now=1000 * self._now)
 
     # -- how much
 
@@ -168,15 +168,15 @@ class LimitedClaim:
             room = min(room, self._left(bucket_of(rules.rate, "queue", queue), rules.rate))
         return room
 
-    def _room_of(self, gate: Limit, queue: str, rules: QueueRules) -> float:
-        if gate.kind == "needs":
-            return _NO_LIMIT if {gate.name, EVERYTHING} & set(self._want.capabilities) else 0
-        if gate.kind == "key":
-            return (rules.key_concurrency or 1) - self._of_key[gate]
-        if gate.kind == "rate":
+    def _room_of(self, lane_limit: Limit, queue: str, rules: QueueRules) -> float:
+        if lane_limit.kind == "needs":
+            return _NO_LIMIT if {lane_limit.name, EVERYTHING} & set(self._want.capabilities) else 0
+        if lane_limit.kind == "key":
+            return (rules.key_concurrency or 1) - self._of_key[lane_limit]
+        if lane_limit.kind == "rate":
             rate = rules.key_rate
-            return _NO_LIMIT if rate is None else self._left(bucket_of(rate, "key", queue, gate.name), rate)
-        return self._room_of_task(gate.name)
+            return _NO_LIMIT if rate is None else self._left(bucket_of(rate, "key", queue, lane_limit.name), rate)
+        return self._room_of_task(lane_limit.name)
 
     def _room_of_task(self, task: str) -> float:
         rules = self._book.tasks.get(task, TaskRules())
@@ -191,7 +191,7 @@ class LimitedClaim:
     def _left(self, bucket: str, rate: Rate) -> int:
         """How many may start by this rate; if none, when the next one may."""
         if bucket not in self._buckets:
-            found = dict(_buckets.decode(self._ledger.ask("buckets", names=as_json([bucket]))))
+            found = dict(_buckets.decode(self._tx.ask("buckets", names=as_json([bucket]))))
             self._buckets[bucket] = found.get(bucket, 0)
         full_at = self._buckets[bucket]
         if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _STEP:
@@ -220,7 +220,7 @@ class LimitedClaim:
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
             for head in limits.in_turn(lanes, order, turns.served):
-                if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
+                if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.lane_limits_of(head.lane)):
                     chosen[head.seq] = head
                     turns.serve(head)
             if len(chosen) >= room:
@@ -245,8 +245,8 @@ class LimitedClaim:
     def _summits(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
         """The lanes after this one, each with the level of its most urgent job."""
         if not order.point:
-            return _summits.decode(self._ledger.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
-        told = self._ledger.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+            return _summits.decode(self._tx.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
+        told = self._tx.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
         return _summits.decode(told)
 
     def _fronts(
@@ -270,10 +270,10 @@ class LimitedClaim:
         return list(fronts.values())
 
     def _is_open(self, lane: str, keeper: LimitCounter) -> bool:
-        return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
+        return all(keeper.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
     def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._ledger.ask("heads", queue=queue, lane=lane, limit=room))
+        return _heads.decode(self._tx.ask("heads", queue=queue, lane=lane, limit=room))
 
     def _free(self, queue: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
@@ -292,7 +292,7 @@ class LimitedClaim:
         tasks = {head.task for head in heads}
         ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
         found = [head for head in heads if head.task in ruled] if ruled else []
-        return [head for head in found if Limit("task", head.task) not in limits.gates_of(head.lane)]
+        return [head for head in found if Limit("task", head.task) not in limits.lane_limits_of(head.lane)]
 
     def _is_unknown(self, task: str) -> bool:
         """Whether the worker does not know the task."""
@@ -304,7 +304,7 @@ class LimitedClaim:
         for head in ruled:
             moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
         for lane, seqs in moves.items():
-            self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
+            self._tx.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
     def _front(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
@@ -316,7 +316,11 @@ class LimitedClaim:
 
     def _own_strategy(self, lane: str) -> Strategy | None:
         """The order that a task has among its jobs, whatever the order of their queue."""
-        tasks = [self._book.tasks.get(gate.name) for gate in limits.gates_of(lane) if gate.kind == "task"]
+        tasks = [
+            self._book.tasks.get(lane_limit.name)
+            for lane_limit in limits.lane_limits_of(lane)
+            if lane_limit.kind == "task"
+        ]
         return next((rules.strategy for rules in tasks if rules is not None), None)
 
     def _in_order(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
@@ -325,7 +329,7 @@ class LimitedClaim:
             return self._heads(queue, lane, room)
         if strategy == "fresh_first":
             return self._fresh_first(queue, lane, room)
-        levels = _numbers.decode(self._ledger.ask("levels", queue=queue, lane=lane))
+        levels = _numbers.decode(self._tx.ask("levels", queue=queue, lane=lane))
         end = "newest" if strategy == "lifo" else "oldest"
         fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
         return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
@@ -337,10 +341,10 @@ class LimitedClaim:
         return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
 
     def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._ledger.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
+        return _heads.decode(self._tx.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
 
     def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._ledger.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
+        return _heads.decode(self._tx.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
 
     # -- afterwards
 
@@ -350,14 +354,16 @@ class LimitedClaim:
         if rules.rate is not None:
             self._spend(bucket_of(rules.rate, "queue", queue), rules.rate, len(claims))
         self._of_task.update(claim.task for claim in claims)
-        gates = Counter(gate for claim in claims for gate in limits.gates_of(heads[claim.ref].lane))
-        for gate, starts in gates.items():
-            self._of_key[gate] += starts
-            task_rate = self._book.tasks[gate.name].rate if gate.name in self._book.tasks else None
-            if gate.kind == "rate" and rules.key_rate is not None:
-                self._spend(bucket_of(rules.key_rate, "key", queue, gate.name), rules.key_rate, starts)
-            elif gate.kind == "task" and task_rate is not None:
-                self._spend(bucket_of(task_rate, "task", gate.name), task_rate, starts)
+        lane_limits = Counter(
+            lane_limit for claim in claims for lane_limit in limits.lane_limits_of(heads[claim.ref].lane)
+        )
+        for lane_limit, starts in lane_limits.items():
+            self._of_key[lane_limit] += starts
+            task_rate = self._book.tasks[lane_limit.name].rate if lane_limit.name in self._book.tasks else None
+            if lane_limit.kind == "rate" and rules.key_rate is not None:
+                self._spend(bucket_of(rules.key_rate, "key", queue, lane_limit.name), rules.key_rate, starts)
+            elif lane_limit.kind == "task" and task_rate is not None:
+                self._spend(bucket_of(task_rate, "task", lane_limit.name), task_rate, starts)
 
     def _spend(self, bucket: str, rate: Rate, starts: int) -> None:
         full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)

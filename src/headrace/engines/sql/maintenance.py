@@ -23,7 +23,7 @@ from headrace.core.health.findings import (
     IntegrityCounts,
     TrimResult,
     is_gone,
-    judge,
+    mark_stale,
 )
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import ErrorInfo, JobRow, WorkerRow
@@ -49,92 +49,92 @@ _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000
 
 
-def inspect(office: Database, now: int) -> list[Finding]:
+def inspect(database: Database, now: int) -> list[Finding]:
     """The findings about what is in the tables."""
 
-    def count(ledger: Transaction) -> IntegrityCounts:
-        strays, unreaped, overdue, forlorn = _counts.decode(ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED))
-        orphans = {what: len(_owners.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
-        census = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
-        if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
-            return census
-        census.damaged = len(_in_damaged_lanes(ledger))
-        orphans["flows"] = len(_names.decode(ledger.ask("orphan_flows", limit=_MOST_COUNTED)))
-        census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
-        return census
+    def count(tx: Transaction) -> IntegrityCounts:
+        strays, unreaped, overdue, forlorn = _counts.decode(tx.ask("census", late=now - LATE, limit=_MOST_COUNTED))
+        orphans = {what: len(_owners.decode(tx.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
+        integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.ask("workers")))
+        if tx.ask("notice"):  # nobody works here, and not everything may have arrived
+            return integrity_counts
+        integrity_counts.damaged = len(_in_damaged_lanes(tx))
+        orphans["flows"] = len(_names.decode(tx.ask("orphan_flows", limit=_MOST_COUNTED)))
+        integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
+        return integrity_counts
 
-    return judge(office.read(count), now)
+    return mark_stale(database.read(count), now)
 
 
-def repair(office: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
+def repair(database: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
     """Remove what belongs to nothing, and forget workers that are gone."""
-    done = {f"orphan_{what}": _drop_orphans(office, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
+    done = {f"orphan_{what}": _drop_orphans(database, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
     if "orphan_flows" in codes:
-        done["orphan_flows"] = _drop_flows(office, limit)
+        done["orphan_flows"] = _drop_flows(database, limit)
     if "damaged_records" in codes:
-        done["damaged_records"] = _fail_damaged(office, limit, now)
+        done["damaged_records"] = _fail_damaged(database, limit, now)
     if "silent_workers" in codes:
-        done["silent_workers"] = _forget_workers(office, now)
+        done["silent_workers"] = _forget_workers(database, now)
     return done
 
 
-def _in_damaged_lanes(ledger: Transaction) -> list[int]:
+def _in_damaged_lanes(tx: Transaction) -> list[int]:
     """Jobs that can never start, since nobody can tell what their lane is behind: the first of each such lane."""
-    lanes = _lanes.decode(ledger.ask("pending_lanes"))
+    lanes = _lanes.decode(tx.ask("pending_lanes"))
     return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
 
 
-def _fail_damaged(office: Database, limit: int, now: int) -> int:
+def _fail_damaged(database: Database, limit: int, now: int) -> int:
     done, fresh = 0, -1
     while fresh and done < limit:
         fresh = 0
-        for seq in office.read(_in_damaged_lanes)[: limit - done]:
-            verdict, effects = office.write(partial(_fail_one, seq=seq, now=now))
-            effects.ring(office.ring)
+        for seq in database.read(_in_damaged_lanes)[: limit - done]:
+            verdict, effects = database.write(partial(_fail_one, seq=seq, now=now))
+            effects.ring(database.ring)
             fresh += verdict == "added"
         done += fresh
     return done
 
 
-def _fail_one(ledger: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
-    jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
-    if ledger.ask("notice") or not any(job.state is State.PENDING for job in jobs):
+def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
+    jobs = _rows.decode(tx.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
+    if tx.ask("notice") or not any(job.state is State.PENDING for job in jobs):
         return "missing", Wakeups()
-    ledger.run("relane", seqs=as_json([seq]), lane="")
+    tx.run("relane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
     mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
-    return add_letter(ledger, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
+    return add_letter(tx, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
 
 
-def _drop_orphans(office: Database, what: str, limit: int) -> int:
-    found = _owners.decode(office.read(lambda ledger: ledger.ask(f"orphan_{what}", limit=limit)))
+def _drop_orphans(database: Database, what: str, limit: int) -> int:
+    found = _owners.decode(database.read(lambda tx: tx.ask(f"orphan_{what}", limit=limit)))
     if not found:
         return 0
     seqs = as_json(sorted(set(found), key=str))
     if what in ("tags", "bonds"):  # a job has few of them
-        return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs))
-    return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
+        return database.write(lambda tx: tx.run(f"drop_orphan_{what}", seqs=seqs))
+    return database.write(lambda tx: tx.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
 
 
-def _drop_flows(office: Database, limit: int) -> int:
-    def find(ledger: Transaction) -> list[str]:
+def _drop_flows(database: Database, limit: int) -> int:
+    def find(tx: Transaction) -> list[str]:
         # While jobs are carried here, their flows come first.
-        return [] if ledger.ask("notice") else _names.decode(ledger.ask("orphan_flows", limit=limit))
+        return [] if tx.ask("notice") else _names.decode(tx.ask("orphan_flows", limit=limit))
 
-    names = office.read(find)
-    return office.write(lambda ledger: ledger.run("drop_flows", ids=as_json(names))) if names else 0
+    names = database.read(find)
+    return database.write(lambda tx: tx.run("drop_flows", ids=as_json(names))) if names else 0
 
 
-def _forget_workers(office: Database, now: int) -> int:
+def _forget_workers(database: Database, now: int) -> int:
     """One that comes back reports itself at its next heartbeat. What it runs is taken over by its lease alone."""
 
-    def forget(ledger: Transaction) -> int:
-        gone = [worker.id for worker in _workers.decode(ledger.ask("workers")) if is_gone(worker, now)]
-        return ledger.run("sign_off", ids=as_json(gone)) if gone else 0
+    def forget(tx: Transaction) -> int:
+        gone = [worker.id for worker in _workers.decode(tx.ask("workers")) if is_gone(worker, now)]
+        return tx.run("sign_off", ids=as_json(gone)) if gone else 0
 
     # A read first: it is nearly always for nothing.
-    known = _workers.decode(office.read(lambda ledger: ledger.ask("workers")))
-    return office.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
+    known = _workers.decode(database.read(lambda tx: tx.ask("workers")))
+    return database.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
 
 
 def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
@@ -143,36 +143,36 @@ def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, 
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
-def cap(office: Database, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+def cap(database: Database, what: Filed, most: int, after: int, limit: int) -> TrimResult:
     """Look at the next entries that were filed, and shorten the histories that they made too long."""
 
-    def look(ledger: Transaction) -> tuple[int, int, list[int]]:
-        reached, seen, jobs = _newly.decode(ledger.ask(f"newly_filed_{what}", after=after, limit=limit))
-        too_long = ledger.ask(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
+    def look(tx: Transaction) -> tuple[int, int, list[int]]:
+        reached, seen, jobs = _newly.decode(tx.ask(f"newly_filed_{what}", after=after, limit=limit))
+        too_long = tx.ask(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
         return reached, seen, _numbers.decode(too_long)
 
-    reached, seen, too_long = office.read(look)
+    reached, seen, too_long = database.read(look)
     removed = 0
     for job in too_long:
-        fresh = _shorten(office, what, job, most)
+        fresh = _shorten(database, what, job, most)
         removed += fresh
         if fresh == _DROPPED_AT_ONCE:  # there is more of this one: come here again
             return TrimResult(removed, after, True)
     return TrimResult(removed, reached, seen == limit)
 
 
-def _shorten(office: Database, what: Filed, job: int, most: int) -> int:
+def _shorten(database: Database, what: Filed, job: int, most: int) -> int:
     first = min(KEPT_AT_START, most // 2)
     newest = (most - first) // 2
 
-    def find(ledger: Transaction) -> list[int]:
-        entries = ledger.ask(f"length_{what}", job=job)
+    def find(tx: Transaction) -> list[int]:
+        entries = tx.ask(f"length_{what}", job=job)
         limit = min(entries - most, _DROPPED_AT_ONCE)
         if limit <= 0:
             return []
-        found = ledger.ask(f"surplus_{what}", job=job, first=first, newest=newest, limit=limit)
+        found = tx.ask(f"surplus_{what}", job=job, first=first, newest=newest, limit=limit)
         return _numbers.decode(found)
 
-    if seqs := office.read(find):
-        return office.write(lambda ledger: ledger.run(f"drop_{what}", seqs=as_json(seqs)))
+    if seqs := database.read(find):
+        return database.write(lambda tx: tx.run(f"drop_{what}", seqs=as_json(seqs)))
     return 0

@@ -16,45 +16,45 @@ _locked = msgspec.json.Decoder(list[tuple[str, int, int]])
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def judge(ledger: Transaction, judgments: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
+def mark_stale(tx: Transaction, judgments: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
     """For each whether it was carried out, and whom that concerned."""
-    ledger.ask("alone_with_kin")
-    ledger.run("hold_door")  # what is told of the notice is to be true until they have ended
-    if ledger.ask("notice") is not None:
+    tx.ask("alone_with_kin")
+    tx.run("hold_door")  # what is told of the notice is to be true until they have ended
+    if tx.ask("notice") is not None:
         return [False] * len(judgments), dependencies.Wakeups()
-    found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
+    found = _locked.decode(tx.ask("lock_judged", ids=as_json([one.id for one in judgments])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}
     for place, one in enumerate(judgments):
         if (seq := numbers.get((one.id, one.version))) is not None:
             places.setdefault(seq, place)
     told = {seq: judgments[place] for seq, place in places.items()}
-    reviewed = _review(ledger, {seq: one for seq, one in told.items() if one.action == "review"}, now)
+    reviewed = _review(tx, {seq: one for seq, one in told.items() if one.action == "review"}, now)
     ended = {seq: one for seq, one in told.items() if one.action != "review"}
-    effects = _fail(ledger, ended, now) if ended else dependencies.Wakeups()
+    effects = _fail(tx, ended, now) if ended else dependencies.Wakeups()
     done = {places[seq] for seq in (*reviewed, *ended)}
     return [place in done for place in range(len(judgments))], effects
 
 
-def _review(ledger: Transaction, judged: dict[int, StaleAction], now: int) -> list[int]:
+def _review(tx: Transaction, judged: dict[int, StaleAction], now: int) -> list[int]:
     """Each version once: a job that is left as it is will be found again and again."""
-    fresh = _numbers.decode(ledger.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
+    fresh = _numbers.decode(tx.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
     if fresh:
-        ledger.run("file_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
+        tx.run("file_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
     return fresh
 
 
-def _fail(ledger: Transaction, judged: dict[int, StaleAction], now: int) -> dependencies.Wakeups:
+def _fail(tx: Transaction, judged: dict[int, StaleAction], now: int) -> dependencies.Wakeups:
     seqs = list(judged)
-    ledger.run("file_judged", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
+    tx.run("file_judged", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
     burials = [
         DeadLetterInsert(seq, REASON, "StaleJob", one.detail, one.fingerprint)
         for seq, one in judged.items()
         if one.action == "dead"
     ]
     if burials:
-        ledger.run("bury", b=as_json(burials), now=now)
-    ledger.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
-    effects = dependencies.follow_lost(ledger, seqs, now)
+        tx.run("bury", b=as_json(burials), now=now)
+    tx.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
+    effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = effects.work = True  # a slot that a rule counts may be free
     return effects

@@ -19,7 +19,7 @@ from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json, most
 from headrace.engines.sql.events import tell_moved
 from headrace.engines.sql.transaction import Database, Transaction
-from headrace.engines.sql.transfer import parcels_of
+from headrace.engines.sql.transfer import exports_of
 
 _rows = Rows(JobRow)
 _swept = msgspec.json.Decoder(RetentionRun)
@@ -47,8 +47,8 @@ _leaving = msgspec.json.Decoder(list[JobToDelete])
 class SqlRetentionStore:
     """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
 
-    def __init__(self, office: Database, ease: Callable[[], None] | None = None) -> None:
-        self._office = office
+    def __init__(self, database: Database, ease: Callable[[], None] | None = None) -> None:
+        self._database = database
         self._ease = ease
         self._since_ease = 0
 
@@ -74,34 +74,34 @@ class SqlRetentionStore:
             "seq": seq,
         }
 
-        def look(ledger: Transaction) -> list[FinishedJob]:
-            rows = _finished.decode(ledger.ask(statement, **asked))
-            busy = _open_flows(ledger, [row.flow for row in rows])
-            cut_off = _cut_off(ledger, rows)
+        def look(tx: Transaction) -> list[FinishedJob]:
+            rows = _finished.decode(tx.ask(statement, **asked))
+            busy = _open_flows(tx, [row.flow for row in rows])
+            cut_off = _cut_off(tx, rows)
             return [replace(row, held=True) if row.flow in busy or row.seq in cut_off else row for row in rows]
 
-        return self._office.read(look)
+        return self._database.read(look)
 
     def pack(self, ids: Sequence[str]) -> list[JobExport]:
-        def look(ledger: Transaction) -> list[JobExport]:
-            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids), most=most(light=False))))
+        def look(tx: Transaction) -> list[JobExport]:
+            return exports_of(tx, _rows.decode(tx.ask("get", ids=as_json(ids), most=most(light=False))))
 
-        return self._office.read(look) if ids else []
+        return self._database.read(look) if ids else []
 
     def clear(self, leases: Sequence[Lease]) -> list[str]:
-        now = self._office.at(None)
+        now = self._database.at(None)
 
-        def remove(ledger: Transaction) -> list[str]:
-            if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
-                ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
-            ledger.run("hold_door")  # what is told of the notice is to be true until they are gone
-            if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
+        def remove(tx: Transaction) -> list[str]:
+            if tx.ask("any_kin", ids=as_json([lease.id for lease in leases])):
+                tx.ask("alone_with_kin")  # before any row is locked, as everybody does
+            tx.run("hold_door")  # what is told of the notice is to be true until they are gone
+            if tx.ask("notice"):  # what is being carried over is not thrown away meanwhile
                 return []
-            return _remove(ledger, now, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
+            return _remove(tx, now, _leaving.decode(tx.ask("lock_leaving", lease=as_json(leases))))
 
-        gone = self._office.write(remove) if leases else []
+        gone = self._database.write(remove) if leases else []
         if gone:
-            self._office.ring("done")
+            self._database.ring("done")
         self._since_ease += len(gone)
         if self._ease is not None and self._since_ease >= EASED_AFTER:
             self._since_ease = 0
@@ -109,37 +109,37 @@ class SqlRetentionStore:
         return gone
 
     def last(self) -> RetentionRun | None:
-        told = self._office.read(lambda ledger: ledger.ask("swept"))
+        told = self._database.read(lambda tx: tx.ask("swept"))
         return read(_swept.decode, told) if told else None
 
     def record(self, swept: RetentionRun) -> None:
-        self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))
+        self._database.write(lambda tx: tx.run("put_swept", value=as_json(swept)))
 
 
-def _remove(ledger: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
+def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
     parents = as_json([job.seq for job in leaving if job.kin])
-    awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
-    busy = _open_flows(ledger, [job.flow for job in leaving])
-    awaited |= _cut_off(ledger, leaving)
+    awaited = set(_numbers.decode(tx.ask("open_parents", seqs=parents))) if parents != "[]" else set()
+    busy = _open_flows(tx, [job.flow for job in leaving])
+    awaited |= _cut_off(tx, leaving)
     going = [job for job in leaving if job.seq not in awaited and job.flow not in busy]
     if not going:
         return []
     seqs = as_json([job.seq for job in going])
-    tell_moved(ledger, "job.removed", [job.seq for job in going], now)
-    ledger.run("forget_steps", seqs=seqs)
-    ledger.run("move_delete", seqs=seqs)
+    tell_moved(tx, "job.removed", [job.seq for job in going], now)
+    tx.run("forget_steps", seqs=seqs)
+    tx.run("move_delete", seqs=seqs)
     if flows := {job.flow for job in going if job.flow is not None}:
-        ledger.run("drop_flows", ids=as_json(sorted(flows)))
+        tx.run("drop_flows", ids=as_json(sorted(flows)))
     return [job.id for job in going]
 
 
-def _open_flows(ledger: Transaction, flows: Sequence[str | None]) -> set[str]:
+def _open_flows(tx: Transaction, flows: Sequence[str | None]) -> set[str]:
     """Those of these flows that have a job that is open or on the desk; each is looked at once, whatever its size."""
     names = sorted({flow for flow in flows if flow is not None})
-    return set(_names.decode(ledger.ask("open_flows", ids=as_json(names)))) if names else set()
+    return set(_names.decode(tx.ask("open_flows", ids=as_json(names)))) if names else set()
 
 
-def _cut_off(ledger: Transaction, jobs: Sequence[FinishedJob] | Sequence[JobToDelete]) -> set[int]:
+def _cut_off(tx: Transaction, jobs: Sequence[FinishedJob] | Sequence[JobToDelete]) -> set[int]:
     """Those that were cancelled with a job whose dead letter is pending: requeued, it lets them run after it."""
     seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay whole anyway
-    return set(_numbers.decode(ledger.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()
+    return set(_numbers.decode(tx.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()

@@ -16,17 +16,17 @@ from headrace.engines.sql.unique_insert import run
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def revive(ledger: Transaction, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
+def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
     """Open the jobs again; those that are `later` are only scheduled. What waited for them waits again."""
     # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
-    ledger.run("waive", seqs=as_json(seqs), all=False)
-    waiting = set(_numbers.decode(ledger.ask("waiting_again", seqs=as_json(seqs))))
+    tx.run("waive", seqs=as_json(seqs), all=False)
+    waiting = set(_numbers.decode(tx.ask("waiting_again", seqs=as_json(seqs))))
     scheduled = set(later) - waiting
     ready = [seq for seq in seqs if seq not in waiting and seq not in scheduled]
     targets = ((State.PENDING, ready), (State.SCHEDULED, sorted(scheduled)), (State.WAITING, sorted(waiting)))
     for state, some in targets:
         if some:
-            file_moves(ledger, some, Trigger.REVIVE, state, detail, at)
-            ledger.run("move_revive", seqs=as_json(some), now=at, state=state.value)
-    if kin := dependencies.kin_among(ledger, seqs):
-        run(dependencies.reopen(kin, at), ledger)
+            file_moves(tx, some, Trigger.REVIVE, state, detail, at)
+            tx.run("move_revive", seqs=as_json(some), now=at, state=state.value)
+    if kin := dependencies.with_dependents(tx, seqs):
+        run(dependencies.reopen(kin, at), tx)

@@ -29,10 +29,10 @@ class RulesCache:
     def are_fresh(self) -> bool:
         return time.monotonic() < self._until
 
-    def learn(self, ledger: Transaction) -> None:
+    def learn(self, tx: Transaction) -> None:
         """Read them anew."""
         self._until = time.monotonic() + _FRESH
-        queues, self._ordered = _rules.decode(ledger.ask("rules_for_inserts"))
+        queues, self._ordered = _rules.decode(tx.ask("rules_for_inserts"))
         lengths = {queue: queue_rules(rules).max_length for queue, rules in queues}
         self._lengths = {queue: length for queue, length in lengths.items() if length is not None}
 

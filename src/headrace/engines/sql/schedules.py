@@ -33,73 +33,71 @@ _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 class SqlScheduleStore:
     """Reads schedules and fires them."""
 
-    def __init__(self, office: Database) -> None:
-        self._office = office
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def all(self) -> list[ScheduleRow]:
-        return _schedules(self._office.read(lambda ledger: ledger.ask("schedules")))
+        return _schedules(self._database.read(lambda tx: tx.ask("schedules")))
 
     def count(self) -> int:
-        return int(self._office.read(lambda ledger: ledger.ask("count_schedules")))
+        return int(self._database.read(lambda tx: tx.ask("count_schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
-        found = _schedules(self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id)))
+        found = _schedules(self._database.read(lambda tx: tx.ask("schedule", id=schedule_id)))
         return found[0] if found else None
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
-        put = self._office.write(lambda ledger: _add(ledger, row) if new else _put(ledger, row))
+        put = self._database.write(lambda tx: _add(tx, row) if new else _put(tx, row))
         if put:
-            self._office.ring("times")
+            self._database.ring("times")
         return put
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
-        def forget(ledger: Transaction) -> bool:
-            was_there = ledger.run("delete_schedule", id=schedule_id, version=version) == 1
+        def forget(tx: Transaction) -> bool:
+            was_there = tx.run("delete_schedule", id=schedule_id, version=version) == 1
             if was_there or version is None:
-                ledger.run("delete_occurrences", id=schedule_id)
+                tx.run("delete_occurrences", id=schedule_id)
             return was_there
 
-        deleted = self._office.write(forget)
+        deleted = self._database.write(forget)
         if deleted:
-            self._office.ring("times")
+            self._database.ring("times")
         return deleted
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
-        at = self._office.at(now)
-        return _schedules(self._office.read(lambda ledger: ledger.ask("due_schedules", now=at, limit=limit)))
+        at = self._database.at(now)
+        return _schedules(self._database.read(lambda tx: tx.ask("due_schedules", now=at, limit=limit)))
 
     def next_due(self) -> int | None:
-        due: int | None = self._office.read(lambda ledger: ledger.ask("next_due"))
+        due: int | None = self._database.read(lambda tx: tx.ask("next_due"))
         return due
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
-        def fire_them(ledger: Transaction) -> list[bool]:
-            ledger.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
-            if ledger.ask("notice") is not None:  # put up since they were found to be due
+        def fire_them(tx: Transaction) -> list[bool]:
+            tx.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
+            if tx.ask("notice") is not None:  # put up since they were found to be due
                 return [False] * len(firings)
             # Of one schedule only the first can apply; the version says no to the others.
             rows = {firing.row.id: firing.row for firing in reversed(firings)}
             batch = as_json([_next(row) for row in rows.values()])
-            ready = set(_names.decode(ledger.ask("lock_schedules", s=batch)))
-            ledger.run("fire_schedules", s=batch)
+            ready = set(_names.decode(tx.ask("lock_schedules", s=batch)))
+            tx.run("fire_schedules", s=batch)
             applied = [firing.row.id in ready and firing.row is rows[firing.row.id] for firing in firings]
-            _carry_out(ledger, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
+            _carry_out(tx, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
             return applied
 
-        applied = self._office.write(fire_them)
+        applied = self._database.write(fire_them)
         if any(firing.jobs for firing, is_applied in zip(firings, applied, strict=True) if is_applied):
-            self._office.ring("work")
+            self._database.ring("work")
         return applied
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:
         if occurrences:
-            self._office.write(lambda ledger: ledger.run("add_occurrences", c=as_json(occurrences)))
+            self._database.write(lambda tx: tx.run("add_occurrences", c=as_json(occurrences)))
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         most = min(limit, _KEPT)
-        return _occurrences.decode(
-            self._office.read(lambda ledger: ledger.ask("occurrences", id=schedule_id, limit=most))
-        )
+        return _occurrences.decode(self._database.read(lambda tx: tx.ask("occurrences", id=schedule_id, limit=most)))
 
 
 def _schedules(told: str) -> list[ScheduleRow]:
@@ -115,13 +113,13 @@ def _schedules(told: str) -> list[ScheduleRow]:
     return found
 
 
-def _add(ledger: Transaction, row: ScheduleRow) -> bool:
-    return ledger.run("add_schedule", id=row.id, version=row.version, due_at=row.due_at, body=as_json(row)) == 1
+def _add(tx: Transaction, row: ScheduleRow) -> bool:
+    return tx.run("add_schedule", id=row.id, version=row.version, due_at=row.due_at, body=as_json(row)) == 1
 
 
-def _put(ledger: Transaction, row: ScheduleRow) -> bool:
+def _put(tx: Transaction, row: ScheduleRow) -> bool:
     id_, version, due_at, body = _next(row)
-    return ledger.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
+    return tx.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
 
 
 def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
@@ -129,15 +127,15 @@ def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
     return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
 
 
-def _carry_out(ledger: Transaction, firings: Sequence[ScheduleFire]) -> None:
+def _carry_out(tx: Transaction, firings: Sequence[ScheduleFire]) -> None:
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
-        ledger.run("add_occurrences", c=as_json(occurrences))
-        tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
+        tx.run("add_occurrences", c=as_json(occurrences))
+        tell(tx, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     if jobs := [job for firing in firings for job in firing.jobs]:
         rules = RulesCache()
-        rules.learn(ledger)
-        unique_insert.run(unique_insert.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
-        ledger.insert(rules.placed(jobs))
+        rules.learn(tx)
+        unique_insert.run(unique_insert.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), tx)
+        tx.insert(rules.placed(jobs))
     for firing in firings:
         if firing.row.version % _TRIM_EVERY == 0:
-            ledger.run("trim_occurrences", id=firing.row.id, keep=_KEPT)
+            tx.run("trim_occurrences", id=firing.row.id, keep=_KEPT)

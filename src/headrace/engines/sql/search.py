@@ -26,30 +26,32 @@ _ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among 
 _FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
-def find(office: Database, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool) -> JobRowPage:
+def find(
+    database: Database, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool
+) -> JobRowPage:
     """The page behind the cursor; see the protocol."""
     before = position(cursor)
-    rows, floor = office.read(lambda ledger: Search(ledger, which, light).page(limit + 1, before, reach))
+    rows, floor = database.read(lambda tx: Search(tx, which, light).page(limit + 1, before, reach))
     if len(rows) > limit:
         return JobRowPage(rows[:limit], str(rows[limit - 1].seq))
     return JobRowPage(rows, None if floor is None else str(floor))
 
 
-def count(office: Database, which: Filter) -> int:
+def count(database: Database, which: Filter) -> int:
     """All of them, however long it takes."""
-    return office.read(lambda ledger: Search(ledger, which).count())
+    return database.read(lambda tx: Search(tx, which).count())
 
 
-def count_up_to(office: Database, which: Filter, reach: int) -> JobCount:
+def count_up_to(database: Database, which: Filter, reach: int) -> JobCount:
     """As many as are found on the way; see the protocol."""
-    return office.read(lambda ledger: Search(ledger, which).count_up_to(reach))
+    return database.read(lambda tx: Search(tx, which).count_up_to(reach))
 
 
 class Search:
     """One question to one transaction."""
 
-    def __init__(self, ledger: Transaction, which: Filter, light: bool = False) -> None:
-        self._ledger = ledger
+    def __init__(self, tx: Transaction, which: Filter, light: bool = False) -> None:
+        self._tx = tx
         self._light = light
         self._which = which
         self._lead = lead_of(which)
@@ -71,7 +73,7 @@ class Search:
     def count(self) -> int:
         which = self._which
         if which == Filter():
-            return int(self._ledger.ask("count_all"))
+            return int(self._tx.ask("count_all"))
         if is_of_places(which):
             return sum(self._held(source, _ANY_NUMBER) for source in places_of(which))
         return self._counted(self._lead.walk, self._lead.left, before=_END, floor=_BEGINNING)
@@ -94,15 +96,15 @@ class Search:
 
     def _few(self) -> list[int] | None:
         """The numbers of some jobs, with all those among them that match; None if there are too many to be told."""
-        if self._which.queue is not None and not self._ledger.ask("is_queue", queue=self._which.queue):
+        if self._which.queue is not None and not self._tx.ask("is_queue", queue=self._which.queue):
             return []  # a queue comes with its first job, and stays
         return next((few for few in map(self._numbers_of, self._lead.sets) if few is not None), None)
 
     def _numbers_of(self, sources: tuple[IndexSource, ...]) -> list[int] | None:
         numbers: list[int] = []
         for source in sources:
-            held, values = self._ledger.fragment(f"in_{source.name}"), {**self._values, "state": source.state}
-            numbers += _numbers.decode(self._ledger.ask("numbers", held, **values, limit=FEW + 1 - len(numbers)))
+            held, values = self._tx.fragment(f"in_{source.name}"), {**self._values, "state": source.state}
+            numbers += _numbers.decode(self._tx.ask("numbers", held, **values, limit=FEW + 1 - len(numbers)))
             if len(numbers) > FEW:
                 return None
         return numbers
@@ -110,9 +112,9 @@ class Search:
     def _held(self, source: IndexSource, limit: int, *, meant: bool = True) -> int:
         """How many jobs of an index are meant, or are there at all; at most `limit`."""
         terms = self._terms(self._which) if meant and not source.is_exact else []
-        held = " AND ".join([self._ledger.fragment(f"in_{source.name}"), *terms])
+        held = " AND ".join([self._tx.fragment(f"in_{source.name}"), *terms])
         values = {**self._values, "state": source.state}
-        return int(self._ledger.ask("count", f"({held}) AS held", **values, limit=limit))
+        return int(self._tx.ask("count", f"({held}) AS held", **values, limit=limit))
 
     def _sum(self, sources: tuple[IndexSource, ...], reach: int) -> JobCount:
         """How many jobs of these are meant, leaving out an index in which too many others would have to be passed."""
@@ -132,27 +134,27 @@ class Search:
         """The number of the last job to look at; None if all can be looked at, or each of them is meant."""
         if self._lead.is_straight or self._lead.walk == "id":
             return None
-        held = self._ledger.fragment(f"in_{self._lead.walk}")
+        held = self._tx.fragment(f"in_{self._lead.walk}")
         looks = looks_of(self._lead.walk, reach)
-        found = self._ledger.ask("floor", held, **self._values, before=before, reach=looks)
+        found = self._tx.ask("floor", held, **self._values, before=before, reach=looks)
         return None if found is None else int(found)
 
     def _rows(self, way: str, left: Filter, limit: int, **values: Any) -> list[JobRow]:
-        order = self._ledger.fragment(f"newest_by_{way if way in _ORDERS else 'number'}")
+        order = self._tx.fragment(f"newest_by_{way if way in _ORDERS else 'number'}")
         text = f"{self._along(way, left)} {order}"
         how = {"limit": limit, "most": most(self._light)}
-        return _rows.decode(self._ledger.ask("find", text, **self._values, **values, **how))
+        return _rows.decode(self._tx.ask("find", text, **self._values, **values, **how))
 
     def _counted(self, way: str, left: Filter, **values: Any) -> int:
-        return int(self._ledger.ask("count", self._along(way, left), **self._values, **values, limit=_ANY_NUMBER))
+        return int(self._tx.ask("count", self._along(way, left), **self._values, **values, limit=_ANY_NUMBER))
 
     def _along(self, way: str, left: Filter) -> str:
-        return " AND ".join([self._ledger.fragment(f"by_{way}"), *self._terms(left)])
+        return " AND ".join([self._tx.fragment(f"by_{way}"), *self._terms(left)])
 
     def _terms(self, left: Filter) -> list[str]:
         """What is asked of each job. States are written out, and only ever from our own enumeration."""
         given = [name for name in _FIELDS if getattr(left, name) is not None]
-        terms = [self._ledger.fragment("where_tagged" if name == "tag" else f"where_{name}") for name in given]
+        terms = [self._tx.fragment("where_tagged" if name == "tag" else f"where_{name}") for name in given]
         return [*terms, in_states(left.states)] if left.states else terms
 
 

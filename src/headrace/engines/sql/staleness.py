@@ -14,7 +14,7 @@ from headrace.core.retention.staleness import AgeQuery, JobAge, JobAgePage, Stal
 from headrace.engines.shared.damaged_records import made_of, whole_values
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.mark_stale import judge
+from headrace.engines.sql.mark_stale import mark_stale
 from headrace.engines.sql.transaction import Database, Transaction
 
 _said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
@@ -60,43 +60,43 @@ _PENDING_FROM, _PENDING_START = 3, 6
 class SqlStalenessStore:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 
-    def __init__(self, office: Database) -> None:
-        self._office = office
+    def __init__(self, database: Database) -> None:
+        self._database = database
 
     def terms(self) -> list[PolicyRow]:
-        found = _said.decode(self._office.read(lambda ledger: ledger.ask("terms")))
+        found = _said.decode(self._database.read(lambda tx: tx.ask("terms")))
         return [_row(*fields) for fields in found]
 
     def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
-        def declare(ledger: Transaction) -> None:
-            ledger.run("declare_terms", t=as_json(rows))
-            ledger.run("drop_empty_terms")
+        def declare(tx: Transaction) -> None:
+            tx.run("declare_terms", t=as_json(rows))
+            tx.run("drop_empty_terms")
 
         if rows:
-            self._office.write(declare)
+            self._database.write(declare)
 
     def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
-        def order(ledger: Transaction) -> None:
-            ledger.run("order_terms", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
-            ledger.run("drop_empty_terms")
+        def order(tx: Transaction) -> None:
+            tx.run("order_terms", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
+            tx.run("drop_empty_terms")
 
-        self._office.write(order)
+        self._database.write(order)
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
-        def look(ledger: Transaction) -> JobAgePage:
-            seqs, reached = _walk(ledger, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
-            found = _aged_in(ledger.ask("aged", seqs=as_json(seqs))) if seqs else []
+        def look(tx: Transaction) -> JobAgePage:
+            seqs, reached = _walk(tx, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
+            found = _aged_in(tx.ask("aged", seqs=as_json(seqs))) if seqs else []
             return JobAgePage(found, None if reached is None else as_json(reached))
 
-        return self._office.read(look)
+        return self._database.read(look)
 
-    def judge(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
+    def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
         if not judgments:
             return []
-        at = self._office.at(now)
-        done, effects = self._office.write(lambda ledger: judge(ledger, judgments, at))
+        at = self._database.at(now)
+        done, effects = self._database.write(lambda tx: mark_stale(tx, judgments, at))
         for topic in {*effects.topics(), *(("orders",) if effects.done else ())}:
-            self._office.ring(topic)
+            self._database.ring(topic)
         return done
 
 
@@ -115,7 +115,7 @@ def _row(kind: str, name: str, *said: str) -> PolicyRow:
     return PolicyRow("queue" if kind == "queue" else "task", name, declared, ordered)
 
 
-def _walk(ledger: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
+def _walk(tx: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
     """The numbers of jobs that may be old, and the place that was reached: a way, and how far it was gone."""
     step, *place = reached
     found: list[int] = []
@@ -129,7 +129,7 @@ def _walk(ledger: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) 
         if way.statement == "walk_pending" and not place:
             step, place = _PENDING_START, list(_WAYS[_PENDING_START].start)
             way = _WAYS[step]
-        looked, last, seqs = _stretch(ledger, way, watch, limit, place or way.start)
+        looked, last, seqs = _stretch(tx, way, watch, limit, place or way.start)
         found += seqs
         if looked == limit and last is not None:
             return found, [_PENDING_FROM if way.where else step, *last]
@@ -139,12 +139,12 @@ def _walk(ledger: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) 
 
 
 def _stretch(
-    ledger: Transaction, way: StalenessScan, watch: AgeQuery, limit: int, place: Sequence[Any]
+    tx: Transaction, way: StalenessScan, watch: AgeQuery, limit: int, place: Sequence[Any]
 ) -> tuple[int, list[Any] | None, list[int]]:
     values: dict[str, Any] = dict(zip(way.key, place, strict=True))
     values |= {f"{state}": watch.since.get(state) for state in way.states}
     if way.statement == "walk_put_off":  # those that are due later concern nobody who does not ask for ages
         latest = max((watch.since[state] for state in way.states if state in watch.since), default=-1)
         values["last"] = latest if watch.due is None else _FOR_EVER
-    where = ledger.fragment(way.where) if way.where else ""
-    return _walked.decode(ledger.ask(way.statement, where, **values, limit=limit, due=watch.due))
+    where = tx.fragment(way.where) if way.where else ""
+    return _walked.decode(tx.ask(way.statement, where, **values, limit=limit, due=watch.due))

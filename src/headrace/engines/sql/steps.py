@@ -21,58 +21,58 @@ from headrace.engines.sql.unique_insert import hold_open
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def remember(office: Database, lease: Lease, step: Step, now: int) -> bool:
+def remember(database: Database, lease: Lease, step: Step, now: int) -> bool:
     """Store and file it unless it is there; False if the lease is lost."""
 
-    def write(ledger: Transaction) -> bool:
-        seqs = _numbers.decode(ledger.ask("lock_leased", id=lease.id, version=lease.version))
+    def write(tx: Transaction) -> bool:
+        seqs = _numbers.decode(tx.ask("lock_leased", id=lease.id, version=lease.version))
         if seqs:
-            _keep(ledger, seqs[0], step, now)
+            _keep(tx, seqs[0], step, now)
         return bool(seqs)
 
-    return office.write(write)
+    return database.write(write)
 
 
-def signal(office: Database, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:
+def signal(database: Database, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:
     """Leave an event for a job, and wake it if that is what it waits for; False if it is over or nowhere."""
 
-    def write(ledger: Transaction) -> tuple[bool, bool]:
-        hold_open(ledger)
-        seqs = _numbers.decode(ledger.ask("lock_open", id=job_id))
+    def write(tx: Transaction) -> tuple[bool, bool]:
+        hold_open(tx)
+        seqs = _numbers.decode(tx.ask("lock_open", id=job_id))
         if not seqs:
             return False, False
-        number = ledger.ask("events_so_far", seq=seqs[0], name=name) + 1
-        _keep(ledger, seqs[0], Step("event", name, number, now, value, checksum), now)
-        return True, _wake(ledger, seqs[0], name, now)
+        number = tx.ask("events_so_far", seq=seqs[0], name=name) + 1
+        _keep(tx, seqs[0], Step("event", name, number, now, value, checksum), now)
+        return True, _wake(tx, seqs[0], name, now)
 
-    left, woken = office.write(write)
+    left, woken = database.write(write)
     if woken:
-        office.ring("work")
+        database.ring("work")
     return left
 
 
-def _keep(ledger: Transaction, seq: int, step: Step, now: int) -> None:
-    if ledger.run("remember", seq=seq, s=as_json([step])):
-        ledger.run("file_step", seq=seq, at=now, kind=step.kind, name=step.name)
+def _keep(tx: Transaction, seq: int, step: Step, now: int) -> None:
+    if tx.run("remember", seq=seq, s=as_json([step])):
+        tx.run("file_step", seq=seq, at=now, kind=step.kind, name=step.name)
 
 
-def _wake(ledger: Transaction, seq: int, name: str, now: int) -> bool:
-    if not ledger.ask("is_suspended", seq=seq, reason=awaiting(name)):
+def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
+    if not tx.ask("is_suspended", seq=seq, reason=awaiting(name)):
         return False
-    file_moves(ledger, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
-    ledger.run("wake", seq=seq, now=now)
+    file_moves(tx, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
+    tx.run("wake", seq=seq, now=now)
     return True
 
 
-def wake_if_come(ledger: Transaction, settled: Sequence[Outcome]) -> None:
+def wake_if_come(tx: Transaction, settled: Sequence[Outcome]) -> None:
     """Of the jobs that were just suspended, have those run at once whose event came while they ran."""
     if suspended := [outcome for outcome in settled if outcome.awaits is not None]:
-        ledger.run("wake_if_come", o=as_json(suspended), now=max(outcome.at for outcome in suspended))
+        tx.run("wake_if_come", o=as_json(suspended), now=max(outcome.at for outcome in suspended))
 
 
-def forget(ledger: Transaction, seqs: Sequence[int], event: Trigger) -> None:
+def forget(tx: Transaction, seqs: Sequence[int], event: Trigger) -> None:
     """Before jobs are moved: what is deleted remembers nothing, and what was completed begins anew."""
     if event is Trigger.DELETE:
-        ledger.run("forget_steps", seqs=as_json(seqs))
+        tx.run("forget_steps", seqs=as_json(seqs))
     elif event is Trigger.REVIVE:
-        ledger.run("forget_steps_of_completed", seqs=as_json(seqs))
+        tx.run("forget_steps_of_completed", seqs=as_json(seqs))

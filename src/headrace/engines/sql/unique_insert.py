@@ -26,7 +26,7 @@ from headrace.errors import DuplicateJob, StoreMoved
 
 _found = msgspec.json.Decoder(list[tuple[int, ExistingJob | None]])
 _numbers = msgspec.json.Decoder(list[int])
-_notice = msgspec.json.Decoder(StoreStatus)
+_store_status = msgspec.json.Decoder(StoreStatus)
 _names = msgspec.json.Decoder(list[str])
 _lengths = msgspec.json.Decoder(list[tuple[str, int]])
 R = TypeVar("R")
@@ -49,7 +49,7 @@ Step = Ask | StoreUnique
 Steps = Generator[Step, Any, R]
 
 
-def run(steps: Steps[R], ledger: Transaction) -> R:
+def run(steps: Steps[R], tx: Transaction) -> R:
     """Take the steps in one transaction."""
     answer: Any = None
     while True:
@@ -58,12 +58,10 @@ def run(steps: Steps[R], ledger: Transaction) -> R:
         except StopIteration as end:
             result: R = end.value
             return result
-        answer = (
-            ledger.insert(step.jobs) if isinstance(step, StoreUnique) else ledger.ask(step.statement, **step.values)
-        )
+        answer = tx.insert(step.jobs) if isinstance(step, StoreUnique) else tx.ask(step.statement, **step.values)
 
 
-def admit(
+def insert_unique(
     candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[UniqueResult]]:
     """Store the candidates as their rules allow; `lengths` are the queues that hold only so many."""
@@ -107,31 +105,31 @@ def _admit_some(
 
 def refuse_if_moved() -> Steps[None]:
     """Store nothing where nobody would find it."""
-    notice = yield Ask("notice", {})
-    if has_moved(notice):
-        raise StoreMoved(_notice.decode(notice).other)
+    store_status = yield Ask("notice", {})
+    if has_moved(store_status):
+        raise StoreMoved(_store_status.decode(store_status).other)
 
 
-def hold_open(ledger: Transaction, *, deleting: bool = False) -> None:
+def hold_open(tx: Transaction, *, deleting: bool = False) -> None:
     """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends.
 
     Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
     """
     # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
-    ledger.run("hold_door")
-    told = ledger.ask("notice")
+    tx.run("hold_door")
+    told = tx.ask("notice")
     if told is not None and not (deleting and has_moved(told)):
-        raise closed_by(_notice.decode(told))
+        raise closed_by(_store_status.decode(told))
 
 
-def has_moved(notice: str | None) -> bool:
+def has_moved(store_status: str | None) -> bool:
     """Whether this notice says that the jobs of the store are elsewhere."""
-    return notice is not None and _notice.decode(notice).kind == "moved"
+    return store_status is not None and _store_status.decode(store_status).kind == "moved"
 
 
-def is_arriving(notice: str | None) -> bool:
+def is_arriving(store_status: str | None) -> bool:
     """Whether this notice says that not all jobs of the store are there yet, nor what ties them together."""
-    return notice is not None and _notice.decode(notice).kind == "arriving"
+    return store_status is not None and _store_status.decode(store_status).kind == "arriving"
 
 
 def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
@@ -174,8 +172,8 @@ def _refuse_unless_whole(verdicts: Sequence[UniqueResult]) -> None:
 
 def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
     for (target, detail), seqs in _by_target(changes, now).items():
-        filing = {"event": Trigger.AMEND.value, "target": target, "detail": detail, "now": now}
-        yield Ask("file_changes", {"seqs": as_json(seqs), **filing})
+        history_row = {"event": Trigger.AMEND.value, "target": target, "detail": detail, "now": now}
+        yield Ask("file_changes", {"seqs": as_json(seqs), **history_row})
     if times := _numbered([change for change in changes if not change.whole]):
         yield Ask("reschedule_jobs", {"p": as_json(times), "now": now})
     if wholes := _numbered([change for change in changes if change.whole]):

@@ -47,7 +47,7 @@ class ClaimRun:
             room = min(quota, want.limit - len(claims))
             if room <= 0 or self._taken[queue] < 0:
                 continue
-            found = None if self._book.asks_care(queue, want) else self._in_order(queue, room)
+            found = None if self._book.needs_limits(queue, want) else self._in_order(queue, room)
             if found is None:
                 self._start_chosen()
                 found = self._carefully().take(queue, room)

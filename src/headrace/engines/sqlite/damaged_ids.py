@@ -14,23 +14,23 @@ _hexes = msgspec.json.Decoder(list[str])
 _KINDS = ("jobs", "letters", "schedules")
 
 
-def findings(office: Database) -> list[Finding]:
-    def look(ledger: Transaction) -> list[str]:
-        return [_shown(stored) for kind in _KINDS for stored in _ids(ledger, kind)]
+def findings(database: Database) -> list[Finding]:
+    def look(tx: Transaction) -> list[str]:
+        return [_shown(stored) for kind in _KINDS for stored in _ids(tx, kind)]
 
-    return judge_ids(office.read(look))
-
-
-def repair(office: Database, limit: int) -> int:
-    def rename(ledger: Transaction) -> int:
-        found = [(kind, old) for kind in _KINDS for old in _ids(ledger, kind)][:limit]
-        return sum(ledger.run(f"rename_{kind}", old=old, new=_shown(old)) for kind, old in found)
-
-    return office.write(rename)
+    return judge_ids(database.read(look))
 
 
-def _ids(ledger: Transaction, kind: str) -> list[bytes]:
-    stored = map(bytes.fromhex, _hexes.decode(ledger.ask(f"unusual_ids_of_{kind}")))
+def repair(database: Database, limit: int) -> int:
+    def rename(tx: Transaction) -> int:
+        found = [(kind, old) for kind in _KINDS for old in _ids(tx, kind)][:limit]
+        return sum(tx.run(f"rename_{kind}", old=old, new=_shown(old)) for kind, old in found)
+
+    return database.write(rename)
+
+
+def _ids(tx: Transaction, kind: str) -> list[bytes]:
+    stored = map(bytes.fromhex, _hexes.decode(tx.ask(f"unusual_ids_of_{kind}")))
     return [each for each in stored if _shown(each).encode() != each]
 
 

@@ -66,7 +66,7 @@ class SqliteDatabase:
         self._watcher: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._reads = 0
-        self._gate = threading.Condition()  # of the readers, who must not wait for a writer of their own process
+        self._lane_limit = threading.Condition()  # of the readers, who must not wait for a writer of their own process
         self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
 
     def turns(self) -> tuple[int, int]:
@@ -137,7 +137,7 @@ class SqliteDatabase:
 
     def change_count(self) -> tuple[int, int]:
         """Differs from the last answer if anybody else has committed since, or if that can't be told."""
-        with explained(self.path), self._gate:
+        with explained(self.path), self._lane_limit:
             if self._watcher is None:
                 self._watcher = self.connect()
                 self._watchers += 1  # each connection counts from the start again
@@ -169,19 +169,19 @@ class SqliteDatabase:
         if self._writer is None:
             self._open_writer()  # the file exists from here on
         self._refuse_other_file()
-        with self._gate:
+        with self._lane_limit:
             connection = self._readers.pop() if self._readers else self.connect()
             self._reads += 1
             return connection
 
     def _return_reader(self, connection: sqlite3.Connection) -> None:
-        with self._gate:
+        with self._lane_limit:
             self._reads -= 1
             if len(self._readers) < _READERS_KEPT:
                 self._readers.append(connection)
             else:
                 connection.close()
-            self._gate.notify_all()
+            self._lane_limit.notify_all()
 
     def _open_writer(self) -> sqlite3.Connection:
         with self._lock:
@@ -242,7 +242,7 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close every connection of this process."""
-        with self._lock, self._gate:
+        with self._lock, self._lane_limit:
             for connection in (*self._readers, self._watcher, self._writer):
                 if connection is not None:
                     connection.close()
@@ -260,15 +260,15 @@ class SqliteDatabase:
     def stand_still(self) -> None:
         """Let nobody read or write any more until `go_on`."""
         self._lock.acquire()
-        self._gate.acquire()
+        self._lane_limit.acquire()
 
     def make_way(self) -> None:
         """Once nobody reads any more, close everything."""
-        self._gate.wait_for(lambda: not self._reads, _READS_AWAITED)
+        self._lane_limit.wait_for(lambda: not self._reads, _READS_AWAITED)
         self.close()
 
     def go_on(self) -> None:
-        self._gate.release()
+        self._lane_limit.release()
         self._lock.release()
 
 

@@ -42,7 +42,7 @@ from headrace.engines.sql.dead_letters import SqlDeadLetterStore
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.documents import SqlDocumentStore
 from headrace.engines.sql.events import SqlEventStore
-from headrace.engines.sql.limited_claim import earlier, rulebook
+from headrace.engines.sql.limited_claim import earlier, rules_snapshot
 from headrace.engines.sql.queries import SqlQueries
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sql.rules_cache import RulesCache
@@ -94,22 +94,22 @@ class SqliteEngine:
             self._scratch, self.store = None, SqliteDatabase(path, durability)
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
-        self.desk = SqlQueries(self)
-        self.timetable = SqlScheduleStore(self)
-        self.porter = SqlTransfer(self)
+        self.queries = SqlQueries(self)
+        self.schedule_store = SqlScheduleStore(self)
+        self.transfer = SqlTransfer(self)
         self.letters = SqlDeadLetterStore(self)
-        self.sweeper = SqlRetentionStore(self, self.store.write_back)
-        self.upkeep = SqlStalenessStore(self)
-        self.shelf = SqlDocumentStore(self)
+        self.retention_store = SqlRetentionStore(self, self.store.write_back)
+        self.staleness_store = SqlStalenessStore(self)
+        self.document_store = SqlDocumentStore(self)
         self.care = SqliteMaintenance(self)
         self.events = SqlEventStore(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
         self._tells = tells
-        self._belfry = LocalBells(self.store.folder)
-        self._vigil = CommitWatcher(self.store, lambda: self.ring("work"))
+        self._local_bells = LocalBells(self.store.folder)
+        self._commit_watcher = CommitWatcher(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
-        self._regulations = RulesCache()
+        self._rules_cache = RulesCache()
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
         self._meets_kin = False
@@ -126,7 +126,7 @@ class SqliteEngine:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
                     unique_insert.run(unique_insert.make_room(jobs, lengths), SqliteTransaction(db))
-                fresh = inserts.insert(db, self._regulations.placed(jobs), whole, self._tells)
+                fresh = inserts.insert(db, self._rules_cache.placed(jobs), whole, self._tells)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -135,7 +135,7 @@ class SqliteEngine:
         self.ring("work")
         return fresh
 
-    def admit(
+    def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
         self.prepare()
@@ -143,30 +143,34 @@ class SqliteEngine:
         try:
             with self.store.writing() as db:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
-                received = self._regulations.received(candidates)
-                verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), SqliteTransaction(db))
+                received = self._rules_cache.received(candidates)
+                verdicts = unique_insert.run(
+                    unique_insert.insert_unique(received, whole, lengths, at), SqliteTransaction(db)
+                )
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
         self.ring("work")
         return verdicts
 
-    def plant(
-        self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
+    def insert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
         at = self.at(now)
         with self.store.writing() as db:
             lengths = self._lengths(db, {job.queue for job in jobs})
-            placed = self._regulations.placed(jobs)
-            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), SqliteTransaction(db))
+            placed = self._rules_cache.placed(jobs)
+            effects = unique_insert.run(
+                dependencies.insert_graph(placed, edges, flow, lengths, at), SqliteTransaction(db)
+            )
         effects.work = True
         effects.ring(self.ring)
 
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
-        if not self._regulations.are_fresh:
-            self._regulations.learn(SqliteTransaction(db))
-        return self._regulations.lengths_of(queues)
+        if not self._rules_cache.are_fresh:
+            self._rules_cache.learn(SqliteTransaction(db))
+        return self._rules_cache.lengths_of(queues)
 
     def exchange(
         self,
@@ -196,7 +200,7 @@ class SqliteEngine:
 
     def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
         due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
-        book = rulebook(told)
+        book = rules_snapshot(told)
         self._minds_rules = book.is_minded
         if names is None:  # whoever waits for a job that would lapse may not have arrived; nor is it time to come again
             return ExchangeResult([], [], None, (), book.weights)
@@ -211,7 +215,7 @@ class SqliteEngine:
             db.execute(SQL["promote"], {"seqs": seqs})
             db.execute(SQL["tell_moved"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, told = db.execute(SQL["horizon"]).fetchone()
-            book = rulebook(told)  # what was promoted may have lanes
+            book = rules_snapshot(told)  # what was promoted may have lanes
         taking = ClaimRun(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return ExchangeResult([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
@@ -244,14 +248,14 @@ class SqliteEngine:
         self.prepare()
         return lease_recovery.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
 
-    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        return lease_recovery.disown(self, worker, held, self.at(now))
+    def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+        return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> JoinedTransaction:
         # Deferred: most programs never get here.
         from headrace.engines.sqlite.joined import SqliteJoined
 
-        return SqliteJoined(self, self._vigil, connection)
+        return SqliteJoined(self, self._commit_watcher, connection)
 
     @functools.cached_property
     def archive(self) -> SqliteArchive:
@@ -262,7 +266,7 @@ class SqliteEngine:
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> liveness_file.LivenessFile:
+    def register_worker(self, worker: WorkerRow) -> liveness_file.LivenessFile:
         self.prepare()
         with explained(self.store.path):
             self.store.make_folder()
@@ -270,7 +274,7 @@ class SqliteEngine:
         self.renew(worker, (), 0)
         return held
 
-    def sign_off(self, worker_id: str) -> None:
+    def unregister_worker(self, worker_id: str) -> None:
         self.prepare()
         with self.store.writing() as db:
             db.execute(SQL["sign_off"], {"ids": as_json([worker_id])})
@@ -281,16 +285,16 @@ class SqliteEngine:
             "orders",
             "times",
         ):  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
-            return self._belfry.listen(topic, lambda: False)
+            return self._local_bells.listen(topic, lambda: False)
         others = _Noticing(self.store.changes_of_others)
         if topic == "events":
             own = _Noticing(lambda: self.store.tellings)
-            return self._belfry.listen(topic, lambda: others() | own())
+            return self._local_bells.listen(topic, lambda: others() | own())
         # Where there are sockets, whatever this process commits has rung.
-        return self._belfry.listen(topic, _Noticing(self.store.change_count), others)
+        return self._local_bells.listen(topic, _Noticing(self.store.change_count), others)
 
     def ring(self, topic: str) -> None:
-        self._belfry.ring(topic)
+        self._local_bells.ring(topic)
 
     # -- transactions by the names of their statements
 
@@ -305,7 +309,7 @@ class SqliteEngine:
             return act(SqliteTransaction(db))
 
     def forget_rules(self) -> None:
-        self._regulations.forget()
+        self._rules_cache.forget()
 
     # -- the file
 
@@ -329,9 +333,9 @@ class SqliteEngine:
         self._ready = True
 
     def _refuse_if_moved(self) -> None:
-        notice = self.porter.notice()
-        if notice is not None and notice.kind == "moved":
-            raise StoreMoved(notice.other)
+        store_status = self.transfer.store_status()
+        if store_status is not None and store_status.kind == "moved":
+            raise StoreMoved(store_status.other)
 
     def schema(self) -> tuple[int, int]:
         with self.store.reading() as db:
@@ -346,8 +350,8 @@ class SqliteEngine:
         return health.facts(self.store)
 
     def disconnect(self) -> None:
-        self._vigil.close()
-        self._belfry.close()
+        self._commit_watcher.close()
+        self._local_bells.close()
         self.store.close()
 
     def close(self) -> None:
@@ -360,7 +364,7 @@ class SqliteEngine:
         """Forget what is known of the file: it may be another one when it is used again."""
         self._ready = False
         self._known_queues.clear()
-        self._regulations.forget()
+        self._rules_cache.forget()
 
 
 class _Noticing:

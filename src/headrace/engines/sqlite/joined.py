@@ -19,7 +19,12 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
-from headrace.engines.shared.borrowed_connections import BorrowedSqlite, SqliteDriver, async_sqlite_guest, sqlite_guest
+from headrace.engines.shared.borrowed_connections import (
+    BorrowedSqlite,
+    SqliteDriver,
+    async_borrowed_sqlite,
+    borrowed_sqlite,
+)
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies, unique_insert
 from headrace.engines.sql.dependencies import Wakeups
@@ -32,7 +37,7 @@ from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.transaction import SqliteTransaction
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
-_notice = msgspec.json.Decoder(StoreStatus)
+_store_status = msgspec.json.Decoder(StoreStatus)
 R = TypeVar("R")
 MakeSteps = Callable[[RulesCache, int], Steps[R]]
 # What is stored, how, and by which job it can be told that it is there.
@@ -52,35 +57,37 @@ class SqliteJoinedHost(Protocol):
 class SqliteJoined:
     """A caller's connection, for the jobs that go into its transaction."""
 
-    def __init__(self, host: SqliteJoinedHost, vigil: CommitWatcher, connection: Any) -> None:
+    def __init__(self, host: SqliteJoinedHost, commit_watcher: CommitWatcher, connection: Any) -> None:
         self._host = host
-        self._vigil = vigil
+        self._commit_watcher = commit_watcher
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        self.admit([UniqueInsert(job) for job in jobs])
+        self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
         await self.aadmit([UniqueInsert(job) for job in jobs])
 
-    def admit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        return self._store(sqlite_guest(self._connection, self._host.url), *_admission(candidates))
+    def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+        return self._store(borrowed_sqlite(self._connection, self._host.url), *_admission(candidates))
 
     async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        guest = async_sqlite_guest(self._connection, self._host.url)
-        return await guest.share(lambda inner: self._store(inner, *_admission(candidates)))
+        borrowed = async_borrowed_sqlite(self._connection, self._host.url)
+        return await borrowed.share(lambda inner: self._store(inner, *_admission(candidates)))
 
-    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        self._store(sqlite_guest(self._connection, self._host.url), *_planting(jobs, bonds, flow))
+    def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
+        self._store(borrowed_sqlite(self._connection, self._host.url), *_graph_insert(jobs, edges, flow))
 
-    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        guest = async_sqlite_guest(self._connection, self._host.url)
-        await guest.share(lambda inner: self._store(inner, *_planting(jobs, bonds, flow)))
+    async def ainsert_graph(
+        self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None
+    ) -> None:
+        borrowed = async_borrowed_sqlite(self._connection, self._host.url)
+        await borrowed.share(lambda inner: self._store(inner, *_graph_insert(jobs, edges, flow)))
 
     def _store(
-        self, guest: BorrowedSqlite, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
+        self, borrowed: BorrowedSqlite, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
     ) -> R:
-        db = guest.driver()
+        db = borrowed.driver()
         self._refuse_another_file(db)
         if not db.in_transaction and self._version(db) != schema.CURRENT:
             self._host.prepare()
@@ -91,9 +98,9 @@ class SqliteJoined:
                 raise
             raise self._tables_missing() from error
         if not db.in_transaction:  # in autocommit, the end of our savepoint was the commit
-            self._vigil.ring()
-        elif not guest.after_commit(self._vigil.ring) and jobs:
-            self._vigil.expect(last(answer))
+            self._commit_watcher.ring()
+        elif not borrowed.after_commit(self._commit_watcher.ring) and jobs:
+            self._commit_watcher.expect(last(answer))
         return answer
 
     def _write(self, db: SqliteDriver, queues: Collection[str], make_steps: MakeSteps[R]) -> R:
@@ -108,10 +115,10 @@ class SqliteJoined:
             if self._version(db) != schema.CURRENT:
                 raise self._tables_missing()
             _refuse_if_moved(db)
-            ledger = SqliteTransaction(_as_connection(db))
+            tx = SqliteTransaction(_as_connection(db))
             rules = RulesCache()
-            rules.learn(ledger)
-            answer = unique_insert.run(make_steps(rules, now), ledger)
+            rules.learn(tx)
+            answer = unique_insert.run(make_steps(rules, now), tx)
             db.execute("RELEASE headrace")
             return answer
         except BaseException:
@@ -145,28 +152,28 @@ def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]
     jobs = [candidate.job for candidate in candidates]
     queues = {job.queue for job in jobs}
 
-    def admit(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
-        return unique_insert.admit(rules.received(candidates), True, rules.lengths_of(queues), now)
+    def insert_unique(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
+        return unique_insert.insert_unique(rules.received(candidates), True, rules.lengths_of(queues), now)
 
-    return jobs, admit, lambda told: told[-1].id
+    return jobs, insert_unique, lambda told: told[-1].id
 
 
-def _planting(jobs: Sequence[NewJob], bonds: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
+def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
     queues = {job.queue for job in jobs}
 
-    def plant(rules: RulesCache, now: int) -> Steps[Wakeups]:
-        return dependencies.plant(rules.placed(jobs), bonds, flow, rules.lengths_of(queues), now)
+    def insert_graph(rules: RulesCache, now: int) -> Steps[Wakeups]:
+        return dependencies.insert_graph(rules.placed(jobs), edges, flow, rules.lengths_of(queues), now)
 
-    return jobs, plant, lambda _: jobs[-1].id
+    return jobs, insert_graph, lambda _: jobs[-1].id
 
 
 def _refuse_if_moved(db: SqliteDriver) -> None:
     # Asked under the write lock, so the answer holds; an error of the closed door would have another type in
     # each library.
     told = db.execute(SQL["notice"]).fetchone()[0]
-    notice = _notice.decode(told) if told else None
-    if notice is not None and notice.kind == "moved":
-        raise StoreMoved(notice.other)
+    store_status = _store_status.decode(told) if told else None
+    if store_status is not None and store_status.kind == "moved":
+        raise StoreMoved(store_status.other)
 
 
 def _as_connection(db: SqliteDriver) -> sqlite3.Connection:

@@ -94,7 +94,7 @@ class SqliteMaintenance:
     def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
-    def strain(self, now: int | None = None) -> StoreLoad:
+    def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
         with self._store.reading() as db:
             busy = late_share(health.pressure(db), self._engine.at(now))
@@ -159,7 +159,7 @@ class SqliteMaintenance:
 
     # -- in small pieces
 
-    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         self._engine.prepare()
         at = self._engine.at(now)
         self._tell_pressure(at)

@@ -42,8 +42,8 @@ class NotificationConnection(Protocol):
 class ServerBell:
     """A listener in this process."""
 
-    def __init__(self, tower: ServerBells, topic: str, queues: Collection[str], poll: float | None) -> None:
-        self._tower = tower
+    def __init__(self, server_bells: ServerBells, topic: str, queues: Collection[str], poll: float | None) -> None:
+        self._server_bells = server_bells
         self._poll = poll
         self._next_look = time.monotonic() + (poll or 0.0)
         self._event = threading.Event()
@@ -75,7 +75,7 @@ class ServerBell:
             self._event.set()
 
     def close(self) -> None:
-        self._tower.leave(self)
+        self._server_bells.leave(self)
 
 
 class ServerBells:
@@ -114,7 +114,9 @@ class ServerBells:
         self._up = threading.Event()
         nudged, nudger = socket.socketpair()
         nudger.setblocking(False)
-        thread = threading.Thread(target=self._attend, args=(nudged, nudger), name="headrace-bell", daemon=True)
+        thread = threading.Thread(
+            target=self._register_worker, args=(nudged, nudger), name="headrace-bell", daemon=True
+        )
         try:
             thread.start()
         except BaseException:
@@ -152,7 +154,7 @@ class ServerBells:
 
     # -- the thread
 
-    def _attend(self, nudged: socket.socket, nudger: socket.socket) -> None:
+    def _register_worker(self, nudged: socket.socket, nudger: socket.socket) -> None:
         pause = 0.0
         with nudged, nudger:
             while self._is_wanted():
@@ -220,8 +222,8 @@ _towers: WeakSet[ServerBells] = WeakSet()
 
 
 def _start_all_afresh() -> None:
-    for tower in list(_towers):
-        tower.start_afresh()
+    for server_bells in list(_towers):
+        server_bells.start_afresh()
 
 
 if hasattr(os, "register_at_fork"):

@@ -51,7 +51,7 @@ _State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules
 class AlertEvaluation(Struct):
     """One look at all rules. What happened stands in `steps`."""
 
-    desk: AlertStore
+    queries: AlertStore
     readings: MetricSource
     now: int
     steps: list[AlertTransition] = []
@@ -66,18 +66,18 @@ class AlertEvaluation(Struct):
 
     def walk(self) -> Iterator[None]:
         """Look at every rule, a piece of work each, and at the alerts that no rule is for any more."""
-        self.silences = [silence for _, silence in self.desk.silences() if silence.until > self.now]
-        rules = self.desk.rules()
-        health = self.desk.health()
+        self.silences = [silence for _, silence in self.queries.silences() if silence.until > self.now]
+        rules = self.queries.rules()
+        health = self.queries.health()
         known: dict[str, _Known] = {}
-        for paper, alert in self.desk.alerts():
+        for document, alert in self.queries.alerts():
             self.is_calm &= not alert.is_open
-            known.setdefault(alert.rule, {})[paper.key] = (paper, alert)
+            known.setdefault(alert.rule, {})[document.key] = (document, alert)
         for rule in rules.values():
             if rule.enabled:
                 yield from self._look_at(rule, known.pop(rule.name, {}), health.get(f"rule {rule.name}"))
             elif f"rule {rule.name}" in health:
-                self.desk.tell_health(f"rule {rule.name}", None)
+                self.queries.tell_health(f"rule {rule.name}", None)
             yield
         for left in known.values():
             self._end(left, rules)
@@ -89,7 +89,7 @@ class AlertEvaluation(Struct):
         except EngineUnavailable:
             raise
         except Exception as error:  # whatever is wrong with one rule, the others are looked at
-            if self.desk.tell_health(f"rule {rule.name}", "broken", why(error)):
+            if self.queries.tell_health(f"rule {rule.name}", "broken", why(error)):
                 log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
             return
         self._tell_health(rule, answers, health)
@@ -97,21 +97,21 @@ class AlertEvaluation(Struct):
             self._advance(rule, series, by_series.pop(_key(series), None), answer)
             if place % _AT_ONCE == 0:
                 yield
-        for paper, alert in by_series.values():  # over for long, or of labels that the rule had before
+        for document, alert in by_series.values():  # over for long, or of labels that the rule had before
             if alert.is_open:
                 self._keep(
-                    paper,
+                    document,
                     resolve(
                         alert, self.now, by="its rule was changed", muted=self._is_muted(alert.rule, alert.all_labels)
                     ),
                 )
             elif is_forgotten(alert, rule.cooldown, self.now):
-                self.desk.forget([paper])
+                self.queries.forget([document])
 
     def _advance(
         self, rule: AlertRuleRow, series: dict[str, str], known: tuple[Document, AlertRow] | None, answer: Evaluation
     ) -> None:
-        paper, before = known or (None, None)
+        document, before = known or (None, None)
         if before is None and not answer.holds:
             return
         done = step(
@@ -123,23 +123,25 @@ class AlertEvaluation(Struct):
             ids.new_id(self.now),
             self._is_muted(rule.name, {**rule.labels, **series}),
         )
-        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and paper and not done.deed:
-            self.desk.forget([paper])
+        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and document and not done.deed:
+            self.queries.forget([document])
             return
-        self._keep(paper, done)
+        self._keep(document, done)
 
-    def _keep(self, paper: Document | None, done: AlertTransition) -> None:
+    def _keep(self, document: Document | None, done: AlertTransition) -> None:
         self.is_calm &= done.alert is None or not done.alert.is_open
-        if self.desk.keep(paper, done) and done.deed is not None:
+        if self.queries.keep(document, done) and done.deed is not None:
             self.steps.append(done)
 
     def _end(self, left: _Known, rules: dict[str, AlertRuleRow]) -> None:
-        for paper, alert in left.values():
+        for document, alert in left.values():
             if alert.is_open and not alert.by_hand:
                 by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
-                self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels)))
+                self._keep(
+                    document, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels))
+                )
             elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
-                self.desk.forget([paper])
+                self.queries.forget([document])
 
     def _tell_health(
         self, rule: AlertRuleRow, answers: list[tuple[dict[str, str], Evaluation]], health: ChannelHealth | None
@@ -147,7 +149,7 @@ class AlertEvaluation(Struct):
         is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
         state: Literal["no_data"] | None = "no_data" if is_blind else None
         if state != (None if health is None else health.state):
-            self.desk.tell_health(f"rule {rule.name}", state)
+            self.queries.tell_health(f"rule {rule.name}", state)
 
     def _is_muted(self, rule: str, labels: dict[str, str]) -> bool:
         return any(silence.mutes(rule, labels, self.now) for silence in self.silences)
@@ -177,9 +179,9 @@ class AlertCheck:
         self._engine = engine
         self._settings = settings
         self._every = every
-        seal = Cipher(settings.encryption_keys) if settings.encryption_keys else None
-        self._desk = AlertStore(engine, settings, seal)
-        self._courier = Outbox(self._desk, engine.clock)
+        cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
+        self._queries = AlertStore(engine, settings, cipher)
+        self._courier = Outbox(self._queries, engine.clock)
         self._readings = readings or (lambda: AlertInputs(engine, settings))
         self._pieces: Iterator[None] | None = None
         self._gone_on_at = 0
@@ -200,7 +202,7 @@ class AlertCheck:
             if (pause := self._take_turn(now)) is not None:
                 return self._rest(pause)
             self._begun_in = self._state()
-            self._round = AlertEvaluation(self._desk, self._readings(), now)
+            self._round = AlertEvaluation(self._queries, self._readings(), now)
             self._pieces = self._round.walk()
         try:
             next(self._pieces)
@@ -217,13 +219,17 @@ class AlertCheck:
     def _state(self) -> _State:
         """Whatever else a rule may ask for, it changes with the one or the other, or slowly."""
         now = self._engine.clock.now()
-        alive = [worker.id for worker in self._engine.desk.workers() if not worker.is_silent(now)]
-        return self._engine.events.last(), [(paper.key, paper.version) for paper in self._desk.browse(RULE)], alive
+        alive = [worker.id for worker in self._engine.queries.workers() if not worker.is_silent(now)]
+        return (
+            self._engine.events.last(),
+            [(document.key, document.version) for document in self._queries.browse(RULE)],
+            alive,
+        )
 
     def _is_calm(self) -> bool:
         """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""
         is_over = self._settings.events and self._round.is_calm and self._courier.has_nothing
-        return is_over and not any(depth.jobs for depth in self._engine.desk.depths(open_only=True))
+        return is_over and not any(depth.jobs for depth in self._engine.queries.queue_counts(open_only=True))
 
     def _is_quiet(self, now: int) -> bool:
         if self._calm is None or not 0 <= now - self._calm[0] < _QUIET_FOR:
@@ -235,11 +241,11 @@ class AlertCheck:
 
     def _take_turn(self, now: int) -> float | None:
         """Seconds until the next turn; None if it is ours, now."""
-        paper = self._desk.get(TURN, TURN)
+        document = self._queries.get(TURN, TURN)
         last = (
             EvaluationLock(0)
-            if paper is None
-            else read_or(lambda text: decoded(text, EvaluationLock), paper, EvaluationLock(0))
+            if document is None
+            else read_or(lambda text: decoded(text, EvaluationLock), document, EvaluationLock(0))
         )
         wait = last.at + to_ms(self._every) - now
         if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
@@ -247,16 +253,16 @@ class AlertCheck:
         mine = structs.replace(last, at=now)
         if now - last.trimmed_at >= _TRIM_EVERY:
             self._forget_silences(now)
-            is_all = self._desk.trim(now - to_ms(self._settings.alert_keep))
+            is_all = self._queries.trim(now - to_ms(self._settings.alert_keep))
             mine = structs.replace(mine, trimmed_at=now if is_all else last.trimmed_at)
-        is_ours = self._desk.put(TURN, TURN, 0 if paper is None else paper.version, mine)
+        is_ours = self._queries.put(TURN, TURN, 0 if document is None else document.version, mine)
         return None if is_ours else self._every
 
     def _forget_silences(self, now: int) -> None:
-        over = [paper for paper, silence in self._desk.silences() if silence.until <= now]
-        self._desk.forget(over)
+        over = [document for document, silence in self._queries.silences() if silence.until <= now]
+        self._queries.forget(over)
 
 
-def open_alerts(desk: AlertStore) -> Iterator[tuple[Document, AlertRow]]:
+def open_alerts(queries: AlertStore) -> Iterator[tuple[Document, AlertRow]]:
     """Those that are pending, firing or acknowledged."""
-    return (one for one in desk.alerts() if one[1].is_open)
+    return (one for one in queries.alerts() if one[1].is_open)

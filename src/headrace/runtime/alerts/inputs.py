@@ -62,29 +62,29 @@ class AlertInputs:
     # -- what the store tells
 
     @cached_property
-    def _depths(self) -> list[QueueCount]:
-        return self._engine.desk.depths(open_only=True)
+    def _queue_counts(self) -> list[QueueCount]:
+        return self._engine.queries.queue_counts(open_only=True)
 
     @cached_property
     def _queues(self) -> dict[str, QueueRules]:
-        rows = self._engine.desk.queues()
+        rows = self._engine.queries.queues()
         known = {row.name: queue_rules(row.rules) for row in rows}
-        return {**{depth.queue: QueueRules() for depth in self._depths}, **known}
+        return {**{depth.queue: QueueRules() for depth in self._queue_counts}, **known}
 
     @cached_property
     def _workers(self) -> list[WorkerRow]:
-        return self._engine.desk.workers()
+        return self._engine.queries.workers()
 
     @cached_property
-    def _strain(self) -> StoreLoad:
-        return self._engine.care.strain(self._now)
+    def _store_load(self) -> StoreLoad:
+        return self._engine.care.store_load(self._now)
 
     @cached_property
     def _facts(self) -> dict[str, str | int]:
         return self._engine.facts()
 
     def _jobs(self, states: frozenset[State], queue: str | None) -> float:
-        return sum(one.jobs for one in self._depths if one.state in states and queue in (None, one.queue))
+        return sum(one.jobs for one in self._queue_counts if one.state in states and queue in (None, one.queue))
 
     def _depth(self, name: str, queue: str | None) -> float:
         return self._jobs(frozenset((State(name.partition(".")[2] or "pending"),)), queue)
@@ -92,7 +92,7 @@ class AlertInputs:
     def _oldest(self, queue: str | None) -> float:
         since = [
             one.oldest
-            for one in self._depths
+            for one in self._queue_counts
             if one.state is State.PENDING and one.oldest is not None and queue in (None, one.queue)
         ]
         return max(self._now - min(since), 0) / 1000 if since else 0.0
@@ -109,7 +109,7 @@ class AlertInputs:
     def _healthy(self) -> float | None:
         if not self._workers:
             return None
-        stalled = {stall.worker for stall in stalls.told(self._engine.shelf.browse(stalls.KIND))}
+        stalled = {stall.worker for stall in stalls.told(self._engine.document_store.browse(stalls.KIND))}
         well = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
         return well / len(self._workers)
 
@@ -146,31 +146,31 @@ class AlertInputs:
         return None if self._survey is None else float(self._survey.error is not None)
 
     def _schedule_errors(self) -> float:
-        return sum(row.error is not None for row in self._engine.timetable.all())
+        return sum(row.error is not None for row in self._engine.schedule_store.all())
 
     def _archive_errors(self) -> float | None:
-        last = self._engine.sweeper.last()
+        last = self._engine.retention_store.last()
         return None if last is None else float(last.error is not None)
 
     def _partition_errors(self) -> float:
         return float(self._facts.get("partitions_missing", 0))
 
     def _store_bytes(self) -> float | None:
-        return float(self._strain.size)
+        return float(self._store_load.size)
 
     def _clients(self) -> float | None:
-        return self._strain.clients
+        return self._store_load.clients
 
     def _schedules(self) -> float:
-        return self._engine.timetable.count()
+        return self._engine.schedule_store.count()
 
     def _busy(self) -> float | None:
-        return self._strain.busy
+        return self._store_load.busy
 
     def _store_share(self) -> float | None:
         own = self._settings.max_size
         limit = own * 2**20 if own else self._number("size_limit")
-        return self._strain.size / limit if limit else None
+        return self._store_load.size / limit if limit else None
 
     def _disk_free(self) -> float | None:
         return self._number("disk_free")

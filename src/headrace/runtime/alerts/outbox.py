@@ -51,7 +51,7 @@ class Delivery:
     @property
     def _message_id(self) -> str:
         """One for each set of posts: with another one beside it, what was sent before is not the same message."""
-        keys = [paper.key for paper, _ in self.posts]
+        keys = [document.key for document, _ in self.posts]
         return keys[0] if len(keys) == 1 else hashlib.sha256("\n".join(keys).encode()).hexdigest()[:32]
 
     def start(self) -> None:
@@ -77,8 +77,8 @@ class Delivery:
 class Outbox:
     """Sends errands, and keeps what became of them. Each channel has one at a time: none waits for another."""
 
-    def __init__(self, desk: AlertStore, clock: Clock) -> None:
-        self._desk = desk
+    def __init__(self, queries: AlertStore, clock: Clock) -> None:
+        self._queries = queries
         self._clock = clock
         self._on_the_way: dict[str, Delivery] = {}
         self.has_nothing = False  # to deliver, now or later
@@ -108,51 +108,51 @@ class Outbox:
 
     def _errands(self) -> list[Delivery]:
         due = self._due()
-        channels = self._desk.channels() if due else {}
+        channels = self._queries.channels() if due else {}
         taken = {name: self._take(posts) for name, posts in due.items() if name not in self._on_the_way}
         now = self._clock.now()
         return [Delivery(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
 
     def _due(self) -> dict[str, _Posts]:
         now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
-        posts = list(self._desk.browse(POST))
+        posts = list(self._queries.browse(POST))
         self.has_nothing = not posts and not self._on_the_way
-        for paper in posts:  # the oldest first
-            post = decoded(paper, Notification)
+        for document in posts:  # the oldest first
+            post = decoded(document, Notification)
             alert = post.news[1]
             whose = (post.channel, key_of(alert.rule, alert.series))
             # Beyond that it would be a clock that was wrong.
             if now < post.due <= now + _LONGEST:
                 ahead.add(whose)  # that an alert is over is not told before that it began
             elif whose not in ahead and len(due[post.channel]) < _AT_ONCE:
-                due[post.channel].append((paper, post))
+                due[post.channel].append((document, post))
         return {name: posts for name, posts in due.items() if posts}
 
     def _take(self, posts: _Posts) -> _Posts:
         """Have them for a while; none if somebody was quicker."""
         until = self._clock.now() + _TAKEN_FOR
-        mine = [(paper, structs.replace(post, due=until, tries=post.tries + 1)) for paper, post in posts]
-        if not self._desk.put_all([rewritten(paper, post) for paper, post in mine]):
+        mine = [(document, structs.replace(post, due=until, tries=post.tries + 1)) for document, post in posts]
+        if not self._queries.put_all([rewritten(document, post) for document, post in mine]):
             return []
-        return [(structs.replace(paper, version=paper.version + 1), post) for paper, post in mine]
+        return [(structs.replace(document, version=document.version + 1), post) for document, post in mine]
 
     def _settle(self, errand: Delivery) -> None:
         if errand.error is not None:
             self._put_off(errand.name, errand.posts, errand.error)
             return
-        self._desk.remove_all([paper for paper, _ in errand.posts])
+        self._queries.remove_all([document for document, _ in errand.posts])
         if errand.news:
-            self._desk.tell_health(f"channel {errand.name}", None)
+            self._queries.tell_health(f"channel {errand.name}", None)
 
     def _put_off(self, name: str, posts: _Posts, error: str) -> None:
-        if self._desk.tell_health(f"channel {name}", "failing", error):
+        if self._queries.tell_health(f"channel {name}", "failing", error):
             log.warning("channel %s can't be told of alerts: %s; it is tried again", name, error)
         now = self._clock.now()
-        later = [(paper, post) for paper, post in posts if post.tries < _TRIES]
-        given_up = [paper for paper, post in posts if post.tries >= _TRIES]
-        self._desk.put_all([rewritten(paper, _later(post, now)) for paper, post in later])
+        later = [(document, post) for document, post in posts if post.tries < _TRIES]
+        given_up = [document for document, post in posts if post.tries >= _TRIES]
+        self._queries.put_all([rewritten(document, _later(post, now)) for document, post in later])
         if given_up:
-            self._desk.remove_all(given_up)
+            self._queries.remove_all(given_up)
             log.error("channel %s was not told of %d alerts after %d tries: %s", name, len(given_up), _TRIES, error)
 
 
@@ -160,6 +160,6 @@ def _later(post: Notification, now: int) -> Notification:
     return structs.replace(post, due=now + min(_FIRST << (post.tries - 1), _LONGEST))
 
 
-def waiting(desk: AlertStore) -> Sequence[Notification]:
+def waiting(queries: AlertStore) -> Sequence[Notification]:
     """What was not delivered yet."""
-    return [decoded(paper, Notification) for paper in desk.browse(POST)]
+    return [decoded(document, Notification) for document in queries.browse(POST)]

@@ -65,12 +65,12 @@ class Notification(Struct, frozen=True, omit_defaults=True):
 class AlertStore:
     """Reads and writes the papers of one store."""
 
-    def __init__(self, engine: Engine, settings: Settings, seal: Cipher | None) -> None:
-        self._shelf = engine.shelf
+    def __init__(self, engine: Engine, settings: Settings, cipher: Cipher | None) -> None:
+        self._document_store = engine.document_store
         self._events = engine.events
         self._clock = engine.clock
         self._settings = settings
-        self._seal = seal
+        self._cipher = cipher
 
     # -- rules
 
@@ -79,13 +79,13 @@ class AlertStore:
         return {**SHIPPED, **self.own_rules()}
 
     def own_rules(self) -> dict[str, AlertRuleRow]:
-        return {paper.key: rule_on(paper) for paper in self.browse(RULE)}
+        return {document.key: rule_on(document) for document in self.browse(RULE)}
 
     # -- channels
 
     def channels(self) -> dict[str, Channel]:
         """Every channel by its name. One of the settings holds over one that is stored."""
-        stored = {paper.key: self._open(paper) for paper in self.browse(CHANNEL)}
+        stored = {document.key: self._open(document) for document in self.browse(CHANNEL)}
         told = [_said(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
 
@@ -98,16 +98,16 @@ class AlertStore:
 
     def keep_channel(self, channel: Channel, version: int) -> bool:
         text = msgspec.json.encode(channel).decode()
-        if self._seal is not None:
-            text = self._seal.sealed(text, "channel", channel.name)
-        return self._shelf.put([Document(CHANNEL, channel.name, version, text)])
+        if self._cipher is not None:
+            text = self._cipher.encrypted(text, "channel", channel.name)
+        return self._document_store.put([Document(CHANNEL, channel.name, version, text)])
 
-    def _open(self, paper: Document) -> Channel:
+    def _open(self, document: Document) -> Channel:
         try:
-            text = opened(self._seal, paper.value, "channel", paper.key)
+            text = opened(self._cipher, document.value, "channel", document.key)
             stored = msgspec.json.decode(text, type=Channel)
         except DAMAGE as error:
-            return unusable(paper.key, str(error))
+            return unusable(document.key, str(error))
         # Who may store a channel need not be who may reach the inner network; whoever writes the settings is.
         return msgspec.structs.replace(stored, networks=self._settings.webhook_networks)
 
@@ -118,7 +118,7 @@ class AlertStore:
         return readable(_alert, self.browse(ALERT))
 
     def alert(self, rule: str, series: dict[str, str]) -> tuple[Document, AlertRow] | None:
-        found = self._shelf.get(ALERT, [key_of(rule, series)])
+        found = self._document_store.get(ALERT, [key_of(rule, series)])
         return next(readable(_alert, found), None)
 
     def keep(
@@ -126,25 +126,27 @@ class AlertStore:
     ) -> bool:
         """Store what became of an alert, in one commit with its history and with who is to be told; False if late."""
         if step.alert is None:
-            return before is None or self._shelf.remove([before])
+            return before is None or self._document_store.remove([before])
         now = self._clock.now()
-        paper = before or self._blank(key_of(step.alert.rule, step.alert.series))
-        papers = [rewritten(paper, step.alert)]
-        if before is not None and papers[0].value == before.value:
+        document = before or self._blank(key_of(step.alert.rule, step.alert.series))
+        documents = [rewritten(document, step.alert)]
+        if before is not None and documents[0].value == before.value:
             return True
         if step.deed is not None:
             change = AlertHistoryEntry(at=now, what=step.deed, alert=step.alert, by=by, note=note)
-            papers.append(Document(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
+            documents.append(Document(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
             if step.tell:
-                papers += self._posts((step.deed, step.alert), now)
-        if not self._shelf.put(papers):
+                documents += self._posts((step.deed, step.alert), now)
+        if not self._document_store.put(documents):
             return False
         self._tell_all(before, step.alert, now)
         return True
 
     def _blank(self, key: str) -> Document:
         """The paper of a new alert; it takes the place of one that is damaged."""
-        damaged = [paper for paper in self._shelf.get(ALERT, [key]) if not any(readable(_alert, [paper]))]
+        damaged = [
+            document for document in self._document_store.get(ALERT, [key]) if not any(readable(_alert, [document]))
+        ]
         return damaged[0] if damaged else Document(ALERT, key, 0, "")
 
     def _tell_all(self, before: Document | None, alert: AlertRow, now: int) -> None:
@@ -162,70 +164,70 @@ class AlertStore:
         for name in dict.fromkeys(names):
             yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))
 
-    def forget(self, papers: Sequence[Document]) -> None:
+    def forget(self, documents: Sequence[Document]) -> None:
         """Remove what is over for long; one that changed meanwhile stays."""
-        for paper in papers:
-            self._shelf.remove([paper])
+        for document in documents:
+            self._document_store.remove([document])
 
     def history(self, limit: int, last: str | None = None) -> list[tuple[str, AlertHistoryEntry]]:
         """What happened before this cursor, the newest first, each with its own."""
-        papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
-        return list(readable(lambda paper: (paper.key, decoded(paper, AlertHistoryEntry)), papers))
+        documents = self._document_store.browse(HISTORY, last=last, limit=limit, newest_first=True)
+        return list(readable(lambda document: (document.key, decoded(document, AlertHistoryEntry)), documents))
 
     def trim(self, before: int) -> bool:
         """Forget some of what happened before; whether that was all."""
-        return self._shelf.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
+        return self._document_store.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
 
     # -- silences
 
     def silences(self) -> list[tuple[Document, SilenceRow]]:
-        return list(readable(lambda paper: (paper, decoded(paper, SilenceRow)), self.browse(SILENCE)))
+        return list(readable(lambda document: (document, decoded(document, SilenceRow)), self.browse(SILENCE)))
 
     # -- what is wrong
 
     def health(self) -> dict[str, ChannelHealth]:
-        return dict(readable(lambda paper: (paper.key, decoded(paper, ChannelHealth)), self.browse(HEALTH)))
+        return dict(readable(lambda document: (document.key, decoded(document, ChannelHealth)), self.browse(HEALTH)))
 
     def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
         """Keep what is wrong with a rule or channel, or that nothing is; whether it is something new."""
-        found = self._shelf.get(HEALTH, [key])
-        known = next(readable(lambda paper: decoded(paper, ChannelHealth), found), None)
+        found = self._document_store.get(HEALTH, [key])
+        known = next(readable(lambda document: decoded(document, ChannelHealth), found), None)
         if state is None:
-            return bool(found) and self._shelf.remove(found)
+            return bool(found) and self._document_store.remove(found)
         is_same = known is not None and (known.state, known.error) == (state, error)
         if is_same and state != "failing":
             return False
         since = known.since if known is not None and known.state == state else self._clock.now()
         count = known.count + 1 if known is not None and known.state == state else 1
         told = ChannelHealth(state, since, error, count)
-        stored = self._shelf.put([Document(HEALTH, key, found[0].version if found else 0, _text(told))])
+        stored = self._document_store.put([Document(HEALTH, key, found[0].version if found else 0, _text(told))])
         return stored and not is_same
 
     # -- papers
 
     def browse(self, kind: str) -> Iterator[Document]:
         """Every paper of a kind."""
-        page = self._shelf.browse(kind, limit=_PAGE)
+        page = self._document_store.browse(kind, limit=_PAGE)
         yield from page
         while len(page) == _PAGE:
             last = page[-1].key
-            page = self._shelf.browse(kind, last, limit=_PAGE)
-            yield from (paper for paper in page if paper.key != last)  # it may be gone by now
+            page = self._document_store.browse(kind, last, limit=_PAGE)
+            yield from (document for document in page if document.key != last)  # it may be gone by now
 
     def get(self, kind: str, key: str) -> Document | None:
-        return next(iter(self._shelf.get(kind, [key])), None)
+        return next(iter(self._document_store.get(kind, [key])), None)
 
     def put(self, kind: str, key: str, version: int, value: Struct) -> bool:
-        return self._shelf.put([Document(kind, key, version, _text(value))])
+        return self._document_store.put([Document(kind, key, version, _text(value))])
 
-    def remove(self, paper: Document) -> bool:
-        return self._shelf.remove([paper])
+    def remove(self, document: Document) -> bool:
+        return self._document_store.remove([document])
 
-    def put_all(self, papers: Sequence[Document]) -> bool:
-        return self._shelf.put(papers)
+    def put_all(self, documents: Sequence[Document]) -> bool:
+        return self._document_store.put(documents)
 
-    def remove_all(self, papers: Sequence[Document]) -> bool:
-        return self._shelf.remove(papers)
+    def remove_all(self, documents: Sequence[Document]) -> bool:
+        return self._document_store.remove(documents)
 
 
 def cursor_of(at: int) -> str:
@@ -240,25 +242,25 @@ def _said(text: str) -> Channel:
         return unusable(text.partition("=")[0], str(error))
 
 
-def rule_on(paper: Document) -> AlertRuleRow:
+def rule_on(document: Document) -> AlertRuleRow:
     """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
     try:
-        return decoded(paper, AlertRuleRow)
+        return decoded(document, AlertRuleRow)
     except DAMAGE:
-        return AlertRuleRow(name=paper.key, when="")
+        return AlertRuleRow(name=document.key, when="")
 
 
-def _alert(paper: Document) -> tuple[Document, AlertRow]:
-    return paper, decoded(paper, AlertRow)
+def _alert(document: Document) -> tuple[Document, AlertRow]:
+    return document, decoded(document, AlertRow)
 
 
-def decoded(paper: Document, kind: type[T]) -> T:
-    return msgspec.json.decode(paper.value, type=kind)
+def decoded(document: Document, kind: type[T]) -> T:
+    return msgspec.json.decode(document.value, type=kind)
 
 
-def rewritten(paper: Document, value: Struct) -> Document:
+def rewritten(document: Document, value: Struct) -> Document:
     """The paper with another text, to be put at the version that it has."""
-    return structs.replace(paper, value=_text(value))
+    return structs.replace(document, value=_text(value))
 
 
 def _text(value: Struct) -> str:

@@ -24,13 +24,13 @@ _LONGEST_ID = 128
 class Spawning:
     """What one attempt has spawned. Its threads may do so at the same time."""
 
-    __slots__ = ("_bonds", "_claim", "_numbers", "_spawned")
+    __slots__ = ("_claim", "_edges", "_numbers", "_spawned")
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
         self._numbers = itertools.count(1)
         self._spawned: list[NewJob] = []
-        self._bonds: list[Dependency] = []
+        self._edges: list[Dependency] = []
 
     def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         if not isinstance(call, Call):
@@ -46,17 +46,17 @@ class Spawning:
     def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         submits, parent = call.task.submits, self._claim.id
         if at_once:
-            return submits.sprout_now(call, parent, now, child_id(parent, next(self._numbers)))
-        job, new, bonds = submits.sprout(call, parent, now)
+            return submits.submit_child(call, parent, now, child_id(parent, next(self._numbers)))
+        job, new, edges = submits.draft_child(call, parent, now)
         self._spawned.append(new)
-        self._bonds += bonds
+        self._edges += edges
         return job
 
     def enclosed(self, outcome: Outcome) -> Outcome:
         """The outcome with what is to be stored in its commit. Only a success has children."""
         if not self._spawned or outcome.event is not Trigger.SUCCEED:
             return outcome
-        return structs.replace(outcome, spawned=tuple(self._spawned), bonds=tuple(self._bonds))
+        return structs.replace(outcome, spawned=tuple(self._spawned), edges=tuple(self._edges))
 
 
 def child_id(parent: str, number: int) -> str:

@@ -16,7 +16,7 @@ from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.jobs.encryption import opened_steps, sealed_step
+from headrace.runtime.jobs.encryption import encrypted_step, opened_steps
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -26,17 +26,17 @@ _FIRST, _LONGEST = 0.1, 2.0
 class RetryingStepStore:
     """The store, as far as the steps of running jobs are concerned. `patience` is in seconds."""
 
-    def __init__(self, engine: Engine, patience: float, seal: Cipher | None = None) -> None:
-        self._seal = seal
+    def __init__(self, engine: Engine, patience: float, cipher: Cipher | None = None) -> None:
+        self._cipher = cipher
         self._engine = engine
         self._patience = patience
 
     def steps(self, claim: Claim) -> list[Step]:
-        stored = self._patiently(claim, lambda: self._engine.desk.steps(claim.id))
-        return opened_steps(self._seal, claim.id, stored)
+        stored = self._patiently(claim, lambda: self._engine.queries.steps(claim.id))
+        return opened_steps(self._cipher, claim.id, stored)
 
     def remember(self, claim: Claim, step: Step) -> bool:
-        lease, stored = Lease(claim.id, claim.version), sealed_step(self._seal, claim.id, step)
+        lease, stored = Lease(claim.id, claim.version), encrypted_step(self._cipher, claim.id, step)
         return self._patiently(claim, lambda: self._engine.remember(lease, stored))
 
     def _patiently(self, claim: Claim, act: Callable[[], T]) -> T:

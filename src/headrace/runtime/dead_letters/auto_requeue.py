@@ -55,7 +55,9 @@ class AutoRequeue:
         if not letters:
             return 0, 0
         orders = [RequeueRequest(letter.id, boost=0, most=self._limit) for letter in letters]
-        if self._engine.porter.notice() is not None:  # they are carried: who works there has them, when all are there
+        if (
+            self._engine.transfer.store_status() is not None
+        ):  # they are carried: who works there has them, when all are there
             return 0, 0
         done = self._engine.letters.requeue(orders, BY, None, DETAIL)
         return len(letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

@@ -126,7 +126,7 @@ class _HandlerRun:
         ask = subscription.ask
         anew = None if ask is None else lambda: ask(True)
         self._follower = EventReader(engine.events, subscription.wanted, None, anew)
-        self._paper: Document | None = None  # as we put it there; None while the seat is not ours
+        self._document: Document | None = None  # as we put it there; None while the seat is not ours
         self._place = HandlerCursor("0")
         self._noted_at = 0.0
         self._seen = ""
@@ -141,8 +141,8 @@ class _HandlerRun:
         if self._subscription.everywhere:
             self._follower.cursor = now
             self._reach(now)  # where it goes on if the first event that it handles has to be tried again
-        elif self._subscription.ask is None and not self._engine.shelf.get(KIND, [self.name]):
-            self._engine.shelf.put(
+        elif self._subscription.ask is None and not self._engine.document_store.get(KIND, [self.name]):
+            self._engine.document_store.put(
                 [Document(KIND, self.name, 0, _text(HandlerCursor(now)))]
             )  # unless somebody just did
 
@@ -165,7 +165,7 @@ class _HandlerRun:
             if not self._catch_up(runner):
                 return 0.0
             self._seen = newest
-        if self._paper is not None and self._is_noted() and self._is_ahead():
+        if self._document is not None and self._is_noted() and self._is_ahead():
             return _NOTE_EVERY
         return _LONGEST
 
@@ -191,7 +191,7 @@ class _HandlerRun:
 
     def leave(self) -> None:
         """Let another process go on without waiting for our term to end."""
-        if self._paper is not None:
+        if self._document is not None:
             self._place = structs.replace(self._place, holder="", until=0)
             with contextlib.suppress(EngineUnavailable):
                 self._put()
@@ -202,27 +202,31 @@ class _HandlerRun:
         if self._subscription.everywhere:
             return True
         now = self._clock.now()
-        if self._paper is not None and now + _TERM // 2 < self._place.until <= now + _TERM:
+        if self._document is not None and now + _TERM // 2 < self._place.until <= now + _TERM:
             return True
-        found = self._engine.shelf.get(KIND, [self.name])
-        paper = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
-        place = read_or(_place.decode, paper.value, None) or HandlerCursor(self._engine.events.last())
+        found = self._engine.document_store.get(KIND, [self.name])
+        document = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
+        place = read_or(_place.decode, document.value, None) or HandlerCursor(self._engine.events.last())
         # Beyond a whole term it would be a clock that was wrong.
         if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
-            self._paper, self._taken_until = None, place.until
+            self._document, self._taken_until = None, place.until
             return False
-        if self._paper is None or paper.version != self._paper.version:
-            self._paper, self._place = paper, place
+        if self._document is None or document.version != self._document.version:
+            self._document, self._place = document, place
             self._follower.cursor = place.cursor
         self._place = structs.replace(self._place, holder=self._who, until=now + _TERM)
         return self._put()
 
     def _put(self) -> bool:
-        assert self._paper is not None
-        paper = structs.replace(self._paper, value=_text(self._place))
-        self._paper = structs.replace(paper, version=paper.version + 1) if self._engine.shelf.put([paper]) else None
+        assert self._document is not None
+        document = structs.replace(self._document, value=_text(self._place))
+        self._document = (
+            structs.replace(document, version=document.version + 1)
+            if self._engine.document_store.put([document])
+            else None
+        )
         self._noted_at = time.monotonic()
-        return self._paper is not None
+        return self._document is not None
 
     def _reach(self, cursor: str) -> None:
         self._place = structs.replace(self._place, cursor=cursor)
@@ -235,7 +239,7 @@ class _HandlerRun:
         """Note how far we are, if that is news; False if it is no longer ours to say."""
         if self._subscription.everywhere:
             return True
-        if self._paper is None:
+        if self._document is None:
             return False
         if not self._is_ahead():
             return True
@@ -244,7 +248,7 @@ class _HandlerRun:
 
     def _is_ahead(self) -> bool:
         """Whether we are farther than we have noted."""
-        return self._paper is not None and _place.decode(self._paper.value).cursor != self._place.cursor
+        return self._document is not None and _place.decode(self._document.value).cursor != self._place.cursor
 
     def _handle(self, runner: asyncio.Runner, event: Event) -> bool:
         """Call the handler; False if it raised and is to be tried again, or if the seat is no longer ours."""

@@ -28,7 +28,7 @@ class Flow:
         self.name = check_word("flow", name)
         self._submitter = submitter
         self._graph = Graph(self.name)
-        self._planting: GraphInsert | None = None
+        self._graph_insert: GraphInsert | None = None
         self.ends: Ends | None = None  # whose results are the flow's, if that is not told by what waits for what
 
     def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
@@ -46,7 +46,7 @@ class Flow:
         given = call.options.job_id
         node_id = self._submitter.new_id() if given is UNSET else given
         node = self._graph.add(call, call.task.name, node_id, policy)
-        self._planting = None
+        self._graph_insert = None
         if after is None or after == ():
             return node
         try:
@@ -58,50 +58,50 @@ class Flow:
     def enqueue(self) -> FlowRun:
         """Store all of its jobs in one commit, or none."""
         if (tracer := self._submitter.tracer) is None:
-            return self._run(self._submitter.plant(self._prepared()))
+            return self._run(self._submitter.insert_graph(self._prepared()))
         with tracer.submitting(self) as tell:
-            jobs = self._submitter.plant(self._prepared())
+            jobs = self._submitter.insert_graph(self._prepared())
             tell(jobs)
         return self._run(jobs)
 
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
         if (tracer := self._submitter.tracer) is None:
-            return self._run(await self._submitter.aplant(await in_thread(self._prepared)))
+            return self._run(await self._submitter.ainsert_graph(await in_thread(self._prepared)))
         with tracer.submitting(self) as tell:
-            jobs = await self._submitter.aplant(await in_thread(self._prepared))
+            jobs = await self._submitter.ainsert_graph(await in_thread(self._prepared))
             tell(jobs)
         return self._run(jobs)
 
     def _prepared(self) -> GraphInsert:
         """The same records each time, so that a call whose answer was lost can be repeated and stores nothing twice."""
         self._graph.ensure_open()
-        if self._planting is None:
+        if self._graph_insert is None:
             self._graph.ensure_whole()
             nodes = self._graph.nodes
             _ensure_results(nodes)
-            planting = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name)
-            self._graph.ensure_acyclic(planting.bonds)
-            self._planting = planting
-        return self._planting
+            graph_insert = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name)
+            self._graph.ensure_acyclic(graph_insert.edges)
+            self._graph_insert = graph_insert
+        return self._graph_insert
 
     def _run(self, jobs: list[Job[Any]]) -> FlowRun:
         self._graph.is_closed = True
-        assert self._planting is not None
-        assert self._planting.flow is not None
-        counts = Counter(new.state.value for new in self._planting.news)
+        assert self._graph_insert is not None
+        assert self._graph_insert.flow is not None
+        counts = Counter(new.state.value for new in self._graph_insert.news)
         # Told here, as the bonds go with the jobs when these are archived.
-        ends = _last_ones(self._planting) if self.ends is None else self.ends
-        run = FlowRun(self._submitter.hub, FlowSummary(self._planting.flow, dict(counts)), jobs, ends)
+        ends = _last_ones(self._graph_insert) if self.ends is None else self.ends
+        run = FlowRun(self._submitter.services, FlowSummary(self._graph_insert.flow, dict(counts)), jobs, ends)
         return run if self._submitter.intercept is None else run.refresh()  # they may have run already
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} of {len(self._graph.nodes)}>"
 
 
-def _last_ones(planting: GraphInsert) -> Ends:
-    waited_for = {bond.parent for bond in planting.bonds}
-    last: list[Ends] = [new.id for new in planting.news if new.id not in waited_for]
+def _last_ones(graph_insert: GraphInsert) -> Ends:
+    waited_for = {edge.parent for edge in graph_insert.edges}
+    last: list[Ends] = [new.id for new in graph_insert.news if new.id not in waited_for]
     return last[0] if len(last) == 1 else last
 
 

@@ -20,56 +20,56 @@ from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
 from headrace.core.jobs.steps import Step
 
 
-def opened_claim(seal: Cipher | None, claim: Claim) -> Claim:
+def opened_claim(cipher: Cipher | None, claim: Claim) -> Claim:
     """The claim with its call in clear; CorruptPayload if it can't be opened."""
-    if seal is None:
+    if cipher is None:
         return claim
     codec.verify(claim.payload, claim.checksum)
-    payload = seal.opened(claim.payload, "call", claim.task)
+    payload = cipher.opened(claim.payload, "call", claim.task)
     return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))
 
 
-def is_same_call(seal: Cipher | None, stored: JobRow, new: NewJob) -> bool:
+def is_same_call(cipher: Cipher | None, stored: JobRow, new: NewJob) -> bool:
     """Whether both are jobs for the same task with the same arguments."""
-    if seal is None or stored.task != new.task:
+    if cipher is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
-    was, now = (seal.opened(one.payload, "call", one.task) for one in (stored, new))
+    was, now = (cipher.opened(one.payload, "call", one.task) for one in (stored, new))
     return was == now
 
 
-def sealed_outcome(seal: Cipher | None, outcome: Outcome) -> Outcome:
-    if seal is None or outcome.result is None:
+def encrypted_outcome(cipher: Cipher | None, outcome: Outcome) -> Outcome:
+    if cipher is None or outcome.result is None:
         return outcome
-    result = seal.sealed(outcome.result, "result", outcome.id)
+    result = cipher.encrypted(outcome.result, "result", outcome.id)
     return structs.replace(outcome, result=result, result_checksum=codec.checksum(result))
 
 
-def sealed_note(seal: Cipher | None, note: JobNote) -> JobNote:
-    if seal is None:
+def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:
+    if cipher is None:
         return note
     return structs.replace(
         note,
-        progress=None if note.progress is None else seal.sealed(note.progress, "progress", note.id),
-        message=None if note.message is None else seal.sealed(note.message, "log", note.id),
-        fields=None if note.fields is None else seal.sealed(note.fields, "fields", note.id),
+        progress=None if note.progress is None else cipher.encrypted(note.progress, "progress", note.id),
+        message=None if note.message is None else cipher.encrypted(note.message, "log", note.id),
+        fields=None if note.fields is None else cipher.encrypted(note.fields, "fields", note.id),
     )
 
 
-def sealed_step(seal: Cipher | None, job_id: str, step: Step) -> Step:
+def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
     """What the job remembers of its own. The ends of its sleeps are none of the user's data."""
-    if seal is None or step.value is None or step.kind == "sleep":
+    if cipher is None or step.value is None or step.kind == "sleep":
         return step
-    value = seal.sealed(step.value, f"{step.kind} {step.name}", job_id)
+    value = cipher.encrypted(step.value, f"{step.kind} {step.name}", job_id)
     return structs.replace(step, value=value, checksum=codec.checksum(value))
 
 
-def opened_steps(seal: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
-    return steps if seal is None else [_opened(seal, job_id, step) for step in steps]
+def opened_steps(cipher: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
+    return steps if cipher is None else [_opened(cipher, job_id, step) for step in steps]
 
 
-def _opened(seal: Cipher, job_id: str, step: Step) -> Step:
+def _opened(cipher: Cipher, job_id: str, step: Step) -> Step:
     if step.value is None:
         return step
     codec.verify(step.value, step.checksum or 0)
-    value = seal.opened(step.value, f"{step.kind} {step.name}", job_id)
+    value = cipher.opened(step.value, f"{step.kind} {step.name}", job_id)
     return structs.replace(step, value=value, checksum=codec.checksum(value))

@@ -36,13 +36,13 @@ class FlowProgress(NamedTuple):
 class FlowRun:
     """A flow in the store. `state` and `progress` are as of the last refresh(), and so are the jobs."""
 
-    __slots__ = ("_ends", "_hub", "_jobs", "_tally", "id")
+    __slots__ = ("_ends", "_jobs", "_services", "_tally", "id")
 
     def __init__(
-        self, hub: JobServices, tally: FlowSummary, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
+        self, services: JobServices, tally: FlowSummary, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
     ) -> None:
         self.id: str = tally.flow.id
-        self._hub = hub
+        self._services = services
         self._tally = tally
         self._jobs = jobs
         self._ends = ends
@@ -87,25 +87,25 @@ class FlowRun:
     def jobs(self) -> list[Job[Any]]:
         """Its jobs in the order they were added; what they spawned comes last."""
         if self._jobs is None:
-            rows = sorted(self._hub.rows_where(Filter(flow=self.id)), key=lambda row: row.seq)
-            self._jobs = [Job(self._hub, row) for row in rows]
+            rows = sorted(self._services.rows_where(Filter(flow=self.id)), key=lambda row: row.seq)
+            self._jobs = [Job(self._services, row) for row in rows]
         return self._jobs
 
     @property
     def results(self) -> dict[str, Any]:
         """What its completed jobs returned, by their ids; without those whose results could not be stored."""
-        rows = self._hub.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)), light=False)
+        rows = self._services.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)), light=False)
         found: dict[str, Any] = {}
         for row in sorted(rows, key=lambda row: row.seq):
             with contextlib.suppress(ResultUnavailable):
-                found[row.id] = Job[Any](self._hub, row).outcome()
+                found[row.id] = Job[Any](self._services, row).outcome()
         return found
 
     # -- following it
 
     def refresh(self) -> FlowRun:
         """Read it again; FlowNotFound if all of its jobs are gone."""
-        self._tally = self._hub.tally(self.id)
+        self._tally = self._services.tally(self.id)
         self._jobs = None
         return self
 
@@ -113,7 +113,7 @@ class FlowRun:
         """Wait until every job is over, and return the state."""
         patience = _Patience(timeout)
         while (job_id := self._open_job()) is not None:
-            if not self._hub.wait(job_id, patience.left()):
+            if not self._services.wait(job_id, patience.left()):
                 raise self._late(patience)
         return self.state
 
@@ -127,7 +127,7 @@ class FlowRun:
         if not ends:  # it ends with an empty group
             self.wait(timeout)
         for job_id in _flat(ends):
-            if not self._hub.wait(job_id, patience.left()):
+            if not self._services.wait(job_id, patience.left()):
                 raise self._late(patience)
         return self._outcome(ends)
 
@@ -135,7 +135,7 @@ class FlowRun:
         """Like wait(), without blocking the event loop."""
         patience = _Patience(timeout)
         while (job_id := await in_thread(self._open_job)) is not None:
-            if not await self._hub.await_finish(job_id, patience.left()):
+            if not await self._services.await_finish(job_id, patience.left()):
                 raise await in_thread(self._late, patience)
         return self.state
 
@@ -146,7 +146,7 @@ class FlowRun:
         if not ends:
             await self.await_(timeout)
         for job_id in _flat(ends):
-            if not await self._hub.await_finish(job_id, patience.left()):
+            if not await self._services.await_finish(job_id, patience.left()):
                 raise await in_thread(self._late, patience)
         return await in_thread(self._outcome, ends)
 
@@ -157,19 +157,19 @@ class FlowRun:
 
     def cancel(self) -> int:
         """Cancel whatever is not over; how many jobs that were."""
-        before = sum(self._hub.tally(self.id).jobs.get(state, 0) for state in OPEN)
-        self._hub.move(Filter(flow=self.id), Trigger.CANCEL)
+        before = sum(self._services.tally(self.id).jobs.get(state, 0) for state in OPEN)
+        self._services.move(Filter(flow=self.id), Trigger.CANCEL)
         self.refresh()
         # With a job go those that wait for it, which the store does not name.
         return before - sum(self._tally.jobs.get(state, 0) for state in OPEN)
 
     def retry(self) -> int:
         """Run again what failed or was cancelled, and what was cancelled for that reason; how many were at fault."""
-        ended = self._hub.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
+        ended = self._services.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
         at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
         revived = 0
         for start in range(0, len(at_fault), _AT_ONCE):
-            revived += len(self._hub.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Trigger.REVIVE))
+            revived += len(self._services.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Trigger.REVIVE))
         self.refresh()
         return revived
 
@@ -183,7 +183,7 @@ class FlowRun:
             "name": self.name,
             "state": self.state,
             "nodes": [_node(job) for job in jobs],
-            "edges": [{"from": bond.parent, "to": bond.child, "policy": bond.policy} for bond in self._bonds(jobs)],
+            "edges": [{"from": edge.parent, "to": edge.child, "policy": edge.policy} for edge in self._edges(jobs)],
         }
 
     def mermaid(self) -> str:
@@ -214,19 +214,19 @@ class FlowRun:
     def _picture(self) -> drawing.JobGraph:
         jobs = self.jobs
         boxes = [drawing.GraphNode(job.id, job.task, job.state) for job in jobs]
-        return drawing.JobGraph(boxes, [(bond.parent, bond.child) for bond in self._bonds(jobs)])
+        return drawing.JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
 
-    def _bonds(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
+    def _edges(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
         """Those between its own jobs."""
         own = {job.id for job in jobs}
-        return [bond for bond in self._hub.bonds(list(own)) if bond.parent in own and bond.child in own]
+        return [edge for edge in self._services.edges(list(own)) if edge.parent in own and edge.child in own]
 
     def _parents_first(self, ids: list[str]) -> list[str]:
         """So that each one, when its turn comes, finds open what it has to wait for."""
         own: dict[str, set[str]] = {job_id: set() for job_id in ids}
-        for bond in self._hub.bonds(ids):
-            if bond.child in own and bond.parent in own:
-                own[bond.child].add(bond.parent)
+        for edge in self._services.edges(ids):
+            if edge.child in own and edge.parent in own:
+                own[edge.child].add(edge.parent)
         return list(TopologicalSorter(own).static_order())
 
     def _open_job(self) -> str | None:
@@ -236,7 +236,7 @@ class FlowRun:
         that tells of an open job yet was read before that job had started, and is looked for again.
         """
         while True:
-            row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+            row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
             if row is not None:
                 return row.id
             if self.refresh().is_finished:
@@ -245,13 +245,13 @@ class FlowRun:
     def _last_ones(self) -> Ends:
         if self._ends is None:
             jobs = self.jobs
-            waited_for = {bond.parent for bond in self._bonds(jobs)}
+            waited_for = {edge.parent for edge in self._edges(jobs)}
             last: list[Ends] = [job.id for job in jobs if job.id not in waited_for]
             self._ends = last[0] if len(last) == 1 else last
         return self._ends
 
     def _outcome(self, ends: Ends) -> Any:
-        rows = self._hub.rows(list(_flat(ends)), light=False)
+        rows = self._services.rows(list(_flat(ends)), light=False)
 
         def of(ends: Ends) -> Any:
             return [of(one) for one in ends] if isinstance(ends, list) else self._result_of(ends, rows.get(ends))
@@ -263,20 +263,22 @@ class FlowRun:
 
     def _result_of(self, job_id: str, row: JobRow | None) -> Any:
         if row is None:
-            row = self._hub.row(job_id)
+            row = self._services.row(job_id)
         try:
-            return Job[Any](self._hub, row).outcome()
+            return Job[Any](self._services, row).outcome()
         except JobCancelled:
             failed = self._failed_above(job_id) if row.reason == PARENT_FAILED else None
             if failed is None:
                 raise
-            return Job[Any](self._hub, failed).outcome()  # which raises: what went wrong there is the reason
+            return Job[Any](self._services, failed).outcome()  # which raises: what went wrong there is the reason
 
     def _failed_above(self, job_id: str) -> JobRow | None:
         """The failed job for which this one was cancelled, maybe by way of others."""
         level = {job_id}
         while level:
-            rows = self._hub.rows([bond.parent for bond in self._hub.bonds(list(level)) if bond.child in level])
+            rows = self._services.rows(
+                [edge.parent for edge in self._services.edges(list(level)) if edge.child in level]
+            )
             failed = [row for row in rows.values() if row.state is State.FAILED]
             if failed:
                 return min(failed, key=lambda row: row.seq)
@@ -288,9 +290,9 @@ class FlowRun:
         done, total = self.progress
         late = f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s"
         told = f"{late}: {done} of {total} jobs are over"
-        row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+        row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
         return TimeoutError(
-            told if row is None else f"{told}, and job {row.id} ({row.task}) is not: {self._hub.explain(row)}"
+            told if row is None else f"{told}, and job {row.id} ({row.task}) is not: {self._services.explain(row)}"
         )
 
     def __eq__(self, other: object) -> bool:

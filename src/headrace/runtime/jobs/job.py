@@ -37,10 +37,10 @@ class Job(Generic[R]):
     Long arguments and a long result are not read with the rest, but when they are first asked for.
     """
 
-    __slots__ = ("_hub", "_record")
+    __slots__ = ("_record", "_services")
 
-    def __init__(self, hub: JobServices, record: NewJob | JobRow) -> None:
-        self._hub = hub
+    def __init__(self, services: JobServices, record: NewJob | JobRow) -> None:
+        self._services = services
         self._record = record
 
     # -- what it is
@@ -57,7 +57,7 @@ class Job(Generic[R]):
         """The same with its arguments and its result, which are read now if they are long."""
         row = self.row
         if lacks_payload(row) or lacks_result(row):
-            whole = self._hub.row(self.id, light=False)
+            whole = self._services.row(self.id, light=False)
             if whole.created_at != row.created_at:  # that job is gone, and another one has its id
                 raise JobNotFound(self.id)
             self._record = row = completed(row, whole)
@@ -136,7 +136,7 @@ class Job(Generic[R]):
     @property
     def progress(self) -> Any:
         stored = self.row.progress
-        return codec.decode(self._hub.opened(stored, "progress", self.id)) if stored else None
+        return codec.decode(self._services.opened(stored, "progress", self.id)) if stored else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ class Job(Generic[R]):
     @property
     def errors(self) -> list[AttemptError]:
         """The error of every attempt that failed, oldest first."""
-        return self._hub.history_of(self._current())[1]
+        return self._services.history_of(self._current())[1]
 
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
@@ -191,19 +191,19 @@ class Job(Generic[R]):
             return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
         rest = min((~place for place in options.redact_args if place < 0), default=len(args))
         hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
-        names = self._hub.parameter_names(self.task)
-        return redact_call(names, hidden, kwargs, self._secrets(options), self._hub.words)
+        names = self._services.parameter_names(self.task)
+        return redact_call(names, hidden, kwargs, self._secrets(options), self._services.words)
 
     def opened(self, what: str, stored: str) -> str:
         """What is stored of this job as its result or progress, in clear."""
-        return self._hub.opened(stored, what, self.id)
+        return self._services.opened(stored, what, self.id)
 
     def redacted(self, value: Any) -> Any:
         """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
         options = self._options()
         if options is None:  # as above
             return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
-        return redact(value, self._secrets(options), self._hub.words)
+        return redact(value, self._secrets(options), self._services.words)
 
     def _options(self) -> JobOptions | None:
         """What its call asked for; None if that is damaged."""
@@ -211,13 +211,13 @@ class Job(Generic[R]):
         return read_or(_options.decode, stored, None) if stored else JobOptions()
 
     def _secrets(self, options: JobOptions) -> frozenset[str]:
-        return frozenset((*options.redact, *self._hub.secrets(self.task)))
+        return frozenset((*options.redact, *self._services.secrets(self.task)))
 
     # -- following it
 
     def refresh(self) -> Job[R]:
         """Read the job again; JobNotFound if it is gone."""
-        self._record = with_known(self._hub.row(self.id), self._record)
+        self._record = with_known(self._services.row(self.id), self._record)
         return self
 
     def wait(self, timeout: float | None = None) -> State:
@@ -227,7 +227,7 @@ class Job(Generic[R]):
 
     def _wait(self, timeout: float | None) -> None:
         patience = check_patience("timeout", timeout)
-        if not self.refresh().is_finished and not self._hub.wait(self.id, patience, spooled=self.spooled):
+        if not self.refresh().is_finished and not self._services.wait(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
 
     def result(self, timeout: float | None = None) -> R:
@@ -236,7 +236,7 @@ class Job(Generic[R]):
         return self._read_outcome()
 
     def _read_outcome(self) -> R:
-        self._record = self._hub.row(self.id, light=False)  # at once: it may be gone or run again a moment later
+        self._record = self._services.row(self.id, light=False)  # at once: it may be gone or run again a moment later
         return self.outcome()
 
     async def await_(self, timeout: float | None = None) -> State:
@@ -247,7 +247,7 @@ class Job(Generic[R]):
     async def _await(self, timeout: float | None) -> None:
         patience = check_patience("timeout", timeout)
         await self.arefresh()
-        if not self.is_finished and not await self._hub.await_finish(self.id, patience, spooled=self.spooled):
+        if not self.is_finished and not await self._services.await_finish(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
 
     async def aresult(self, timeout: float | None = None) -> R:
@@ -260,27 +260,27 @@ class Job(Generic[R]):
 
     def logs(self) -> list[LogEntry]:
         """What the job logged with current_job().log(), oldest first."""
-        return self._hub.log_lines(self._current())
+        return self._services.log_lines(self._current())
 
     def history(self) -> list[HistoryEntry]:
         """Every step of the job's life, oldest first."""
-        return self._hub.history_of(self._current())[0]
+        return self._services.history_of(self._current())[0]
 
     def why(self) -> str:
         """One sentence: why the job is not running now, or what it is doing."""
-        return self._hub.explain(self._current())
+        return self._services.explain(self._current())
 
     def parents(self) -> list[Job[Any]]:
         """The jobs it waits for, or waited for."""
-        return self._kin(bond.parent for bond in self._hub.bonds([self.id]) if bond.child == self.id)
+        return self._kin(edge.parent for edge in self._services.edges([self.id]) if edge.child == self.id)
 
     def children(self) -> list[Job[Any]]:
         """The jobs that wait for it, or did."""
-        return self._kin(bond.child for bond in self._hub.bonds([self.id]) if bond.parent == self.id)
+        return self._kin(edge.child for edge in self._services.edges([self.id]) if edge.parent == self.id)
 
     def _kin(self, ids: Iterable[str]) -> list[Job[Any]]:
-        rows = self._hub.rows(list(ids))
-        return [Job(self._hub, row) for row in sorted(rows.values(), key=lambda row: row.seq)]
+        rows = self._services.rows(list(ids))
+        return [Job(self._services, row) for row in sorted(rows.values(), key=lambda row: row.seq)]
 
     # -- acting on it
 
@@ -294,7 +294,7 @@ class Job(Generic[R]):
         One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
         one runs after it. With `without_parents` it runs all the same.
         """
-        moved = bool(self._hub.move(Filter(ids=(self.id,)), Trigger.REVIVE, without_parents=without_parents))
+        moved = bool(self._services.move(Filter(ids=(self.id,)), Trigger.REVIVE, without_parents=without_parents))
         self.refresh()
         return moved
 
@@ -304,7 +304,7 @@ class Job(Generic[R]):
 
     def delete(self) -> bool:
         """Remove the job and its history, also from the archive. False if it is running or gone already."""
-        return bool(self._hub.move(Filter(ids=(self.id,)), Trigger.DELETE))
+        return bool(self._services.move(Filter(ids=(self.id,)), Trigger.DELETE))
 
     def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
         """Change a job that has not started. False if it has."""
@@ -315,7 +315,7 @@ class Job(Generic[R]):
             run_at=None if run_at is None else check_run_at("run_at", run_at),
             queue=None if queue is None else check_queue("queue", queue),
         )
-        changed = self._hub.amend(self.id, changes)
+        changed = self._services.amend(self.id, changes)
         self.refresh()
         return changed
 
@@ -334,17 +334,17 @@ class Job(Generic[R]):
 
     def _current(self) -> JobRow:
         """As it is now; what is archived stays as it is, and another job may have its id by now."""
-        return self.row if self.archived else self._hub.row(self.id)
+        return self.row if self.archived else self._services.row(self.id)
 
     def _apply(self, event: Trigger) -> bool:
-        moved = bool(self._hub.move(Filter(ids=(self.id,)), event))
+        moved = bool(self._services.move(Filter(ids=(self.id,)), event))
         self.refresh()
         return moved
 
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         record = self._record if isinstance(self._record, NewJob) else self.whole
         codec.verify(record.payload, record.checksum)
-        return codec.decode_call(self._hub.opened(record.payload, "call", self.task))
+        return codec.decode_call(self._services.opened(record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
@@ -360,11 +360,11 @@ class Job(Generic[R]):
             told = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
             raise ResultUnavailable(told, job_id=self.id)
         codec.verify(row.result, row.result_checksum or 0)
-        text = self._hub.opened(row.result, "result", self.id)
+        text = self._services.opened(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             told = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
             raise ResultUnavailable(told, job_id=self.id)
-        value: R = self._hub.rebuild_result(row.task, codec.decode(text))
+        value: R = self._services.rebuild_result(row.task, codec.decode(text))
         return value
 
     def _failure(self) -> JobFailed:

@@ -74,7 +74,7 @@ class Waiter:
 
     def _look_at(self, job_id: str) -> None:
         """It may have ended before the watcher knew of it."""
-        if self._engine.desk.finished([job_id]):
+        if self._engine.queries.finished([job_id]):
             self._resolve({job_id})
 
     def _forget(self, job_id: str, future: Future[None]) -> None:
@@ -107,7 +107,7 @@ class Waiter:
                     self._thread = None
                     return
             if ids:
-                self._resolve(self._engine.desk.finished(ids))
+                self._resolve(self._engine.queries.finished(ids))
             bell.wait(_LINGER)
 
     def _resolve(self, ids: set[str]) -> None:

@@ -27,7 +27,7 @@ class Housekeeping:
         self._next_look = 0.0
 
     def do(self) -> float:
-        if self._engine.care.tend(self._kinds):
+        if self._engine.care.maintain(self._kinds):
             return 0.0
         self._next_look -= _AGAIN
         if "workers" in self._kinds and self._next_look <= 0:
@@ -47,7 +47,7 @@ class HistoryTrim:
         self._reached = 0
 
     def do(self) -> float:
-        if self._engine.porter.notice() is not None:  # what is carried is compared: it has to stay as it is
+        if self._engine.transfer.store_status() is not None:  # what is carried is compared: it has to stay as it is
             return _AGAIN
         done = self._engine.care.cap(self._what, self._most, self._reached, _AT_ONCE)
         self._reached = done.reached

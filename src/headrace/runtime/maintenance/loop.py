@@ -49,13 +49,15 @@ class MaintenanceLoop:
 
     def __init__(
         self,
-        chores: Sequence[MaintenanceTask],
+        maintenance_tasks: Sequence[MaintenanceTask],
         has_jobs: Callable[[], bool] = lambda: True,
-        pace: Callable[[MaintenanceTask], float] = lambda chore: 1.0,
+        pace: Callable[[MaintenanceTask], float] = lambda maintenance_task: 1.0,
     ) -> None:
         self._has_jobs = has_jobs
         self._pace = pace
-        self._wanted = [(0.0, 0.0, chore) for chore in chores]  # when each was done, and the pause that it wants
+        self._wanted = [
+            (0.0, 0.0, maintenance_task) for maintenance_task in maintenance_tasks
+        ]  # when each was done, and the pause that it wants
         self._busy_since: dict[MaintenanceTask, float] = {}  # those that always had more to do since then
         self._failing: dict[
             MaintenanceTask, float
@@ -77,44 +79,44 @@ class MaintenanceLoop:
     def _keep(self) -> None:
         while self._wanted and not self._stopping.is_set():
             next_one = min(self._wanted, key=self._due_at)
-            left, chore = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
+            left, maintenance_task = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
             self.sign.back_in(left + _LONGEST_CHORE)
             if self._stopping.wait(min(left, _LOOK)):
                 return
             if left > _LOOK:
                 continue  # the pace may be another one by now
             began = time.monotonic()
-            pause = self._guarded(chore)
+            pause = self._guarded(maintenance_task)
             took = time.monotonic() - began
             self._wanted.remove(next_one)
-            self._wanted.append((time.monotonic(), pause, chore))
-            rest = took * self._rest_after(chore, pause, began)
+            self._wanted.append((time.monotonic(), pause, maintenance_task))
+            rest = took * self._rest_after(maintenance_task, pause, began)
             self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
 
     def _due_at(self, wanted: tuple[float, float, MaintenanceTask]) -> float:
-        done_at, pause, chore = wanted
-        if not pause or chore in self._failing:
+        done_at, pause, maintenance_task = wanted
+        if not pause or maintenance_task in self._failing:
             return done_at + pause
-        return done_at + pause * self._pace(chore)
+        return done_at + pause * self._pace(maintenance_task)
 
-    def _rest_after(self, chore: MaintenanceTask, pause: float, began: float) -> float:
+    def _rest_after(self, maintenance_task: MaintenanceTask, pause: float, began: float) -> float:
         """How many times as long as a piece took to rest after it."""
         if pause:
-            self._busy_since.pop(chore, None)
-        since = began if pause else self._busy_since.setdefault(chore, began)
+            self._busy_since.pop(maintenance_task, None)
+        since = began if pause else self._busy_since.setdefault(maintenance_task, began)
         if not self._has_jobs():
             return _REST
         return _REST_IF_BEHIND if began - since > _BEHIND_AFTER else _REST_BESIDE_JOBS
 
-    def _guarded(self, chore: MaintenanceTask) -> float:
+    def _guarded(self, maintenance_task: MaintenanceTask) -> float:
         try:
-            pause = chore.do()
-            self._failing.pop(chore, None)
+            pause = maintenance_task.do()
+            self._failing.pop(maintenance_task, None)
             return pause
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
         except Exception:
             log.exception("a chore failed; it is tried again later")
-        pause = min(max(self._failing.get(chore, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
-        self._failing[chore] = pause
+        pause = min(max(self._failing.get(maintenance_task, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+        self._failing[maintenance_task] = pause
         return pause

@@ -30,23 +30,23 @@ class Activity(Protocol):
 class MaintenancePace:
     """By how much the pauses between the chores of one worker are longer than usual."""
 
-    def __init__(self, engine: Engine, worker: str, crew: Activity) -> None:
+    def __init__(self, engine: Engine, worker: str, worker_state: Activity) -> None:
         self._engine = engine
         self._worker = worker
-        self._crew = crew
-        self._seen = crew.began
+        self._worker_state = worker_state
+        self._seen = worker_state.began
         self._active_at = self._looked_at = time.monotonic()
         self._is_first = True
 
-    def __call__(self, chore: MaintenanceTask) -> float:
+    def __call__(self, maintenance_task: MaintenanceTask) -> float:
         is_idle = self._is_idle()
-        if isinstance(chore, ProcessStatsReport):  # nobody else does this one
+        if isinstance(maintenance_task, ProcessStatsReport):  # nobody else does this one
             return _OWN if is_idle else 1.0
         return (_IDLE if is_idle else 1.0) * (1.0 if self._comes_first() else _OTHERS)
 
     def _is_idle(self) -> bool:
-        if self._crew.began != self._seen or self._crew.has_jobs():
-            self._seen, self._active_at = self._crew.began, time.monotonic()
+        if self._worker_state.began != self._seen or self._worker_state.has_jobs():
+            self._seen, self._active_at = self._worker_state.began, time.monotonic()
         return time.monotonic() - self._active_at >= _IDLE_AFTER
 
     def _comes_first(self) -> bool:
@@ -54,7 +54,7 @@ class MaintenancePace:
             self._looked_at = time.monotonic()
             try:
                 now = self._engine.clock.now()
-                alive = [row for row in self._engine.desk.workers() if not row.is_silent(now)]
+                alive = [row for row in self._engine.queries.workers() if not row.is_silent(now)]
                 self._is_first = not alive or min((row.started_at, row.id) for row in alive)[1] == self._worker
             except HeadraceError:  # the store is away: then the chores fail as well
                 self._is_first = True

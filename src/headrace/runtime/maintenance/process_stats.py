@@ -38,19 +38,19 @@ class ProcessStatsReport:
         return _EVERY
 
     def _put(self, told: ProcessStats) -> None:
-        if self._engine.shelf.put([process_stats.paper_of(self._key, self._version, told)]):
+        if self._engine.document_store.put([process_stats.document_of(self._key, self._version, told)]):
             self._version += 1
             return
         # Another worker of this process has told, or one of the same number before it.
-        known = self._engine.shelf.get(KIND, [self._key])
+        known = self._engine.document_store.get(KIND, [self._key])
         self._version = known[0].version if known else 0
 
     def _tidy(self, now: int) -> None:
-        if old := process_stats.outdated(self._engine.shelf.browse(KIND), now):
-            self._engine.shelf.remove(old)
-        if stalled := self._engine.shelf.browse(stalls.KIND):
-            alive = {row.id for row in self._engine.desk.workers()}
-            self._engine.shelf.remove(stalls.left_behind(stalled, alive))
+        if old := process_stats.outdated(self._engine.document_store.browse(KIND), now):
+            self._engine.document_store.remove(old)
+        if stalled := self._engine.document_store.browse(stalls.KIND):
+            alive = {row.id for row in self._engine.queries.workers()}
+            self._engine.document_store.remove(stalls.left_behind(stalled, alive))
 
 
 def _used() -> tuple[float, float]:

@@ -18,7 +18,7 @@ from headrace.runtime.retention.staleness import StaleCheck
 from headrace.runtime.retention.sweep_task import RetentionTask
 
 
-def chores_of(
+def maintenance_tasks_of(
     engine: Engine,
     settings: Settings,
     archive: Callable[[], Archive | None] | None = None,
@@ -29,30 +29,30 @@ def chores_of(
     `archive` is where finished jobs go, the store's own if it is not said; `removing` are queues where calls asked for
     their removal.
     """
-    chores: list[MaintenanceTask] = []
+    maintenance_tasks: list[MaintenanceTask] = []
     if settings.dead_requeue_after is not None:
-        chores.append(AutoRequeue(engine, settings, settings.dead_requeue_after))
+        maintenance_tasks.append(AutoRequeue(engine, settings, settings.dead_requeue_after))
     if settings.archive_check:
-        chores.append(
+        maintenance_tasks.append(
             RetentionTask(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing)
         )
     if settings.alert_check:
-        chores.append(AlertCheck(engine, settings, settings.alert_check))
+        maintenance_tasks.append(AlertCheck(engine, settings, settings.alert_check))
     if settings.stale_check:
-        chores.append(StaleCheck(engine, settings, settings.stale_check))
+        maintenance_tasks.append(StaleCheck(engine, settings, settings.stale_check))
     if settings.metrics:
-        chores.append(MetricsCollector(engine, settings))
+        maintenance_tasks.append(MetricsCollector(engine, settings))
     if settings.trace_memory:
         from headrace.runtime.maintenance.memory_tracing import TracingMemory  # deferred: hardly anybody wishes for it
 
         tracing = TracingMemory(settings.trace_memory)
-        chores += [tracing, ProcessStatsReport(engine, lambda: tracing.last)]
+        maintenance_tasks += [tracing, ProcessStatsReport(engine, lambda: tracing.last)]
     else:
-        chores.append(ProcessStatsReport(engine))
-    chores.append(Housekeeping(engine, settings))
-    chores.append(EventTrim(engine, settings))
+        maintenance_tasks.append(ProcessStatsReport(engine))
+    maintenance_tasks.append(Housekeeping(engine, settings))
+    maintenance_tasks.append(EventTrim(engine, settings))
     if settings.history_limit is not None:
-        chores.append(HistoryTrim(engine, "history", settings.history_limit))
+        maintenance_tasks.append(HistoryTrim(engine, "history", settings.history_limit))
     if settings.log_limit is not None:
-        chores.append(HistoryTrim(engine, "logs", settings.log_limit))
-    return chores
+        maintenance_tasks.append(HistoryTrim(engine, "logs", settings.log_limit))
+    return maintenance_tasks

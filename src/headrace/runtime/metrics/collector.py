@@ -55,7 +55,7 @@ class MetricsCollector:
     def drop(self, now: int) -> bool:
         """Forget buckets that are no longer kept, some at a time; whether there are more of them."""
         dropped = [
-            self._engine.shelf.drop(width.kind, buckets.range_of(since), _AT_ONCE)
+            self._engine.document_store.drop(width.kind, buckets.range_of(since), _AT_ONCE)
             for width, since in buckets.kept_since(self._settings, now)
             if since is not None
         ]

@@ -57,13 +57,13 @@ class StoreGauges(Struct, frozen=True):
     """What the store told, and when: all that changes with an event, or slowly."""
 
     at: int
-    depths: list[QueueCount]
+    queue_counts: list[QueueCount]
     queues: list[str]
     of_store: dict[str, float]
 
     def sample(self, workers: list[WorkerRow], now: int) -> Sample:
         """The gauges now, with these workers: one that is killed tells nobody."""
-        sample = sample_of_jobs(self.depths, workers, self.queues, now)
+        sample = sample_of_jobs(self.queue_counts, workers, self.queues, now)
         sample[STORE].update(self.of_store)
         return sample
 
@@ -88,39 +88,41 @@ class GaugeSampler:
         began = time.perf_counter()
         if not quiet or self._reading is None or now - self._reading.at > _READ_ANEW:
             self._reading = self._read(now)
-        gauges = as_gauges(self._reading.sample(self._engine.desk.workers(), now))
+        gauges = as_gauges(self._reading.sample(self._engine.queries.workers(), now))
         took = round(1000 * (time.perf_counter() - began))
-        papers = [_next(MARKS, "sample", mark, SampleMark(now, took)), *self._added(gauges, now, known)]
-        is_ours = self._engine.shelf.put(papers)
-        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in papers} if is_ours else {}
+        documents = [_next(MARKS, "sample", mark, SampleMark(now, took)), *self._added(gauges, now, known)]
+        is_ours = self._engine.document_store.put(documents)
+        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in documents} if is_ours else {}
         return True
 
     def _found(self, kind: str, key: str, known: Mapping[str, Document]) -> Document | None:
         """The paper, as it was put last; if that was another one, this one is new."""
         if kind in known:
             return known[kind] if known[kind].key == key else None
-        return next(iter(self._engine.shelf.get(kind, [key])), None)
+        return next(iter(self._engine.document_store.get(kind, [key])), None)
 
     def _read(self, now: int) -> StoreGauges:
-        desk, strain = self._engine.desk, self._engine.care.strain(now)
+        queries, store_load = self._engine.queries, self._engine.care.store_load(now)
         gone = deleted_queues(self._engine)
-        queues = [row.name for row in desk.queues() if row.name not in gone]
-        of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(strain.size)}
-        if strain.busy is not None:
-            of_store["busy"] = strain.busy
-        if strain.clients is not None:
-            of_store["clients"] = float(strain.clients)
-        of_store["schedules"] = float(self._engine.timetable.count())
+        queues = [row.name for row in queries.queues() if row.name not in gone]
+        of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(store_load.size)}
+        if store_load.busy is not None:
+            of_store["busy"] = store_load.busy
+        if store_load.clients is not None:
+            of_store["clients"] = float(store_load.clients)
+        of_store["schedules"] = float(self._engine.schedule_store.count())
         if (survey := last_survey(self._engine)) is not None:
             of_store["stale"] = survey.stale
-        return StoreGauges(now, desk.depths(open_only=True), queues, of_store)
+        return StoreGauges(now, queries.queue_counts(open_only=True), queues, of_store)
 
     def _added(self, gauges: Gauges, now: int, known: Mapping[str, Document]) -> Iterator[Document]:
         for width in TIMED:
             key = buckets.key(width.start(now), "g")
-            paper = self._found(width.kind, key, known)
-            yield _next(width.kind, key, paper, gauges if paper is None else then(gauges_of(paper.value), gauges))
+            document = self._found(width.kind, key, known)
+            yield _next(
+                width.kind, key, document, gauges if document is None else then(gauges_of(document.value), gauges)
+            )
 
 
-def _next(kind: str, key: str, paper: Document | None, told: SampleMark | Gauges) -> Document:
-    return Document(kind, key, 0 if paper is None else paper.version, msgspec.json.encode(told).decode())
+def _next(kind: str, key: str, document: Document | None, told: SampleMark | Gauges) -> Document:
+    return Document(kind, key, 0 if document is None else document.version, msgspec.json.encode(told).decode())

@@ -24,30 +24,39 @@ Place = tuple[str, str]  # queue and task
 
 
 def jobs_in(
-    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None, task: str | None = None
+    document_store: DocumentStore,
+    width: Resolution,
+    since: int,
+    until: int,
+    queue: str | None = None,
+    task: str | None = None,
 ) -> Iterator[tuple[int, dict[Place, MetricCell]]]:
     """For each bucket and queue that has any: its beginning, and what became of the jobs of each task, or of one."""
-    for start, name, text in _queues(shelf, width, since, until, queue):
+    for start, name, text in _queues(document_store, width, since, until, queue):
         cells = _each(text) if task is None else _one(text, task)
         yield start, {(name, known): cell for known, cell in cells.items()}
 
 
 def sums_in(
-    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None
+    document_store: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None
 ) -> Iterator[tuple[int, MetricCell]]:
     """For each bucket and queue that has any: its beginning, and what became of all of its jobs."""
-    for start, _, text in _queues(shelf, width, since, until, queue):
+    for start, _, text in _queues(document_store, width, since, until, queue):
         yield start, _one(text, SUM).get(SUM) or total(_each(text).values())
 
 
 def _queues(
-    shelf: DocumentStore, width: Resolution, since: int, until: int, queue: str | None
+    document_store: DocumentStore, width: Resolution, since: int, until: int, queue: str | None
 ) -> Iterator[tuple[int, str, str]]:
-    papers = _browse(shelf, width, since, until) if queue is None else _named(shelf, width, since, until, "q", queue)
-    for paper in papers:
-        for start, section, name in readable(buckets.parsed, [paper.key]):
+    documents = (
+        _browse(document_store, width, since, until)
+        if queue is None
+        else _named(document_store, width, since, until, "q", queue)
+    )
+    for document in documents:
+        for start, section, name in readable(buckets.parsed, [document.key]):
             if section == "q":
-                yield start, name, paper.value
+                yield start, name, document.value
 
 
 def _each(text: str) -> dict[str, MetricCell]:
@@ -64,40 +73,42 @@ def _one(text: str, name: str) -> dict[str, MetricCell]:
 
 
 def workers_in(
-    shelf: DocumentStore, width: Resolution, since: int, until: int
+    document_store: DocumentStore, width: Resolution, since: int, until: int
 ) -> Iterator[tuple[int, dict[str, MetricCell]]]:
     """For each bucket that has any: its beginning, and what became of the jobs of each worker."""
-    for paper in _named(shelf, width, since, until, "w"):
-        yield buckets.parsed(paper.key)[0], _each(paper.value)
+    for document in _named(document_store, width, since, until, "w"):
+        yield buckets.parsed(document.key)[0], _each(document.value)
 
 
-def sweeps_in(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
+def sweeps_in(
+    document_store: DocumentStore, width: Resolution, since: int, until: int
+) -> Iterator[tuple[int, MetricCell]]:
     """For each bucket that has any: its beginning, and what walks over finished jobs have done."""
-    for paper in _named(shelf, width, since, until, "a"):
-        yield buckets.parsed(paper.key)[0], total(_each(paper.value).values())
+    for document in _named(document_store, width, since, until, "a"):
+        yield buckets.parsed(document.key)[0], total(_each(document.value).values())
 
 
-def gauges_in(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
+def gauges_in(document_store: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
     """For each bucket that has any: its beginning, and its gauges."""
-    for paper in _named(shelf, width, since, until, "g"):
-        yield buckets.parsed(paper.key)[0], gauges_of(paper.value)
+    for document in _named(document_store, width, since, until, "g"):
+        yield buckets.parsed(document.key)[0], gauges_of(document.value)
 
 
 def _named(
-    shelf: DocumentStore, width: Resolution, since: int, until: int, section: buckets.Section, name: str = ""
+    document_store: DocumentStore, width: Resolution, since: int, until: int, section: buckets.Section, name: str = ""
 ) -> Iterator[Document]:
     """One paper of each bucket: they are asked for by their keys, so that others are not read."""
     keys = [buckets.key(start, section, name) for start in width.starts(since, until)]
     for first in range(0, len(keys), _AT_ONCE):
-        yield from shelf.get(width.kind, keys[first : first + _AT_ONCE])
+        yield from document_store.get(width.kind, keys[first : first + _AT_ONCE])
 
 
-def _browse(shelf: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[Document]:
+def _browse(document_store: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[Document]:
     first = buckets.range_of(width.start(since))
     last = buckets.range_of(until + 1000) if width.span else None
     while True:
-        papers = shelf.browse(width.kind, first, last, _AT_ONCE)
-        yield from papers
-        if len(papers) < _AT_ONCE:
+        documents = document_store.browse(width.kind, first, last, _AT_ONCE)
+        yield from documents
+        if len(documents) < _AT_ONCE:
             return
-        first = papers[-1].key + "\x01"  # behind it and before any other: no name has control characters
+        first = documents[-1].key + "\x01"  # behind it and before any other: no name has control characters

@@ -85,7 +85,9 @@ class MetricsReader:
         now = self.catch_up()
         width = width_within(window)
         if label == "worker":
-            found = {name for _, cells in workers_in(self._engine.shelf, width, now - window, now) for name in cells}
+            found = {
+                name for _, cells in workers_in(self._engine.document_store, width, now - window, now) for name in cells
+            }
         else:
             place = 0 if label == "queue" else 1
             jobs = self.jobs(width, now - window, now)
@@ -109,12 +111,12 @@ class MetricsReader:
     ) -> Iterator[tuple[int, MetricCell]]:
         """The beginnings of buckets, and what is in them of this queue, task or worker; of all without any."""
         if worker is not None:
-            for start, workers in workers_in(self._engine.shelf, width, since, until):
+            for start, workers in workers_in(self._engine.document_store, width, since, until):
                 if worker in workers:
                     yield start, workers[worker]
             return
         if task is None:
-            yield from sums_in(self._engine.shelf, width, since, until, queue)
+            yield from sums_in(self._engine.document_store, width, since, until, queue)
             return
         for start, cells in self.jobs(width, since, until, queue, task):
             yield from ((start, cell) for cell in cells.values())
@@ -122,13 +124,13 @@ class MetricsReader:
     def jobs(
         self, width: Resolution, since: int, until: int, queue: str | None = None, task: str | None = None
     ) -> Iterator[tuple[int, dict[Place, MetricCell]]]:
-        return jobs_in(self._engine.shelf, width, since, until, queue, task)
+        return jobs_in(self._engine.document_store, width, since, until, queue, task)
 
     def workers(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, dict[str, MetricCell]]]:
-        return workers_in(self._engine.shelf, width, since, until)
+        return workers_in(self._engine.document_store, width, since, until)
 
     def sweeps(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
-        return sweeps_in(self._engine.shelf, width, since, until)
+        return sweeps_in(self._engine.document_store, width, since, until)
 
     def gauges(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
-        return gauges_in(self._engine.shelf, width, since, until)
+        return gauges_in(self._engine.document_store, width, since, until)

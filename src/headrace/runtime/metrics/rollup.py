@@ -66,14 +66,16 @@ class Rollup:
             return False
         folded = fold(group for _, groups in pages for group in groups)
         reached = msgspec.json.encode(RollupMark(pages[-1][0], now, self._name)).decode()
-        is_ours = self._engine.shelf.put([Document(MARKS, "fold", version, reached), *self._added(folded, now)])
+        is_ours = self._engine.document_store.put(
+            [Document(MARKS, "fold", version, reached), *self._added(folded, now)]
+        )
         is_all = is_ours and len(pages) < self._pages
         self._adapt(time.perf_counter() - began)
         return not is_all
 
     def _read_mark(self) -> tuple[int, RollupMark]:
-        for paper in self._engine.shelf.get(MARKS, ["fold"]):
-            return paper.version, read_or(_mark_of, paper.value, RollupMark())
+        for document in self._engine.document_store.get(MARKS, ["fold"]):
+            return document.version, read_or(_mark_of, document.value, RollupMark())
         return 0, RollupMark()
 
     def _adapt(self, took: float) -> None:
@@ -94,9 +96,13 @@ class Rollup:
         fresh: defaultdict[str, dict[str, MetricCell]] = defaultdict(dict)
         for (start, (section, queue, name)), cell in folded.items():
             fresh[buckets.key(start, section, queue)][name] = cell
-        known = {paper.key: paper for paper in self._engine.shelf.get(width.kind, list(fresh))} if fresh else {}
+        known = (
+            {document.key: document for document in self._engine.document_store.get(width.kind, list(fresh))}
+            if fresh
+            else {}
+        )
         for key, cells in fresh.items():
-            paper = known.get(key)
-            before = {} if paper is None else read(_cells_of, paper.value) or {}
+            document = known.get(key)
+            before = {} if document is None else read(_cells_of, document.value) or {}
             text = msgspec.json.encode(added(before, cells)).decode()
-            yield Document(width.kind, key, 0 if paper is None else paper.version, text)
+            yield Document(width.kind, key, 0 if document is None else document.version, text)

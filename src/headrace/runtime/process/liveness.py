@@ -89,17 +89,19 @@ class StallWatch:
             return
         since = self._engine.clock.now() - int(self._patience * 1000)
         try:
-            known = {stall.part: paper for paper, stall in self._papers() if stall.worker == self._worker}
-            fresh = [stalls.paper_of(Stall(self._worker, part, since)) for part in self._stalled - known.keys()]
-            over = [paper for part, paper in known.items() if part not in self._stalled]
-            if (not fresh or self._engine.shelf.put(fresh)) and (not over or self._engine.shelf.remove(over)):
+            known = {stall.part: document for document, stall in self._documents() if stall.worker == self._worker}
+            fresh = [stalls.document_of(Stall(self._worker, part, since)) for part in self._stalled - known.keys()]
+            over = [document for part, document in known.items() if part not in self._stalled]
+            if (not fresh or self._engine.document_store.put(fresh)) and (
+                not over or self._engine.document_store.remove(over)
+            ):
                 self._told = set(self._stalled)
         except EngineUnavailable:
             return  # the next look tells it
 
-    def _papers(self) -> list[tuple[Document, Stall]]:
-        papers = self._engine.shelf.browse(KIND)
-        return list(zip(papers, stalls.told(papers), strict=True))
+    def _documents(self) -> list[tuple[Document, Stall]]:
+        documents = self._engine.document_store.browse(KIND)
+        return list(zip(documents, stalls.told(documents), strict=True))
 
 
 def _stack_of(thread: int | None) -> str:

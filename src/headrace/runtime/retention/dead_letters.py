@@ -51,7 +51,7 @@ class DeadLetterSweep:
             yield from self._remove(FOR_EVER, now - to_ms(keep_pending), tally, dry_run)
 
     def _is_carried(self) -> bool:
-        return self._engine.porter.notice() is not None  # what is carried is compared: it has to stay as it is
+        return self._engine.transfer.store_status() is not None  # what is carried is compared: it has to stay as it is
 
     # -- pending ones
 

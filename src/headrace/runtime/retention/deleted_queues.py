@@ -13,16 +13,16 @@ _AT_ONCE = 1000
 
 
 def mark_deleted(engine: Engine, queue: str) -> None:
-    if not engine.shelf.get(_KIND, [queue]):
-        engine.shelf.put([Document(_KIND, queue, 0, "")])
+    if not engine.document_store.get(_KIND, [queue]):
+        engine.document_store.put([Document(_KIND, queue, 0, "")])
 
 
 def deleted_queues(engine: Engine) -> set[str]:
     """Those that were ever deleted; who has jobs or rules again is in use."""
     found: set[str] = set()
     first = ""
-    while page := engine.shelf.browse(_KIND, first, limit=_AT_ONCE):
-        found |= {paper.key for paper in page}
+    while page := engine.document_store.browse(_KIND, first, limit=_AT_ONCE):
+        found |= {document.key for document in page}
         if len(page) < _AT_ONCE:
             break
         first = page[-1].key + "\0"

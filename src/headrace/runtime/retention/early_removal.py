@@ -34,7 +34,7 @@ class EarlyRemoval:
         if self._most is None:
             return
         gone = set(tally.jobs) if dry_run else set[str]()
-        over = self._engine.desk.count(Filter(states=tuple(FINAL))) - self._most - len(gone)
+        over = self._engine.queries.count(Filter(states=tuple(FINAL))) - self._most - len(gone)
         if over > 0:
             yield from remove(list(islice(self._oldest(now, gone), over)))
 
@@ -52,14 +52,14 @@ class EarlyRemoval:
             log.warning("the store is full: %d finished jobs leave it ahead of their time", removed)
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[FinishedJob]:
-        queues = [row.name for row in self._engine.desk.queues()]
+        queues = [row.name for row in self._engine.queries.queues()]
         ways = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
         merged = heapq.merge(*ways, key=lambda job: (job.finished_at, job.seq))
         return (job for job in merged if may_go_early(job, now) and job.id not in but)
 
     def _of(self, queue: str, state: State, now: int) -> Iterator[FinishedJob]:
         after: FinishedJob | None = None
-        while page := self._engine.sweeper.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
+        while page := self._engine.retention_store.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
             yield from page
             after = page[-1]
 

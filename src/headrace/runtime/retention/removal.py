@@ -104,7 +104,7 @@ class RemovalBatch:
         while waiting:
             part, waiting = waiting[: self._size], waiting[self._size :]
             with _Timed(self):
-                gone = set(self._engine.sweeper.clear([Lease(one.id, one.version) for one in part]))
+                gone = set(self._engine.retention_store.clear([Lease(one.id, one.version) for one in part]))
             _count(part, gone, tally)
             if left := [one for one in part if one.id not in gone and one.row is not None]:
                 self._take_back(left)
@@ -120,22 +120,24 @@ class RemovalBatch:
     def _packed(self, jobs: list[FinishedJob]) -> list[_Removal]:
         """As they were told; those that ran again meanwhile are left out."""
         versions = {job.id: job.version for job in jobs}
-        parcels = [one for one in self._engine.sweeper.pack(list(versions)) if one.job.version == versions[one.job.id]]
-        bonds = self._bonds([one.job.id for one in parcels if one.job.kin or one.job.flow])
-        return [_leaving(one, bonds.get(one.job.id, [])) for one in parcels]
+        job_exports = [
+            one for one in self._engine.retention_store.pack(list(versions)) if one.job.version == versions[one.job.id]
+        ]
+        edges = self._edges([one.job.id for one in job_exports if one.job.kin or one.job.flow])
+        return [_leaving(one, edges.get(one.job.id, [])) for one in job_exports]
 
-    def _bonds(self, ids: list[str]) -> dict[str, list[Dependency]]:
+    def _edges(self, ids: list[str]) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
-        for bond in self._engine.desk.bonds(ids) if ids else ():
-            found[bond.parent].append(bond)
-            found[bond.child].append(bond)
+        for edge in self._engine.queries.edges(ids) if ids else ():
+            found[edge.parent].append(edge)
+            found[edge.child].append(edge)
         return found
 
     def _take_back(self, left: list[_Removal]) -> None:
         """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
         assert self._archive is not None
         ids = [one.id for one in left]
-        live = {job.id: job for job in self._engine.desk.get(ids)}
+        live = {job.id: job for job in self._engine.queries.get(ids)}
         newest = {row.id: row for row in self._archive.get(ids)}
         obsolete = []
         for one in left:
@@ -153,19 +155,21 @@ class RemovalBatch:
 class _Timed:
     """The `with` of a piece of the store's time."""
 
-    def __init__(self, departures: RemovalBatch) -> None:
-        self._departures = departures
+    def __init__(self, removal_batch: RemovalBatch) -> None:
+        self._removal_batch = removal_batch
 
     def __enter__(self) -> None:
         self._began = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self._departures.mind(time.perf_counter() - self._began)
+        self._removal_batch.mind(time.perf_counter() - self._began)
 
 
-def _leaving(parcel: JobExport, bonds: list[Dependency]) -> _Removal:
-    row, job = row_of(parcel, bonds), parcel.job
-    return _Removal(job.id, job.version, row, was_archived_before(parcel), len(parcel.history), len(parcel.steps))
+def _leaving(job_export: JobExport, edges: list[Dependency]) -> _Removal:
+    row, job = row_of(job_export, edges), job_export.job
+    return _Removal(
+        job.id, job.version, row, was_archived_before(job_export), len(job_export.history), len(job_export.steps)
+    )
 
 
 def _count(part: list[_Removal], gone: set[str], tally: RetentionCounts) -> None:

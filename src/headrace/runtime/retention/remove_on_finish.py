@@ -36,15 +36,17 @@ class RemoveOnFinish:
                 self._noted |= dict.fromkeys(fresh, now)
 
     def _put(self, queues: list[str], now: int) -> bool:
-        known = {paper.key: paper.version for paper in self._engine.shelf.get(_KIND, queues)}
-        return self._engine.shelf.put([Document(_KIND, queue, known.get(queue, 0), str(now)) for queue in queues])
+        known = {document.key: document.version for document in self._engine.document_store.get(_KIND, queues)}
+        return self._engine.document_store.put(
+            [Document(_KIND, queue, known.get(queue, 0), str(now)) for queue in queues]
+        )
 
     def queues(self) -> set[str]:
         """Where anybody has met such jobs lately."""
         now = self._engine.clock.now()
-        papers = self._engine.shelf.browse(_KIND)
-        past = [paper for paper in papers if int(paper.value) < now - _NOTED_FOR]
+        documents = self._engine.document_store.browse(_KIND)
+        past = [document for document in documents if int(document.value) < now - _NOTED_FOR]
         with contextlib.suppress(EngineUnavailable):  # a store that is full is to be swept all the same
             if past:
-                self._engine.shelf.remove(past)
-        return {*self._seen, *(paper.key for paper in papers if paper not in past)}
+                self._engine.document_store.remove(past)
+        return {*self._seen, *(document.key for document in documents if document not in past)}

@@ -49,8 +49,8 @@ _surveyed = msgspec.json.Decoder(StaleScanResult)
 
 def last_survey(engine: Engine) -> StaleScanResult | None:
     """What was last recorded of one."""
-    papers = engine.shelf.get(_SURVEY, ["stale"])
-    return next(readable(_surveyed.decode, (paper.value for paper in papers)), None)
+    documents = engine.document_store.get(_SURVEY, ["stale"])
+    return next(readable(_surveyed.decode, (document.value for document in documents)), None)
 
 
 class StaleScan:
@@ -60,7 +60,7 @@ class StaleScan:
     """
 
     def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
-        rows = engine.upkeep.terms() if rows is None else rows
+        rows = engine.staleness_store.terms() if rows is None else rows
         self._engine = engine
         self._book = Policies(rows, settings)
         self._now = engine.clock.now()
@@ -71,7 +71,7 @@ class StaleScan:
 
     def look(self) -> list[StaleFinding]:
         """What the next stretch of it has of stale and nearly stale jobs."""
-        page = self._engine.upkeep.aged(self._watch, _LOOKS, self._cursor)
+        page = self._engine.staleness_store.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
         found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
         if self._opens_letters:
@@ -83,7 +83,7 @@ def apply(engine: Engine, findings: list[StaleFinding]) -> list[bool]:
     """Do what is to be done about these stale jobs, in one commit; for each whether it is done."""
     # One that was noted for review in this version before is not noted again.
     new = [finding for finding in findings if not _is_noted(finding)]
-    done = iter(engine.upkeep.judge([judgment(finding) for finding in new]))
+    done = iter(engine.staleness_store.mark_stale([judgment(finding) for finding in new]))
     return [_is_noted(finding) or next(done) for finding in findings]
 
 
@@ -125,10 +125,10 @@ def record_failure(engine: Engine, error: Exception) -> None:
 def _record(engine: Engine, told: Callable[[StaleScanResult | None], StaleScanResult]) -> None:
     # A store that is away takes no word either.
     with contextlib.suppress(EngineUnavailable):
-        known = next(iter(engine.shelf.get(_SURVEY, ["stale"])), None)
+        known = next(iter(engine.document_store.get(_SURVEY, ["stale"])), None)
         last = None if known is None else read_or(_surveyed.decode, known.value, None)
         text = msgspec.json.encode(told(last)).decode()
-        engine.shelf.put([Document(_SURVEY, "stale", 0 if known is None else known.version, text)])
+        engine.document_store.put([Document(_SURVEY, "stale", 0 if known is None else known.version, text)])
 
 
 class StaleCheck:

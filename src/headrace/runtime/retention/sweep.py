@@ -57,7 +57,7 @@ class RetentionSweep:
         self._terms = terms
         self._settings = settings
         self._archive = archive
-        self._departures = RemovalBatch(engine, archive, settings.archive_partition)
+        self._removal_batch = RemovalBatch(engine, archive, settings.archive_partition)
         self._letters = DeadLetterSweep(engine, settings)
         self._excess = EarlyRemoval(engine, settings)
         self._since: int | None = None
@@ -76,16 +76,16 @@ class RetentionSweep:
         What fails in one part does not stop the next ones: the first error is raised at the end.
         """
         now = self._engine.clock.now()
-        self._departures.forget()
+        self._removal_batch.forget()
         self._since = self._archived_since(now)
-        rows = self._engine.upkeep.terms() if self._terms is None else self._terms
+        rows = self._engine.staleness_store.terms() if self._terms is None else self._terms
         book = Policies(rows, self._settings)
         said = [usual_terms(self._settings), *(row.said for row in rows)]
 
         def remove(jobs: list[FinishedJob]) -> Iterator[None]:
             ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
             yield from self._carry_out(ways, tally, dry_run)
-            yield from self._departures.let_go(tally)
+            yield from self._removal_batch.let_go(tally)
 
         parts = [
             self._jobs(book, said, now, tally, dry_run, wanted or (), whole),
@@ -100,7 +100,7 @@ class RetentionSweep:
                 yield from part
             except Exception as error:
                 errors.append(error)
-        for first in [*self._departures.errors, *errors]:
+        for first in [*self._removal_batch.errors, *errors]:
             raise first
 
     # -- jobs
@@ -115,7 +115,7 @@ class RetentionSweep:
         wanted: Collection[str],
         whole: bool,
     ) -> Iterator[None]:
-        for queue in [row.name for row in self._engine.desk.queues()]:
+        for queue in [row.name for row in self._engine.queries.queues()]:
             for state in _STATES:
                 if whole:
                     yield from self._through(queue, state, book, now, tally, dry_run)
@@ -123,7 +123,7 @@ class RetentionSweep:
                 yield from self._ripe(queue, state, said, book, now, tally)
                 if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in wanted):
                     yield from self._young(queue, state, book, now, tally)
-        yield from self._departures.let_go(tally)
+        yield from self._removal_batch.let_go(tally)
 
     def _ripe(
         self, queue: str, state: State, said: list[StoredPolicy], book: Policies, now: int, tally: RetentionCounts
@@ -133,7 +133,7 @@ class RetentionSweep:
         if span is None:
             return
         after: FinishedJob | None = None
-        while page := self._engine.sweeper.finished(queue, state, now - span + 1, _LOOKS, after):
+        while page := self._engine.retention_store.finished(queue, state, now - span + 1, _LOOKS, after):
             yield from self._carry_out([(job, self._fate(job, book, now, 0)) for job in page], tally, dry_run=False)
             after = page[-1]
             if len(page) < _LOOKS:
@@ -166,7 +166,9 @@ class RetentionSweep:
         """
         after: FinishedJob | None = None
         staying: Counter[str] = Counter()
-        while page := self._engine.sweeper.finished(queue, state, now - younger + 1, _LOOKS, after, newest=True):
+        while page := self._engine.retention_store.finished(
+            queue, state, now - younger + 1, _LOOKS, after, newest=True
+        ):
             young = [job for job in page if job.finished_at >= floor]
             judged: list[tuple[FinishedJob, Fate]] = []
             refused = []
@@ -219,7 +221,7 @@ class RetentionSweep:
             archived = [job.id for job, told in judged if told == "archive"]
             tally.count(archived, [job.id for job, told in judged if told == "delete"])
         else:
-            yield from self._departures.collect([(job, told) for job, told in judged if told != "keep"], tally)
+            yield from self._removal_batch.collect([(job, told) for job, told in judged if told != "keep"], tally)
 
     # -- partitions
 

@@ -37,7 +37,7 @@ def record_sweep(
     )
     # A store that is full takes no word any more, and to make room in it is just what we are about.
     with contextlib.suppress(EngineUnavailable):
-        engine.sweeper.record(told)
+        engine.retention_store.record(told)
 
 
 def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took: int, error: str | None = None) -> None:

@@ -67,7 +67,7 @@ class RetentionTask:
         return 0.0
 
     def _begin(self) -> bool:
-        now, last = self._engine.clock.now(), self._engine.sweeper.last()
+        now, last = self._engine.clock.now(), self._engine.retention_store.last()
         # What was told later than now was told by a clock that was wrong.
         if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
             return False

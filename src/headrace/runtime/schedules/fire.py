@@ -54,7 +54,7 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     """Fire what is due by the store's clock, at most so many schedules."""
     now = engine.clock.now()
     # In the order of their ids, so that two who fire the same ones never wait for each other's rows crosswise.
-    rows = sorted(engine.timetable.due(limit, now), key=lambda row: row.id)
+    rows = sorted(engine.schedule_store.due(limit, now), key=lambda row: row.id)
     if not rows:
         return Fired(0, 0)
     busy = _unfinished(engine, rows)
@@ -63,7 +63,7 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     for row, firing, applied in zip(rows, firings, won, strict=True):
         if applied and firing.jobs and timing_of(row).at is not None:
             # Over with its only run, unless somebody gave it a new time just now.
-            engine.timetable.delete(row.id, row.version + 1)
+            engine.schedule_store.delete(row.id, row.version + 1)
     return Fired(len(rows), sum(won))
 
 
@@ -165,7 +165,7 @@ def _stumbled(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
 def _unfinished(engine: Engine, rows: Sequence[ScheduleRow]) -> set[str]:
     """The last jobs of these schedules that are not over, where that matters."""
     asked = {row.last_job for row in rows if row.last_job is not None and _minds_overlap(row)}
-    return asked - engine.desk.finished(asked) if asked else set()
+    return asked - engine.queries.finished(asked) if asked else set()
 
 
 def _minds_overlap(row: ScheduleRow) -> bool:
@@ -178,10 +178,10 @@ def _minds_overlap(row: ScheduleRow) -> bool:
 def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[ScheduleFire], now: int) -> list[bool]:
     """All in one commit or, if the store refuses one of them (its queue may be full), each by itself."""
     try:
-        return engine.timetable.fire(firings, now)
+        return engine.schedule_store.fire(firings, now)
     except EngineUnavailable:
         raise
     except Exception as error:
         if len(rows) == 1:
-            return engine.timetable.fire([_stumbled(rows[0], error, now)], now)
+            return engine.schedule_store.fire([_stumbled(rows[0], error, now)], now)
     return [_commit(engine, [row], [firing], now)[0] for row, firing in zip(rows, firings, strict=True)]

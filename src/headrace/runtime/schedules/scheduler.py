@@ -88,14 +88,14 @@ class Scheduler:
 
     def _turn(self) -> float:
         """Fire once, if anything is due; the seconds to sleep, unless rung."""
-        next_at = self._engine.timetable.next_due()
+        next_at = self._engine.schedule_store.next_due()
         if next_at is None:
             return _LONGEST_SLEEP
         left = (next_at - self._engine.clock.now()) / 1000 + self._behind
         if left > 0:
             return min(left, _LONGEST_SLEEP)
         fired = fire_due(self._engine)
-        if not fired.seen and self._engine.timetable.next_due() == next_at:
+        if not fired.seen and self._engine.schedule_store.next_due() == next_at:
             return _HELD_UP  # a store that is being moved fires nothing
         self._behind = 0.0 if 0 < fired.won == fired.seen else self._farther_behind()
         return 0.0

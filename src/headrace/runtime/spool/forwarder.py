@@ -268,7 +268,7 @@ class Forwarder:
 
     def _of_others(self, taken: list[NewJob]) -> list[NewJob]:
         """Those whose id another job has. The rest are our own, sent before by somebody who did not live to tell."""
-        rows = {row.id: row for row in self._engine.desk.get([job.id for job in taken], light=True)}
+        rows = {row.id: row for row in self._engine.queries.get([job.id for job in taken], light=True)}
         dropped = [job for job in taken if not _is_same(job, rows.get(job.id))]
         for job in dropped:
             log.warning("job %s (%s) is dropped from the spool: another job came first with its id", job.id, job.task)

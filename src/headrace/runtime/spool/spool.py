@@ -43,7 +43,7 @@ class Spool:
     def __init__(self, path: Path, engine: Engine, limit: int, archive: Engine | None = None) -> None:
         self._engine = engine
         self._file = SpoolFile(path, address_of(engine.url), limit)
-        self._desk = SpoolQueries(self._file)
+        self._queries = SpoolQueries(self._file)
         self._forwarder = Forwarder(self._file, engine, archive)
         self._waiter: Waiter | None = None
         self._making = threading.Lock()
@@ -68,10 +68,10 @@ class Spool:
                 away = error
         return self._spool(jobs, whole, away)
 
-    def admit(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
+    def insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
         """Store the jobs as their rules allow: at the server, since nobody else knows which jobs there are."""
         try:
-            return self._engine.admit(candidates, whole=whole)
+            return self._engine.insert_unique(candidates, whole=whole)
         except EngineUnavailable as error:
             raise EngineUnavailable(
                 f"{error}; nor can it be spooled, for only the server knows whether such a job is there already "
@@ -110,7 +110,7 @@ class Spool:
 
     def row(self, job_id: str) -> JobRow | None:
         """The job as it was enqueued if it waits here, as failed if the server refused it, None if it is not here."""
-        found = self._desk.find(job_id)
+        found = self._queries.find(job_id)
         if isinstance(found, RefusedJob):
             told = f"refused when it was forwarded: {found.reason}"
             row = as_row(found.job, SPOOLED)
@@ -135,17 +135,17 @@ class Spool:
 
     def place(self, job_id: str) -> tuple[str, int, str | None]:
         """Where the job waits, how many are in front of it, and why; None if they are being forwarded."""
-        return f"{socket.gethostname()}:{self._file.path}", *self._desk.place(job_id)
+        return f"{socket.gethostname()}:{self._file.path}", *self._queries.place(job_id)
 
     # -- for operators
 
     def count(self) -> int:
         """How many jobs wait."""
-        return self._desk.count()
+        return self._queries.count()
 
     def stats(self) -> SpoolStats:
         """Everything an operator should know."""
-        return self._desk.stats()
+        return self._queries.stats()
 
     def check(self) -> str | None:
         """What would keep a file that is not there yet from being made."""
@@ -185,13 +185,13 @@ class _SpoolAsStore:
         self._file = file
         self._engine = engine
         self._unanswered = False
-        self.desk = self
+        self.queries = self
 
     def finished(self, ids: Collection[str]) -> set[str]:
         gone = set(ids) - self._file.holding(ids)
         try:
             if gone:
-                self._engine.desk.finished(gone)
+                self._engine.queries.finished(gone)
             self._unanswered = False
         except EngineUnavailable:  # another process was the first to reach it
             self._unanswered = True

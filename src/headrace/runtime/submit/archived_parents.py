@@ -17,34 +17,34 @@ from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.submit.dependencies import GraphInsert, rows_of
 
 
-def plant(engine: Engine, hub: JobServices, plants: GraphInsert) -> GraphInsert:
+def insert_graph(engine: Engine, services: JobServices, plants: GraphInsert) -> GraphInsert:
     """Store the jobs with their bonds; what was stored, which has no bonds to archived jobs that were completed."""
     try:
-        engine.plant(plants.news, plants.bonds, plants.flow)
+        engine.insert_graph(plants.news, plants.edges, plants.flow)
     except InvalidJob:
-        rest = _without_past(engine, hub, plants)
+        rest = _without_past(engine, services, plants)
         if rest is None:
             raise
-        engine.plant(rest.news, rest.bonds, rest.flow)
+        engine.insert_graph(rest.news, rest.edges, rest.flow)
         return rest
     return plants
 
 
-def _without_past(engine: Engine, hub: JobServices, plants: GraphInsert) -> GraphInsert | None:
+def _without_past(engine: Engine, services: JobServices, plants: GraphInsert) -> GraphInsert | None:
     """Without bonds to parents that are archived as completed; None if that is not what is wrong."""
-    asked = {bond.parent for bond in plants.bonds} - {new.id for new in plants.news}
-    gone = asked - rows_of(engine.desk, sorted(asked)).keys()
+    asked = {edge.parent for edge in plants.edges} - {new.id for new in plants.news}
+    gone = asked - rows_of(engine.queries, sorted(asked)).keys()
     needed = {parent for new in plants.news for parent in ids_in(new.payload)}
-    if not gone or gone & needed or not all(_is_completed(hub, parent) for parent in gone):
+    if not gone or gone & needed or not all(_is_completed(services, parent) for parent in gone):
         return None
-    bonds = [bond for bond in plants.bonds if bond.parent not in gone]
-    children = {bond.child for bond in bonds}
-    return structs.replace(plants, news=[_in_its_state(new, children) for new in plants.news], bonds=bonds)
+    edges = [edge for edge in plants.edges if edge.parent not in gone]
+    children = {edge.child for edge in edges}
+    return structs.replace(plants, news=[_in_its_state(new, children) for new in plants.news], edges=edges)
 
 
-def _is_completed(hub: JobServices, job_id: str) -> bool:
+def _is_completed(services: JobServices, job_id: str) -> bool:
     try:
-        return hub.row(job_id).state is State.COMPLETED
+        return services.row(job_id).state is State.COMPLETED
     except JobNotFound:
         return False
 

@@ -25,32 +25,32 @@ class GraphInsert(Struct, frozen=True):
     """Jobs, the bonds they come with and the flow they are of: stored all together or not at all."""
 
     news: list[NewJob]
-    bonds: list[Dependency]
+    edges: list[Dependency]
     flow: FlowRow | None = None
     connection: Any = UNSET
 
 
-def bonds_of(
-    job_id: str, payload: str, recipe: JobTemplate, after: Sequence[str], policy: Policy | None
+def edges_of(
+    job_id: str, payload: str, job_template: JobTemplate, after: Sequence[str], policy: Policy | None
 ) -> list[Dependency]:
     """The bonds of a call that is to be this job: to those whose results it is given, those it is to come after,
     and the one that is to wait for it. One policy goes for all of them."""
-    chosen = policy or recipe.policy
-    parents = dict.fromkeys((*ids_in(payload), *recipe.after, *after))
-    bonds = [Dependency(parent, job_id, chosen) for parent in parents]
-    if recipe.parent is not None:
-        bonds.append(Dependency(job_id, recipe.parent, chosen))
-    if any(bond.parent == bond.child for bond in bonds):
+    chosen = policy or job_template.policy
+    parents = dict.fromkeys((*ids_in(payload), *job_template.after, *after))
+    edges = [Dependency(parent, job_id, chosen) for parent in parents]
+    if job_template.parent is not None:
+        edges.append(Dependency(job_id, job_template.parent, chosen))
+    if any(edge.parent == edge.child for edge in edges):
         raise InvalidJob(f"job {job_id} would wait for itself: {job_id} -> {job_id}")
-    return bonds
+    return edges
 
 
-def planting(
-    news: Iterable[NewJob], bonds: Iterable[Dependency], flow: FlowRow | None = None, connection: Any = UNSET
+def graph_insert(
+    news: Iterable[NewJob], edges: Iterable[Dependency], flow: FlowRow | None = None, connection: Any = UNSET
 ) -> GraphInsert:
     """These jobs, each as waiting if it is to wait, and of the flow if there is one."""
-    bonds = list(bonds)
-    children, parents = {bond.child for bond in bonds}, {bond.parent for bond in bonds}
+    edges = list(edges)
+    children, parents = {edge.child for edge in edges}, {edge.parent for edge in edges}
 
     def in_place(new: NewJob) -> NewJob:
         return structs.replace(
@@ -60,29 +60,29 @@ def planting(
             kin=1 if new.id in parents else new.kin,
         )
 
-    return GraphInsert([in_place(new) for new in news], bonds, flow, connection)
+    return GraphInsert([in_place(new) for new in news], edges, flow, connection)
 
 
 def undecided(plants: GraphInsert) -> list[str]:
     """The new jobs whose state only the store can tell: those that wait, if any is to wait for a job that was there."""
     own = {new.id for new in plants.news}
-    if all(bond.parent in own for bond in plants.bonds):
+    if all(edge.parent in own for edge in plants.edges):
         return []
     return [new.id for new in plants.news if new.state is State.WAITING]
 
 
-def rows_of(desk: Queries, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
+def rows_of(queries: Queries, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
     """The jobs that exist of these, by id."""
     pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
-    return {row.id: row for page in pages for row in desk.get(page, light=light)}
+    return {row.id: row for page in pages for row in queries.get(page, light=light)}
 
 
-def in_their_flows(desk: Queries, outcomes: list[Outcome]) -> list[Outcome]:
+def in_their_flows(queries: Queries, outcomes: list[Outcome]) -> list[Outcome]:
     """The outcomes with what they spawned put into the flows of those who did. Only the store knows these."""
     parents = [outcome.id for outcome in outcomes if outcome.spawned]
     if not parents:
         return outcomes
-    flows = {job_id: row.flow for job_id, row in rows_of(desk, parents).items()}
+    flows = {job_id: row.flow for job_id, row in rows_of(queries, parents).items()}
     return [
         structs.replace(
             outcome, spawned=tuple(structs.replace(new, flow=flows.get(outcome.id)) for new in outcome.spawned)

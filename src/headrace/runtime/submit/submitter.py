@@ -18,7 +18,7 @@ from headrace.core.jobs.dependencies import Dependency, FlowRow, Policy
 from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult, UniqueRule
-from headrace.core.queues.limits import Limit, gates_of, lane_of
+from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
 from headrace.core.tasks.options import Options
 from headrace.core.tasks.trace_context import plain
 from headrace.core.text import short
@@ -35,9 +35,9 @@ from headrace.runtime.jobs.task import Call, Task
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import lane_here
-from headrace.runtime.submit.dependencies import GraphInsert, bonds_of, planting, rows_of, undecided
+from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
-from headrace.runtime.submit.template import JobTemplate, recipe_of
+from headrace.runtime.submit.template import JobTemplate, job_template_of
 
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
@@ -52,15 +52,15 @@ class Submitter:
     """Stores calls as jobs."""
 
     def __init__(
-        self, engine: Engine, clock: Clock, settings: Settings, hub: JobServices, spool: Spool | None = None
+        self, engine: Engine, clock: Clock, settings: Settings, services: JobServices, spool: Spool | None = None
     ) -> None:
         self._max_payload = settings.max_payload
         self.retry = settings.retry
         self.closed = False
-        self._hub = hub
-        self._seal = hub.seal
-        self.words = hub.words
-        self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
+        self._services = services
+        self._cipher = services.cipher
+        self.words = services.words
+        self._hash_key = b"" if services.cipher is None else services.cipher.hash_key
         self._recipes: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
@@ -74,13 +74,13 @@ class Submitter:
         self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
         self._door = engine if spool is None else spool
         self._inserts: GroupCommit[NewJob, Fate] = GroupCommit(self._insert)
-        self._admissions: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._admit)
+        self._admissions: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._insert_unique)
         self._insert_lanes: Lanes = WeakKeyDictionary()
         self._admission_lanes: Lanes = WeakKeyDictionary()
 
     @property
-    def hub(self) -> JobServices:
-        return self._hub
+    def services(self) -> JobServices:
+        return self._services
 
     def new_id(self) -> str:
         """An id for a job that is to be."""
@@ -91,14 +91,14 @@ class Submitter:
     @traced
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
-        new, rule, bonds = self._new(call, self._clock.now())
-        if bonds:
-            return self.plant(planting([new], bonds, None, call.options.connection))[0]
+        new, rule, edges = self._new(call, self._clock.now())
+        if edges:
+            return self.insert_graph(graph_insert([new], edges, None, call.options.connection))[0]
         if rule is not None:
             return self._submit_under(rule, call, new)
         if self._joins(call):
             self._engine.joined(call.options.connection).insert([new])
-            return Job(self._hub, new)
+            return Job(self._services, new)
         return self._stored(call, new, self._inserts.call(new))
 
     @atraced
@@ -108,14 +108,14 @@ class Submitter:
         if self.intercept is not None and not joins:
             # Whoever intercepts runs the job here and now, which would block the loop.
             return await in_thread(self.submit, call)
-        new, rule, bonds = self._new(call, self._clock.now())
-        if bonds:
-            return (await self.aplant(planting([new], bonds, None, call.options.connection)))[0]
+        new, rule, edges = self._new(call, self._clock.now())
+        if edges:
+            return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
             return await self._asubmit_under(rule, call, new)
         if joins:
             await self._engine.joined(call.options.connection).ainsert([new])
-            return Job(self._hub, new)
+            return Job(self._services, new)
         return self._stored(call, new, await lane_here(self._insert_lanes, self._insert).call(new))
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
@@ -125,7 +125,7 @@ class Submitter:
         return self._handed(self._handle(new, fresh))
 
     def _handle(self, new: NewJob, fate: Fate) -> Job[Any]:
-        return Job(self._hub, as_row(new, SPOOLED) if fate == "spooled" else new)
+        return Job(self._services, as_row(new, SPOOLED) if fate == "spooled" else new)
 
     def _handed(self, job: Job[Any]) -> Job[Any]:
         if self.intercept is not None:
@@ -134,15 +134,15 @@ class Submitter:
 
     # -- one job, under a rule
 
-    def _admit(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
-        return self._door.admit(candidates, whole=whole)
+    def _insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
+        return self._door.insert_unique(candidates, whole=whole)
 
     def _submit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
         candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [verdict] = self._engine.joined(call.options.connection).admit([candidate])
+                [verdict] = self._engine.joined(call.options.connection).insert_unique([candidate])
         else:
             verdict = self._admissions.call(candidate)
         refuse(call, new, verdict)
@@ -156,24 +156,24 @@ class Submitter:
             with RefusalText([call], [new]):
                 [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
-            verdict = await lane_here(self._admission_lanes, self._admit).call(candidate)
+            verdict = await lane_here(self._admission_lanes, self._insert_unique).call(candidate)
         refuse(call, new, verdict)
         if verdict.id == new.id:
-            return Job(self._hub, new)
+            return Job(self._services, new)
         [job] = await in_thread(self._standing, [new], [verdict], joins)
         return job
 
     def _standing(self, news: Sequence[NewJob], verdicts: Sequence[UniqueResult], joined: bool) -> list[Job[Any]]:
         """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
         told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
-        rows = {row.id: row for row in self._engine.desk.get(sorted(told), light=True)} if told else {}
+        rows = {row.id: row for row in self._engine.queries.get(sorted(told), light=True)} if told else {}
         jobs: dict[str, Job[Any]] = {}
         for new, verdict in zip(news, verdicts, strict=True):
             # What a transaction has changed, nobody else sees before its commit: its handles tell what was submitted.
             unseen = joined and verdict.kind in ("replaced", "rescheduled")
             found: JobRow | None = None if unseen else rows.get(verdict.id)
             if unseen or verdict.id not in jobs:
-                jobs[verdict.id] = Job(self._hub, found or structs.replace(new, id=verdict.id))
+                jobs[verdict.id] = Job(self._services, found or structs.replace(new, id=verdict.id))
         return [jobs[verdict.id] for verdict in verdicts]
 
     # -- many jobs
@@ -182,15 +182,15 @@ class Submitter:
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         listed = list(calls)
-        news, rules, bonds = self._news(listed)
+        news, rules, edges = self._news(listed)
         joins = self._all_join(listed)
-        if bonds:
-            return self.plant(planting(news, bonds, None, listed[0].options.connection))
+        if edges:
+            return self.insert_graph(graph_insert(news, edges, None, listed[0].options.connection))
         if rules:
             jobs = self._admit_many(listed, news, rules, joins)
         elif joins:
             self._engine.joined(listed[0].options.connection).insert(news)
-            jobs = [Job(self._hub, new) for new in news]
+            jobs = [Job(self._services, new) for new in news]
         else:
             jobs = list(map(self._handle, news, self._insert(news, whole=True))) if news else []
         if self.intercept is not None:
@@ -204,9 +204,9 @@ class Submitter:
         candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)]
         with RefusalText(calls, news):
             if joins:
-                verdicts = self._engine.joined(calls[0].options.connection).admit(candidates)
+                verdicts = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
             else:
-                verdicts = self._admit(candidates, whole=True)
+                verdicts = self._insert_unique(candidates, whole=True)
         return self._standing(news, verdicts, joins)
 
     @atraced
@@ -215,13 +215,13 @@ class Submitter:
         listed = await in_thread(list, calls)
         if not self._all_join(listed):
             return await in_thread(self.submit_many, listed)
-        news, rules, bonds = await in_thread(self._news, listed)
-        if bonds:
-            return await self.aplant(planting(news, bonds, None, listed[0].options.connection))
+        news, rules, edges = await in_thread(self._news, listed)
+        if edges:
+            return await self.ainsert_graph(graph_insert(news, edges, None, listed[0].options.connection))
         joined = self._engine.joined(listed[0].options.connection)
         if not rules:
             await joined.ainsert(news)
-            return [Job(self._hub, new) for new in news]
+            return [Job(self._services, new) for new in news]
         with RefusalText(listed, news):
             verdicts = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)])
         return await in_thread(self._standing, news, verdicts, True)
@@ -254,54 +254,54 @@ class Submitter:
         for call, (_, rule, _) in zip(calls, drafts, strict=True):
             if rule is not None:
                 raise not_itself(call)
-        bonds = [bond for _, _, some in drafts for bond in some]
-        return planting([new for new, _, _ in drafts], bonds, row, calls[0].options.connection)
+        edges = [edge for _, _, some in drafts for edge in some]
+        return graph_insert([new for new, _, _ in drafts], edges, row, calls[0].options.connection)
 
-    def plant(self, plants: GraphInsert) -> list[Job[Any]]:
+    def insert_graph(self, plants: GraphInsert) -> list[Job[Any]]:
         """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
         stored: dict[str, JobRow] = {}
         if self._leads_here(plants.connection):
-            self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
+            self._engine.joined(plants.connection).insert_graph(plants.news, plants.edges, plants.flow)
         else:
-            plants = archived_parents.plant(self._engine, self._hub, plants)
-            stored = rows_of(self._engine.desk, undecided(plants))
-        jobs: list[Job[Any]] = [Job(self._hub, stored.get(new.id, new)) for new in plants.news]
+            plants = archived_parents.insert_graph(self._engine, self._services, plants)
+            stored = rows_of(self._engine.queries, undecided(plants))
+        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in plants.news]
         return [self._handed(job) for job in jobs]
 
-    async def aplant(self, plants: GraphInsert) -> list[Job[Any]]:
+    async def ainsert_graph(self, plants: GraphInsert) -> list[Job[Any]]:
         """The same for coroutines."""
         if not self._leads_here(plants.connection):
-            return await in_thread(self.plant, plants)
-        await self._engine.joined(plants.connection).aplant(plants.news, plants.bonds, plants.flow)
-        return [Job(self._hub, new) for new in plants.news]
+            return await in_thread(self.insert_graph, plants)
+        await self._engine.joined(plants.connection).ainsert_graph(plants.news, plants.edges, plants.flow)
+        return [Job(self._services, new) for new in plants.news]
 
-    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
+    def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` has to wait for, to be stored with its success; nothing is stored here."""
-        new, bonds = self._under(call, parent, now, ids.new_id(now))
-        plants = planting([new], bonds)
-        return Job(self._hub, plants.news[0]), plants.news[0], plants.bonds
+        new, edges = self._under(call, parent, now, ids.new_id(now))
+        plants = graph_insert([new], edges)
+        return Job(self._services, plants.news[0]), plants.news[0], plants.edges
 
-    def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
+    def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
         """Store a job that `parent` has to wait for; if an earlier attempt of it has done so, the job it stored."""
-        new, bonds = self._under(call, parent, now, job_id)
-        rows = {row.id: row for row in self._engine.desk.get([parent, new.id], light=True)}
+        new, edges = self._under(call, parent, now, job_id)
+        rows = {row.id: row for row in self._engine.queries.get([parent, new.id], light=True)}
         if parent not in rows:
             raise InvalidJob(
                 f"spawn: job {parent} is not seen in {self._engine.url} from here, so nothing can be stored under it "
                 "at once; leave at_once out (a memory:// store is not seen from other processes, such as a sandbox)"
             )
         if new.id not in rows:
-            plants = planting([structs.replace(new, flow=rows[parent].flow)], bonds)
+            plants = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
-                return self.plant(plants)[0]
-        found = self._hub.row(new.id, light=False)
-        if not is_same_call(self._seal, found, new):
+                return self.insert_graph(plants)[0]
+        found = self._services.row(new.id, light=False)
+        if not is_same_call(self._cipher, found, new):
             now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
             raise InvalidJob(
                 f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_told}; "
                 "spawn in the same order in every attempt, or leave at_once out"
             )
-        return Job(self._hub, found)
+        return Job(self._services, found)
 
     def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
         options = call.options
@@ -309,22 +309,22 @@ class Submitter:
             raise InvalidJob("spawn: it is stored with the job that spawns it; leave connection out")
         if options.parent not in (UNSET, None):
             raise InvalidJob("spawn: the parent is the job that runs; leave parent out")
-        new, rule, bonds = self._new(call, now, job_id)
+        new, rule, edges = self._new(call, now, job_id)
         if rule is not None:
             raise not_itself(call)
-        if any(bond.parent == parent for bond in bonds):
+        if any(edge.parent == parent for edge in edges):
             raise InvalidJob(
                 f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
                 f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
             )
-        return new, [*bonds, Dependency(new.id, parent, self._recipe(call).policy)]
+        return new, [*edges, Dependency(new.id, parent, self._job_template(call).policy)]
 
     # -- what is stored
 
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would be now, checked and encoded, and not stored."""
-        new, _, bonds = self._new(call, self._clock.now())
-        if bonds:
+        new, _, edges = self._new(call, self._clock.now())
+        if edges:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # its jobs go back to themselves
 
@@ -333,10 +333,10 @@ class Submitter:
         now = self._clock.now()
         drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
         rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
-        bonds = [bond for _, _, some in drafts for bond in some]
-        if rules and bonds:
+        edges = [edge for _, _, some in drafts for edge in some]
+        if rules and edges:
             raise not_itself(calls[next(iter(rules))])
-        return [new for new, _, _ in drafts], rules, bonds
+        return [new for new, _, _ in drafts], rules, edges
 
     def _new(
         self,
@@ -349,53 +349,55 @@ class Submitter:
         """The job, the rule it is admitted under, and the bonds it comes with."""
         if self.closed:
             raise AppClosed
-        recipe = self._recipe(call)
+        job_template = self._job_template(call)
         try:
             payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         except PayloadTooLarge:
             refuse_too_many_results(call, self._max_payload)
             raise
-        run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
-        admission = recipe.admission
-        has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
+        run_at = now + job_template.delay if job_template.run_at is None else job_template.run_at
+        admission = job_template.admission
+        has_kin = bool(MARK in payload or job_template.after or job_template.parent or after)
         if has_kin and admission is not None:
             raise not_itself(call)
         key = None if admission is None else admission.key.of(call.args, call.kwargs, self._hash_key)
-        if self._seal is not None:
-            payload = self._seal.sealed(payload, "call", recipe.task)
+        if self._cipher is not None:
+            payload = self._cipher.encrypted(payload, "call", job_template.task)
         new = NewJob(
-            recipe.job_id or job_id or ids.new_id(now),
-            recipe.task,
-            recipe.queue,
+            job_template.job_id or job_id or ids.new_id(now),
+            job_template.task,
+            job_template.queue,
             State.SCHEDULED if run_at > now else State.PENDING,
-            recipe.priority,
-            -run_at if recipe.lifo else run_at,
+            job_template.priority,
+            -run_at if job_template.lifo else run_at,
             payload,
             codec.checksum(payload),
             now,
             run_at,
-            recipe.max_attempts,
-            None if recipe.expires is None else now + recipe.expires,
-            recipe.options,
-            recipe.tags,
-            mark(recipe.metadata, kin=has_kin),
-            now if recipe.job_id else 1,
+            job_template.max_attempts,
+            None if job_template.expires is None else now + job_template.expires,
+            job_template.options,
+            job_template.tags,
+            mark(job_template.metadata, kin=has_kin),
+            now if job_template.job_id else 1,
             key,
-            recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Limit("key", f"unique {key}")]),
+            job_template.lane
+            if not job_template.alone
+            else lane_of([*lane_limits_of(job_template.lane), Limit("key", f"unique {key}")]),
         )
         rule = None if admission is None else admission.rule(now)
-        return new, rule, bonds_of(new.id, payload, recipe, after, policy) if has_kin else ()
+        return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_kin else ()
 
-    def _recipe(self, call: Call[Any]) -> JobTemplate:
+    def _job_template(self, call: Call[Any]) -> JobTemplate:
         # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
         # so that an identity is never taken for another.
         known = self._recipes.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
-        recipe = recipe_of(call.task, call.options, self._max_payload, self.words)
+        job_template = job_template_of(call.task, call.options, self._max_payload, self.words)
         if call.options.connection is not UNSET:  # it would be kept alive as well
-            return recipe
+            return job_template
         if len(self._recipes) > 1000:
             self._recipes.clear()
-        self._recipes[id(call.options)] = (call.task, call.options, recipe)
-        return recipe
+        self._recipes[id(call.options)] = (call.task, call.options, job_template)
+        return job_template

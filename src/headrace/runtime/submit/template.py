@@ -56,7 +56,7 @@ class JobTemplate(Struct, frozen=True, gc=False):
     parent: str | None = None
 
 
-def recipe_of(
+def job_template_of(
     task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
 ) -> JobTemplate:
     """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
@@ -83,7 +83,7 @@ def recipe_of(
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         admission=_admission(task, options, queue),
-        lane=lane_of(_gates(options)),
+        lane=lane_of(_lane_limits(options)),
         alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
         after=_or(options.after, ()),
         policy=_or(options.on_parent_failure, "cancel"),
@@ -95,7 +95,7 @@ def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
 
 
-def _gates(options: Options) -> Iterator[Limit]:
+def _lane_limits(options: Options) -> Iterator[Limit]:
     """What the start of such a job depends on, beside its queue."""
     yield from (Limit("needs", capability) for capability in _or(options.needs, ()))
     if options.rate_key:

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
-from headrace.core.codec.error_redaction import ErrorRedactor, veil_of
+from headrace.core.codec.error_redaction import ErrorRedactor, redactor_of
 from headrace.core.codec.redaction import MASK, redact_call
 from headrace.core.codec.secret_names import WORDS
 from headrace.core.jobs.records import Claim, JobOptions
@@ -19,10 +19,10 @@ from headrace.runtime.jobs.task import Task
 _options = msgspec.json.Decoder(JobOptions)
 
 
-def veil_over(claim: Claim, task: Task[..., Any, Any] | None, seal: Cipher | None = None) -> ErrorRedactor:
+def redactor_over(claim: Claim, task: Task[..., Any, Any] | None, cipher: Cipher | None = None) -> ErrorRedactor:
     """What hides the secrets of this job. Arguments that can't be read are none that anybody could quote."""
     try:
-        args, kwargs = codec.decode_call(opened_claim(seal, claim).payload)
+        args, kwargs = codec.decode_call(opened_claim(cipher, claim).payload)
         options = _options.decode(claim.options) if claim.options else JobOptions()
     except (HeadraceError, msgspec.MsgspecError):
         return ErrorRedactor()
@@ -31,4 +31,4 @@ def veil_over(claim: Claim, task: Task[..., Any, Any] | None, seal: Cipher | Non
     declared = () if task is None else task.options.redact or ()
     names, words = frozenset((*options.redact, *declared)), WORDS if task is None else task.submits.words
     positional = None if task is None else task.signature.positional
-    return veil_of((args, kwargs), redact_call(positional, hidden, kwargs, names, words))
+    return redactor_of((args, kwargs), redact_call(positional, hidden, kwargs, names, words))

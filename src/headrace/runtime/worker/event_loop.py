@@ -26,8 +26,8 @@ _GRACE = 5.0  # for a coroutine to end after it was cancelled
 class EventLoop:
     """The event loop of one worker."""
 
-    def __init__(self, crew: WorkerState) -> None:
-        self._crew = crew
+    def __init__(self, worker_state: WorkerState) -> None:
+        self._worker_state = worker_state
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -35,7 +35,7 @@ class EventLoop:
         self._asked = 0.0
         self._answered = 0.0
         self._stopping = False
-        self._endings: set[asyncio.Task[None]] = set()
+        self._parent_results: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Have waiting claims started; the loop itself starts with the first one."""
@@ -99,18 +99,18 @@ class EventLoop:
                 log.exception("a job's subtask tried to end the event loop")
 
     def _fill(self) -> None:
-        crew = self._crew
-        if not crew.loop_came.is_set():
-            crew.loop_came.set()  # before it looks at what was handed over, so that it sees what a thread waits with
-        while crew.ready_async and (slot := self._next_slot()) is not None:
+        worker_state = self._worker_state
+        if not worker_state.loop_came.is_set():
+            worker_state.loop_came.set()  # before it looks at the hand-over, so that it sees what a thread waits with
+        while worker_state.ready_async and (slot := self._next_slot()) is not None:
             try:
-                claim, plan = crew.ready_async.popleft()
+                claim, plan = worker_state.ready_async.popleft()
             except IndexError:  # taken back by the worker
-                crew.free_slot(slot)
+                worker_state.free_slot(slot)
                 break
-            self._start(crew.begin(claim, plan, slot))
+            self._start(worker_state.begin(claim, plan, slot))
         while (slot := self._handed_slot()) is not None:
-            crew.return_slot(slot)  # its coroutine was taken back meanwhile
+            worker_state.return_slot(slot)  # its coroutine was taken back meanwhile
 
     def _next_slot(self) -> int | None:
         """A slot that a thread left to us, or one that no job waits for which needs a thread.
@@ -118,14 +118,14 @@ class EventLoop:
         Threads leave theirs after each job while coroutines wait. Were we not to do the same, the slot of a coroutine
         would be taken again before any thread woke up, and a backlog of coroutines would let no other job begin.
         """
-        crew = self._crew
+        worker_state = self._worker_state
         if (slot := self._handed_slot()) is not None:
             return slot
-        return crew.take_slot() if len(crew.slots) > len(crew.ready) else None
+        return worker_state.take_slot() if len(worker_state.slots) > len(worker_state.ready) else None
 
     def _handed_slot(self) -> int | None:
         try:
-            return self._crew.handed_over.popleft() if self._crew.handed_over else None
+            return self._worker_state.handed_over.popleft() if self._worker_state.handed_over else None
         except IndexError:  # we came late, and the thread has it back
             return None
 
@@ -144,7 +144,7 @@ class EventLoop:
     def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
         run = self._tasks.get(task)
         if run is not None:  # and not over meanwhile
-            self._crew.cut_off.add(run.number)
+            self._worker_state.cut_off.add(run.number)
             task.cancel(reason)
             asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
 
@@ -154,17 +154,17 @@ class EventLoop:
             return  # abandoned meanwhile
         run.abort = None  # the run is still to be told of; its task need not wait for that
         if run.lost:
-            self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
-        elif run.number in self._crew.running:  # it did not get as far as its own outcome
+            self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
+        elif run.number in self._worker_state.running:  # it did not get as far as its own outcome
             cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
             error = cancelled if task.cancelled() else task.exception() or cancelled
             last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
-            self._endings.add(last)
-            last.add_done_callback(self._endings.discard)
+            self._parent_results.add(last)
+            last.add_done_callback(self._parent_results.discard)
         self._return_slot(run)
 
     async def _end_failed(self, run: Attempt, error: BaseException) -> None:
-        self._crew.end(run, await self._failure(run, error))
+        self._worker_state.end(run, await self._failure(run, error))
 
     def _abandon(self, task: asyncio.Task[None]) -> None:
         """A coroutine that does not obey its cancellation must not keep its slot for ever."""
@@ -175,10 +175,10 @@ class EventLoop:
             self._return_slot(run)
 
     def _return_slot(self, run: Attempt) -> None:
-        if run.number in self._crew.cut_off:
-            self._crew.cut_off.discard(run.number)
-            self._crew.ring()  # there is room again
-        self._crew.return_slot(run.slot)
+        if run.number in self._worker_state.cut_off:
+            self._worker_state.cut_off.discard(run.number)
+            self._worker_state.ring()  # there is room again
+        self._worker_state.return_slot(run.slot)
         self._fill()
 
     def _cancel_all(self) -> None:
@@ -188,7 +188,7 @@ class EventLoop:
     async def _perform(self, run: Attempt) -> None:
         current.set(run.context)
         outcome = await (self._outcome(run) if run.trace is None else self._outcome_traced(run, run.trace))
-        self._crew.end(run, outcome)
+        self._worker_state.end(run, outcome)
 
     async def _outcome_traced(self, run: Attempt, trace: Traced) -> Outcome:
         if trace.has_past:
@@ -197,7 +197,7 @@ class EventLoop:
             return await self._outcome(run)
 
     async def _outcome(self, run: Attempt) -> Outcome:
-        claim, plan, now = run.claim, run.plan, self._crew.now
+        claim, plan, now = run.claim, run.plan, self._worker_state.now
         try:
             args, kwargs = plan.arguments(claim)
             return run.context.enclosed(plan.success(claim, await plan.task.function(*args, **kwargs), now()))
@@ -209,7 +209,7 @@ class EventLoop:
             return await self._failure(run, error)
 
     async def _failure(self, run: Attempt, error: BaseException) -> Outcome:
-        plan, now = run.plan, self._crew.now
+        plan, now = run.plan, self._worker_state.now
         try:
             return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
         except Exception as broken:

@@ -52,9 +52,9 @@ class WorkerEvents:
 class AttemptEvents:
     """One worker's news. Only the thread that makes the turns uses it."""
 
-    def __init__(self, worker_id: str, crew: WorkerState, *, tells: bool) -> None:
+    def __init__(self, worker_id: str, worker_state: WorkerState, *, tells: bool) -> None:
         self._worker_id = worker_id
-        self._crew = crew
+        self._worker_state = worker_state
         self._tells = tells
         self._untold: list[Attempt] = []
         self._offered = 0  # how many of these the last news were about
@@ -68,7 +68,7 @@ class AttemptEvents:
 
     @property
     def has_news(self) -> bool:
-        return self._tells and bool(self._untold or self._crew.begun)
+        return self._tells and bool(self._untold or self._worker_state.begun)
 
     def news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """What a turn with these outcomes and notes has to tell; nothing if it can wait for a better one."""
@@ -76,11 +76,11 @@ class AttemptEvents:
         self._offered, self._going_on = 0, {}
         if not self._tells or not (done or notes or self.is_due()):
             return []
-        success, now = Trigger.SUCCEED, self._crew.now()
+        success, now = Trigger.SUCCEED, self._worker_state.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
         rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
         begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        claims = {key: run.claim for key, run in list(self._crew.unsettled.items())} if notes else {}
+        claims = {key: run.claim for key, run in list(self._worker_state.unsettled.items())} if notes else {}
         said = noted(notes, claims, self._worker_id)
         ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
         return [*begun, *said, *ended]
@@ -93,12 +93,12 @@ class AttemptEvents:
         if self._began:
             for outcome in done:
                 self._began.pop((outcome.id, outcome.version), None)
-        unsettled = self._crew.unsettled
+        unsettled = self._worker_state.unsettled
         if len(self._began) > 2 * len(unsettled) + 100:  # runs that were abandoned
             self._began = {key: at for key, at in self._began.items() if key in unsettled}
 
     def _take_begun(self) -> None:
-        begun = self._crew.begun
+        begun = self._worker_state.begun
         taken = [begun.popleft() for _ in range(len(begun))]
         if self._tells:
             self._untold += taken
@@ -128,7 +128,7 @@ class AttemptEvents:
         rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
         for outcome in successes.values():
             key = (outcome.id, outcome.version)
-            if (run := self._crew.unsettled.get(key)) is not None:
+            if (run := self._worker_state.unsettled.get(key)) is not None:
                 claim, began = run.claim, self._going_on.get(key) or self._began.get(key, outcome.at)
                 rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
         return rows

@@ -40,7 +40,7 @@ class WorkerExchange:
         self,
         worker_id: str,
         engine: Engine,
-        crew: WorkerState,
+        worker_state: WorkerState,
         planner: RunSpecs,
         settings: Settings,
         at_most: int | None,
@@ -48,15 +48,15 @@ class WorkerExchange:
     ) -> None:
         self._worker_id = worker_id
         self._engine = engine
-        self._crew = crew
+        self._worker_state = worker_state
         self._planner = planner
         self.knowledge = TaskLookup(task_names, planner.knows)
-        self._fulfiller = ResultResolver(engine.desk, planner.keeps_result, planner.seal)
+        self._fulfiller = ResultResolver(engine.queries, planner.keeps_result, planner.cipher)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
         self._at_most = _least(at_most, settings.max_jobs)
-        self._rota = FairShare(settings.queues or {}, settings.queue_order)
+        self._fair_share = FairShare(settings.queues or {}, settings.queue_order)
         self._capabilities = settings.capabilities
         self._strategy = settings.strategy
         self._serves_all = settings.queues is None
@@ -67,13 +67,13 @@ class WorkerExchange:
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
-        self._teller = AttemptEvents(worker_id, crew, tells=settings.events)
+        self._teller = AttemptEvents(worker_id, worker_state, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
 
     @property
-    def sated(self) -> bool:
+    def job_limit_reached(self) -> bool:
         """Whether the worker has had all the jobs it was meant to take."""
         return self._at_most is not None and self.claimed >= self._at_most
 
@@ -84,32 +84,34 @@ class WorkerExchange:
 
     def room(self) -> int:
         """How many jobs to claim now: free slots, and some more while jobs are short."""
-        crew, ahead = self._crew, self._pace.ahead
-        crew.low_water = ahead // 2
-        if crew.waiting > crew.low_water:
+        worker_state, ahead = self._worker_state, self._pace.ahead
+        worker_state.low_water = ahead // 2
+        if worker_state.waiting > worker_state.low_water:
             return 0
-        room = max(self._concurrency + ahead - len(crew.running) - len(crew.cut_off) - crew.waiting, 0)
+        room = max(
+            self._concurrency + ahead - len(worker_state.running) - len(worker_state.cut_off) - worker_state.waiting, 0
+        )
         return self.recovery.allows(room if self._at_most is None else min(room, self._at_most - self.claimed))
 
     def patience(self) -> float:
         """How long outcomes may wait for the next claim, so that one call does for both: seconds, mostly none."""
-        if self._crew.waiting <= self._crew.low_water:
+        if self._worker_state.waiting <= self._worker_state.low_water:
             return 0.0
         return self._last_turn + _PATIENCE - time.monotonic()
 
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
         """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
-        crew = self._crew
+        worker_state = self._worker_state
         self.store_is_empty = False
         if self._in_doubt:
-            self._disown()
+            self._release_unknown_claims()
         if self._unanswered:
             self._find_receipts()
-        done, notes = outcomes.lettered(_take_all(crew.done), self._dead_letters), _take_all(crew.notes)
+        done, notes = outcomes.lettered(_take_all(worker_state.done), self._dead_letters), _take_all(worker_state.notes)
         self._mind_starvation()
         self._pace.finished(len(done))
-        all_idle = not crew.waiting and not crew.running
-        shares = self._rota.shares(room)
+        all_idle = not worker_state.waiting and not worker_state.running
+        shares = self._fair_share.shares(room)
         if self.first is not None and room > 0:
             shares, self.first = (QueueShare(self.first, 1), *shares), None
         want = ClaimRequest(
@@ -119,18 +121,18 @@ class WorkerExchange:
         asked = time.monotonic()
         try:
             groups = self._teller.news(done, notes)
-            answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes, groups=groups)
+            answer = self._engine.exchange(in_their_flows(self._engine.queries, done), want, notes, groups=groups)
         except EngineUnavailable:
             self._in_doubt = room > 0
             self._unanswered = done
-            crew.done.extendleft(reversed(done))
-            crew.notes.extendleft(reversed(notes))
+            worker_state.done.extendleft(reversed(done))
+            worker_state.notes.extendleft(reversed(notes))
             raise
         except Exception:
             self._in_doubt = room > 0  # a claim may be through where the outcomes were refused
             log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
             self._hand_in_one_by_one(done)
-            return [], crew.now()  # it may have claimed nothing: come again at once
+            return [], worker_state.now()  # it may have claimed nothing: come again at once
         if groups or done:
             self._teller.told(done)
         self._last_turn = time.monotonic()
@@ -147,7 +149,7 @@ class WorkerExchange:
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
         told = "settled %d jobs, claimed %d of %d (%s), %d wait here, more at %s"
-        counts = (len(done), len(answer.claims), room, of_queues, self._crew.waiting, answer.next_at)
+        counts = (len(done), len(answer.claims), room, of_queues, self._worker_state.waiting, answer.next_at)
         log.debug(told, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
         for outcome in done:
             if outcome.state is State.COMPLETED:
@@ -197,35 +199,37 @@ class WorkerExchange:
 
     def give_back(self, claims: Iterable[Claim] = ()) -> None:
         """Return these and whatever no runner has begun."""
-        now = self._crew.now()
-        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._crew.take_back())]
+        now = self._worker_state.now()
+        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._worker_state.take_back())]
         if unbegun:
             self.claimed -= len(unbegun)  # they count for whoever runs them
-            self._crew.done.extend(unbegun)
-            self._crew.ring()
+            self._worker_state.done.extend(unbegun)
+            self._worker_state.ring()
 
     def give_back_if_stalled(self) -> None:
         """If nothing that was fetched ahead gets its turn, let other workers have it."""
         began, at = self._progress
-        if not self._crew.waiting or self._crew.began != began:
-            self._progress = (self._crew.began, time.monotonic())
+        if not self._worker_state.waiting or self._worker_state.began != began:
+            self._progress = (self._worker_state.began, time.monotonic())
         elif time.monotonic() - at >= STALLED:
             self.give_back()
             self._pace.stalled()
 
-    def _disown(self) -> None:
+    def _release_unknown_claims(self) -> None:
         """Give back what was claimed for us in a turn whose answer never came: nothing that we have, or have begun."""
-        held = [Lease(*key) for key in {**self.held, **self._crew.unsettled}]
-        for job_id in self._engine.disown(self._worker_id, held):
+        held = [Lease(*key) for key in {**self.held, **self._worker_state.unsettled}]
+        for job_id in self._engine.release_unknown_claims(self._worker_id, held):
             log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
         self._in_doubt = False
 
     def _find_receipts(self) -> None:
         """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
-        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered], light=True)}
+        rows = {
+            row.id: row for row in self._engine.queries.get([outcome.id for outcome in self._unanswered], light=True)
+        }
         taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
         for outcome in taken:
-            self._crew.done.remove(outcome)
+            self._worker_state.done.remove(outcome)
         if taken:
             self._teller.told(taken)  # in the same commit
         self._settled(taken, [])
@@ -245,26 +249,26 @@ class WorkerExchange:
         for claim in claims:
             self.held[claim.id, claim.version] = claim
         self.claimed += len(claims)
-        come_again = answer.next_at is not None and answer.next_at <= self._crew.now()
+        come_again = answer.next_at is not None and answer.next_at <= self._worker_state.now()
         self.store_is_empty = room > 0 and not claims and not come_again
         if claims:
-            self._rota.took(Counter([claim.queue for claim in claims]))
+            self._fair_share.took(Counter([claim.queue for claim in claims]))
             self._mind_starvation()
-            if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
-                self._progress = (self._crew.began, time.monotonic())
+            if not self._worker_state.waiting:  # the time that nothing waited is no stall of what waits from now on
+                self._progress = (self._worker_state.began, time.monotonic())
         if self._serves_all and answer.queues:
-            self._rota.serve(answer.queues)
+            self._fair_share.serve(answer.queues)
         if room > 0:
-            self._rota.weigh(answer.weights)
+            self._fair_share.weigh(answer.weights)
 
     def _mind_starvation(self) -> None:
-        if not self._crew.waiting and len(self._crew.running) < self._concurrency:
+        if not self._worker_state.waiting and len(self._worker_state.running) < self._concurrency:
             self._pace.starved()
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
             claim = self.held.pop((outcome.id, outcome.version), None)
-            run = self._crew.settled(outcome)
+            run = self._worker_state.settled(outcome)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
             elif outcome.state in (State.FAILED, State.RETRYING):
@@ -302,13 +306,15 @@ class WorkerExchange:
                 self._hand_in(left[0])
                 left.popleft()
         finally:
-            self._crew.done.extendleft(reversed(left))  # the store went away meanwhile
+            self._worker_state.done.extendleft(reversed(left))  # the store went away meanwhile
 
     def _hand_in(self, outcome: Outcome) -> None:
         want = ClaimRequest(self._worker_id, 0, self._lease_ms)
         try:
             groups = self._teller.news([outcome], ())
-            refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want, groups=groups).refused
+            refused = self._engine.exchange(
+                in_their_flows(self._engine.queries, [outcome]), want, groups=groups
+            ).refused
             self._teller.told([outcome])
         except EngineUnavailable:
             raise
@@ -321,8 +327,8 @@ class WorkerExchange:
     def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
         log.warning("job %s: it can't be run: %s", claim.id, error, extra=about(claim, self._worker_id))
         told = describe(error)
-        self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
-        self._crew.ring()
+        self._worker_state.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._worker_state.now()))
+        self._worker_state.ring()
 
 
 def _least(*limits: int | None) -> int | None:

@@ -26,7 +26,7 @@ from headrace.runtime.context.steps import Suspended, suspension_in
 from headrace.runtime.jobs.job import LOST_RESULT
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.jobs.tracing import Tracer
-from headrace.runtime.worker.error_redaction import veil_over
+from headrace.runtime.worker.error_redaction import redactor_over
 from headrace.runtime.worker.results import MISSING, UNFIT, MissingResult, UnfitResult
 
 _LONGEST_TRACEBACK = 20_000
@@ -47,13 +47,13 @@ class RunSpec(Struct, frozen=True):
     max_result: int
     preemptible: bool = False
     removes: bool = False  # whether the call asks to be removed when it is over
-    seal: Cipher | None = None
+    cipher: Cipher | None = None
     tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        text = claim.payload if self.seal is None else self.seal.opened(claim.payload, "call", claim.task)
+        text = claim.payload if self.cipher is None else self.cipher.opened(claim.payload, "call", claim.task)
         args, kwargs = codec.decode_call(text)
         try:
             return self.task.signature.rebuild(args, kwargs)
@@ -71,8 +71,8 @@ class RunSpec(Struct, frozen=True):
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is encoded already."""
-        if self.seal is not None and text is not None:
-            text = self.seal.sealed(text, "result", claim.id)
+        if self.cipher is not None and text is not None:
+            text = self.cipher.encrypted(text, "result", claim.id)
         return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
 
     def _encoded(self, value: Any) -> str:
@@ -94,10 +94,12 @@ class RunSpec(Struct, frozen=True):
 
     def told(self, claim: Claim, error: BaseException) -> ErrorInfo:
         """The error in words, as it is stored and shown: what it quotes of the job's secrets is starred out."""
-        told, veil = describe(error), veil_over(claim, self.task, self.seal)
-        if not veil.secrets:
+        told, redactor = describe(error), redactor_over(claim, self.task, self.cipher)
+        if not redactor.secrets:
             return told
-        return msgspec.structs.replace(told, message=veil.over(told.message), traceback=veil.over(told.traceback))
+        return msgspec.structs.replace(
+            told, message=redactor.over(told.message), traceback=redactor.over(told.traceback)
+        )
 
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
         """The outcome of a run that raised, given the delay that `delay()` answered."""
@@ -174,12 +176,12 @@ class RunSpecs:
         find: Callable[[str], Task[..., Any, Any] | None],
         timeout: float | None,
         max_result: int,
-        seal: Cipher | None = None,
+        cipher: Cipher | None = None,
     ) -> None:
         self._find = find
         self._timeout = timeout
         self._max_result = max_result
-        self.seal = seal
+        self.cipher = cipher
         self._plans: dict[tuple[str, str | None], RunSpec] = {}
         self.removing: set[str] = set()  # queues where calls asked for that
 
@@ -219,7 +221,7 @@ class RunSpecs:
             self._max_result,
             _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
-            self.seal,
+            self.cipher,
             task.submits.tracer,
         )
 

@@ -39,7 +39,7 @@ class HeartbeatHost(Protocol):
     def describe(self) -> WorkerRow: ...
     def held(self) -> Iterable[Claim]: ...
     def drop(self, lease: Lease) -> None: ...
-    def obey(self, wish: str, asked_at: float) -> None: ...
+    def apply_command(self, wish: str, asked_at: float) -> None: ...
     def leases_end(self, next_expiry: int | None) -> None: ...
     def store_lost(self) -> None: ...
 
@@ -50,7 +50,7 @@ class Heartbeat:
     def __init__(
         self,
         engine: Engine,
-        crew: WorkerState,
+        worker_state: WorkerState,
         threads: Threads,
         loop: EventLoop,
         reports: HeartbeatHost,
@@ -58,7 +58,7 @@ class Heartbeat:
         heartbeat: float,
     ) -> None:
         self._engine = engine
-        self._crew = crew
+        self._worker_state = worker_state
         self._threads = threads
         self._loop = loop
         self._reports = reports
@@ -71,7 +71,7 @@ class Heartbeat:
         self._watch: StallWatch | None = None
         self._bell = engine.listen("orders")
         self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
-        crew.check_soon = self._bell.ring
+        worker_state.check_soon = self._bell.ring
 
     def watch(self, *signs: ThreadLiveness) -> None:
         """Look after these loops as well."""
@@ -108,11 +108,11 @@ class Heartbeat:
         while not self._stopping.is_set():
             now = time.monotonic()
             # A run that begins while its companions are looked through must ring, whatever its deadline.
-            self._crew.next_check = NEVER
-            earliest = min((run.deadline for run in list(self._crew.running.values())), default=NEVER)
-            attention = now + _ATTENTION if self._crew.running else NEVER
-            self._crew.next_check = min(next_beat, earliest, attention)
-            ordered = self._bell.wait(max(self._crew.next_check - now, 0))
+            self._worker_state.next_check = NEVER
+            earliest = min((run.deadline for run in list(self._worker_state.running.values())), default=NEVER)
+            attention = now + _ATTENTION if self._worker_state.running else NEVER
+            self._worker_state.next_check = min(next_beat, earliest, attention)
+            ordered = self._bell.wait(max(self._worker_state.next_check - now, 0))
             if self._stopping.is_set():
                 return
             try:
@@ -127,11 +127,11 @@ class Heartbeat:
 
     def _look_after_runs(self) -> None:
         now = time.monotonic()
-        for run in list(self._crew.running.values()):
+        for run in list(self._worker_state.running.values()):
             if run.deadline <= now:
                 self._time_out(run)
-        if self._crew.notes:
-            self._crew.ring()
+        if self._worker_state.notes:
+            self._worker_state.ring()
         self._watch_loop()
 
     # -- leases
@@ -151,7 +151,7 @@ class Heartbeat:
             self._tell_health(reported)
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
-        self._reports.obey(renewal.wish, begun)
+        self._reports.apply_command(renewal.wish, begun)
         self._reports.leases_end(renewal.next_expiry)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
@@ -179,7 +179,7 @@ class Heartbeat:
 
     def _lose(self, lost: frozenset[Lease], reason: str) -> None:
         self._withdraw(lost)
-        for run in list(self._crew.running.values()):
+        for run in list(self._worker_state.running.values()):
             if lease_of(run.claim) in lost:
                 claim = run.claim
                 log.warning(
@@ -196,12 +196,12 @@ class Heartbeat:
 
     def _withdraw(self, lost: frozenset[Lease]) -> None:
         """What was fetched ahead and is cancelled meanwhile must not begin."""
-        for waiting in (self._crew.ready, self._crew.ready_async):
+        for waiting in (self._worker_state.ready, self._worker_state.ready_async):
             for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(entry)
-        if self._crew.ready_async:
-            self._crew.wake_loop()  # it may have left a slot to a job that is gone now
+        if self._worker_state.ready_async:
+            self._worker_state.wake_loop()  # it may have left a slot to a job that is gone now
 
     # -- runs that must end
 
@@ -220,10 +220,10 @@ class Heartbeat:
     def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
         told = {**run.about, "event": "job.timed_out"}
         log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=told)
-        self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
+        self._end(run, conclude(run.plan, run.claim, error, self._worker_state.now), "timed out")
 
     def _end(self, run: Attempt, outcome: Outcome | None, reason: str) -> None:
-        end_run(self._crew, self._threads, run, outcome, reason)
+        end_run(self._worker_state, self._threads, run, outcome, reason)
 
     def _where(self, run: Attempt) -> str:
         return stack_of(run.thread) if run.thread else ""
@@ -261,21 +261,21 @@ def stack_of(thread: int | None) -> str:
     return "".join(traceback.StackSummary.extract(reversed(frames[:outer])).format())
 
 
-def end_run(crew: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
+def end_run(worker_state: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
     """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
-    if not crew.end(run, outcome):
+    if not worker_state.end(run, outcome):
         return
     run.stop(reason)
     if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
         threads.abandon_one()
-        crew.free_slot(run.slot)
+        worker_state.free_slot(run.slot)
         threads.ensure()
 
 
-def release_runs(crew: WorkerState, threads: Threads) -> None:
+def release_runs(worker_state: WorkerState, threads: Threads) -> None:
     """Give back whatever still runs: its worker stops."""
-    for run in list(crew.running.values()):
+    for run in list(worker_state.running.values()):
         told = {**run.about, "event": "job.released"}
         log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=told)
-        outcome = outcomes.release(run.claim, "its worker was stopped", crew.now())
-        end_run(crew, threads, run, outcome, "the worker stops")
+        outcome = outcomes.release(run.claim, "its worker was stopped", worker_state.now())
+        end_run(worker_state, threads, run, outcome, "the worker stops")

@@ -20,16 +20,18 @@ from headrace.runtime.worker.threads import Threads
 log = logging.getLogger("headrace.worker")
 
 
-def run_in_the_way(crew: WorkerState, desk: Queries, queues: Collection[str] | None) -> tuple[Attempt, JobRow] | None:
+def run_in_the_way(
+    worker_state: WorkerState, queries: Queries, queues: Collection[str] | None
+) -> tuple[Attempt, JobRow] | None:
     """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
-    willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
-    if not willing or crew.waiting or len(crew.running) < crew.concurrency:
+    willing = [run for run in list(worker_state.running.values()) if run.plan.preemptible]
+    if not willing or worker_state.waiting or len(worker_state.running) < worker_state.concurrency:
         return None
-    ruled = {task.name for task in desk.tasks()}
+    ruled = {task.name for task in queries.tasks()}
     run = min(willing, key=lambda run: (run.claim.priority, -run.started))
-    for queue in desk.queues():
+    for queue in queries.queues():
         if (queues is None or queue.name in queues) and _is_free(queue):
-            first = desk.peek(queue.name, 1, light=True)
+            first = queries.peek(queue.name, 1, light=True)
             if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:
                 return run, first[0]
     return None
@@ -39,9 +41,9 @@ def _is_free(queue: QueueRow) -> bool:
     return not queue.paused and not queue_rules(queue.rules).shape_claims
 
 
-def make_way(crew: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
+def make_way(worker_state: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
     """End the run for the job that waits for its slot; the queue that is to be asked next."""
     log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
-    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())
-    end_run(crew, threads, run, outcome, "a more urgent job needs its slot")
+    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", worker_state.now())
+    end_run(worker_state, threads, run, outcome, "a more urgent job needs its slot")
     return urgent.queue

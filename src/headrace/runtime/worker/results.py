@@ -41,16 +41,16 @@ def is_promised(claim: Claim) -> bool:
 class ResultResolver:
     """Reads the results of one store. `keeps` tells whether a job's result was to be kept at all."""
 
-    def __init__(self, desk: Queries, keeps: Callable[[ParentResult], bool], seal: Cipher | None = None) -> None:
-        self._desk = desk
-        self._seal = seal
+    def __init__(self, queries: Queries, keeps: Callable[[ParentResult], bool], cipher: Cipher | None = None) -> None:
+        self._queries = queries
+        self._cipher = cipher
         self._keeps = keeps
 
     def fulfill(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
         """Each claim with its results in place, or why one of them can't be; all results are read at once."""
         wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
         pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
-        rows = {row.id: row for page in pages for row in self._desk.endings(page)}
+        rows = {row.id: row for page in pages for row in self._queries.parent_results(page)}
         texts: dict[str, str] = {}
 
         def text_of(job_id: str) -> str:
@@ -58,7 +58,7 @@ class ResultResolver:
                 texts[job_id] = self._text(job_id, rows.get(job_id))
             return texts[job_id]
 
-        return [_attempted(claim, text_of, self._seal) for claim in claims]
+        return [_attempted(claim, text_of, self._cipher) for claim in claims]
 
     def _text(self, job_id: str, row: ParentResult | None) -> str:
         if row is None:
@@ -83,21 +83,21 @@ class ResultResolver:
 
     def _opened(self, result: str, job_id: str, parent: str) -> str:
         try:
-            return opened(self._seal, result, "result", job_id)
+            return opened(self._cipher, result, "result", job_id)
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} is not to be had: {error}") from None
 
     def _failure(self, row: ParentResult) -> ParentFailure:
-        errors = errors_of(self._desk.history(row.id)) if row.state is State.FAILED else []
+        errors = errors_of(self._queries.history(row.id)) if row.state is State.FAILED else []
         if not errors:
             return ParentFailure(row.id, row.task, row.state, None, row.reason)
         return ParentFailure(row.id, row.task, row.state, errors[-1].type, errors[-1].message)
 
 
-def _attempted(claim: Claim, text_of: Callable[[str], str], seal: Cipher | None) -> Claim | MissingResult:
+def _attempted(claim: Claim, text_of: Callable[[str], str], cipher: Cipher | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
-        payload = filled(opened(seal, claim.payload, "call", claim.task), text_of)
+        payload = filled(opened(cipher, claim.payload, "call", claim.task), text_of)
     except CorruptPayload:
         return claim  # whoever runs it finds that out as well, and tells it
     except MissingResult as missing:

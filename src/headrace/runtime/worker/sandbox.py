@@ -21,7 +21,7 @@ from headrace.core.jobs.records import JobNote, JobOptions, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.context.logs import handed_on
-from headrace.runtime.jobs.encryption import opened_claim, sealed_outcome
+from headrace.runtime.jobs.encryption import encrypted_outcome, opened_claim
 from headrace.runtime.worker.execution import conclude
 from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
 from headrace.runtime.worker.state import Attempt
@@ -82,7 +82,7 @@ class Sandbox:
                 if (outcome.id, outcome.version) != (run.claim.id, run.claim.version):
                     self.reason = f"it answered with the outcome of another job, {outcome.id}"
                     raise EOFError
-                return sealed_outcome(run.plan.seal, outcome)
+                return encrypted_outcome(run.plan.cipher, outcome)
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
@@ -140,7 +140,7 @@ def _errand(run: Attempt) -> SandboxTask:
         retry=retry or msgspec.UNSET,
     )
     # In clear: a child gets no keys, for its job could read them.
-    stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
+    stored = msgspec.structs.replace(opened_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
     return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
         function.__module__,

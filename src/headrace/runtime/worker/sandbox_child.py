@@ -178,8 +178,8 @@ class _Nowhere:
     async def asubmit(self, call: Any) -> Any:
         self.submit(call)
 
-    def sprout(self, call: Any, parent: str, now: int) -> Any:
+    def draft_child(self, call: Any, parent: str, now: int) -> Any:
         self.submit(call)
 
-    def sprout_now(self, call: Any, parent: str, now: int, job_id: str) -> Any:
+    def submit_child(self, call: Any, parent: str, now: int, job_id: str) -> Any:
         self.submit(call)

@@ -38,10 +38,10 @@ class StatusEvents:
             self._tell("worker.error", {"error": kind, "message": message, "seconds": seconds})
             self._error = None
 
-    def drained(self, trade: WorkerExchange) -> None:
+    def drained(self, worker_exchange: WorkerExchange) -> None:
         """Tell it if nothing is left to run; once for each time that there was work."""
-        jobs = trade.claimed - self._drained_after
-        if self._tells and jobs and trade.store_is_empty and not trade.held:
+        jobs = worker_exchange.claimed - self._drained_after
+        if self._tells and jobs and worker_exchange.store_is_empty and not worker_exchange.held:
             self._tell("worker.drained", {"jobs": jobs})
             self._drained_after += jobs
 

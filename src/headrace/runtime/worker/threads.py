@@ -27,8 +27,8 @@ _LATE = 0.05  # seconds in which a loop that is not blocked comes for a slot
 class Threads:
     """The threads of one worker."""
 
-    def __init__(self, crew: WorkerState, sandboxes: Sandboxes) -> None:
-        self._crew = crew
+    def __init__(self, worker_state: WorkerState, sandboxes: Sandboxes) -> None:
+        self._worker_state = worker_state
         self._sandboxes = sandboxes
         self._lock = threading.Lock()
         self._alive = 0
@@ -41,7 +41,7 @@ class Threads:
     def ensure(self) -> None:
         """Start as many threads as there is work and room for."""
         with self._lock:
-            needed = min(len(self._crew.ready) - self._idle, self._crew.concurrency - self._alive)
+            needed = min(len(self._worker_state.ready) - self._idle, self._worker_state.concurrency - self._alive)
             for _ in range(needed):
                 if not self._start_one():
                     return  # the next turn tries again
@@ -67,7 +67,7 @@ class Threads:
         with self._lock:
             self._alive -= 1
             self._stuck += 1
-            if self._stuck >= 2 * self._crew.concurrency and self._stuck % self._crew.concurrency == 0:
+            if self._stuck >= 2 * self._worker_state.concurrency and self._stuck % self._worker_state.concurrency == 0:
                 log.error(
                     "%d threads are still in jobs that were given up; they hold memory until these end. Tasks that "
                     "may hang belong into isolation='process', where they can be killed",
@@ -76,8 +76,8 @@ class Threads:
 
     def stop(self) -> None:
         self._stopping = True
-        with self._crew.work:
-            self._crew.work.notify_all()
+        with self._worker_state.work:
+            self._worker_state.work.notify_all()
 
     def _work(self) -> None:
         while (slot := self._next_slot()) is not None:
@@ -90,21 +90,21 @@ class Threads:
 
     def _use(self, slot: int) -> bool:
         """Run jobs until none is ready or a coroutine wants the slot; False if the last one was given up."""
-        crew = self._crew
+        worker_state = self._worker_state
         while True:
             try:
-                claim, plan = crew.ready.popleft()
+                claim, plan = worker_state.ready.popleft()
             except IndexError:
                 break
-            if crew.ready_async and len(crew.slots) > len(crew.ready):
-                crew.wake_loop()  # it left a slot to this job, which needs it no longer
-            run = crew.begin(claim, plan, slot)
-            if not crew.end(run, self._outcome(run)):
+            if worker_state.ready_async and len(worker_state.slots) > len(worker_state.ready):
+                worker_state.wake_loop()  # it left a slot to this job, which needs it no longer
+            run = worker_state.begin(claim, plan, slot)
+            if not worker_state.end(run, self._outcome(run)):
                 return False
-            if crew.ready_async and crew.loop_came.is_set():
+            if worker_state.ready_async and worker_state.loop_came.is_set():
                 self._hand_over(slot)
                 return True
-        crew.free_slot(slot)
+        worker_state.free_slot(slot)
         return True
 
     def _hand_over(self, slot: int) -> None:
@@ -113,24 +113,24 @@ class Threads:
         A loop that does not come for it is blocked by one of its coroutines. That must not cost the threads a slot,
         so it is taken back, and none is handed over until the loop has come.
         """
-        crew = self._crew
-        crew.handed_over.append(slot)
-        crew.loop_came.clear()  # after the append: a loop that comes from now on finds the slot
-        crew.wake_loop()
-        if not crew.loop_came.wait(_LATE):
+        worker_state = self._worker_state
+        worker_state.handed_over.append(slot)
+        worker_state.loop_came.clear()  # after the append: a loop that comes from now on finds the slot
+        worker_state.wake_loop()
+        if not worker_state.loop_came.wait(_LATE):
             with contextlib.suppress(ValueError):  # it has come at the last moment
-                crew.handed_over.remove(slot)
-                crew.free_slot(slot)  # which wakes the loop again: it may have looked for it just now
+                worker_state.handed_over.remove(slot)
+                worker_state.free_slot(slot)  # which wakes the loop again: it may have looked for it just now
 
     def _next_slot(self) -> int | None:
-        crew = self._crew
-        with crew.work:
+        worker_state = self._worker_state
+        with worker_state.work:
             self._idle += 1
             try:
                 while not self._stopping:
-                    if crew.ready and (slot := crew.take_slot()) is not None:
+                    if worker_state.ready and (slot := worker_state.take_slot()) is not None:
                         return slot
-                    crew.work.wait()
+                    worker_state.work.wait()
             finally:
                 self._idle -= 1
         return None
@@ -141,7 +141,7 @@ class Threads:
         except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
             log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
             told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
-            return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
+            return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._worker_state.now())
 
     def _perform_traced(self, run: Attempt, trace: Traced) -> Outcome:
         looked_back(trace)
@@ -149,15 +149,15 @@ class Threads:
             return self._perform(run)
 
     def _perform(self, run: Attempt) -> Outcome:
-        crew, claim, plan = self._crew, run.claim, run.plan
+        worker_state, claim, plan = self._worker_state, run.claim, run.plan
         if plan.isolation == "process":
-            return self._sandboxes.perform(run, crew.now)
+            return self._sandboxes.perform(run, worker_state.now)
         run.thread = threading.get_ident()
         token = current.set(run.context)
         try:
             args, kwargs = plan.arguments(claim)
-            return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), crew.now()))
+            return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
-            return conclude(plan, claim, error, crew.now)
+            return conclude(plan, claim, error, worker_state.now)
         finally:
             current.reset(token)

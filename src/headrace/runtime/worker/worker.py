@@ -23,11 +23,11 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.context.logs import WishedLevels
 from headrace.runtime.context.step_store import RetryingStepStore
-from headrace.runtime.jobs.encryption import sealed_note
+from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
 from headrace.runtime.maintenance.pace import MaintenancePace
-from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.process.recycling import is_worn_out
 from headrace.runtime.process.worker_id import entry_of, new_worker_id, what_it_serves
 from headrace.runtime.schedules.scheduler import Scheduler
@@ -66,7 +66,7 @@ class Worker:
         listener: Callable[[str], Service] | None = None,
         drain: bool = False,
         at_most: int | None = None,
-        seal: Cipher | None = None,
+        cipher: Cipher | None = None,
     ) -> None:
         self.worker = self.id = new_worker_id()
         self._engine = engine
@@ -79,8 +79,8 @@ class Worker:
         self._drain = drain
         self._at_most = at_most
         self._find_task = find_task
-        self._seal = seal
-        remembering = RetryingStepStore(engine, settings.lease, seal)
+        self._cipher = cipher
+        remembering = RetryingStepStore(engine, settings.lease, cipher)
         self.steps, self.remember = remembering.steps, remembering.remember
         self.largest = settings.max_payload
         self._started_at = clock.now()
@@ -107,30 +107,36 @@ class Worker:
         if self._thread is not None:
             return self
         is_drain = self._drain or self._at_most is not None  # it ends by itself, and does not wait
-        if not is_drain and not await_store(lambda: self._engine.sign_off(self.id), lambda: self._stop_at is not None):
+        if not is_drain and not await_store(
+            lambda: self._engine.unregister_worker(self.id), lambda: self._stop_at is not None
+        ):
             self.stopped.set()
             return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
-        self._crew = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
-        planner = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
+        self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
+        planner = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._cipher)
         mine = (self._settings, self._at_most, self._task_names)
-        self._trade = WorkerExchange(self.id, self._engine, self._crew, planner, *mine)
-        self.store_lost = self._trade.recovery.lost  # an idle worker, too, comes back slowly
+        self._worker_exchange = WorkerExchange(self.id, self._engine, self._worker_state, planner, *mine)
+        self.store_lost = self._worker_exchange.recovery.lost  # an idle worker, too, comes back slowly
         self._sandboxes = Sandboxes()
-        self._threads = Threads(self._crew, self._sandboxes)
-        self._loop = EventLoop(self._crew)
-        self._crew.wake_loop = self._loop.wake
+        self._threads = Threads(self._worker_state, self._sandboxes)
+        self._loop = EventLoop(self._worker_state)
+        self._worker_state.wake_loop = self._loop.wake
         self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
         described = self.describe()
-        self._crew.presence = self._presence = self._engine.attend(described)
-        self._pulse = Heartbeat(
-            self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.beat
+        self._worker_state.presence = self._presence = self._engine.register_worker(described)
+        self._heartbeat = Heartbeat(
+            self._engine, self._worker_state, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
-        chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
-        keeper = MaintenanceLoop(chores, self._crew.has_jobs, MaintenancePace(self._engine, self.id, self._crew))
+        maintenance_tasks = (
+            () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, planner.removing)
+        )
+        keeper = MaintenanceLoop(
+            maintenance_tasks, self._worker_state.has_jobs, MaintenancePace(self._engine, self.id, self._worker_state)
+        )
         timekeepers = [] if is_drain else [Scheduler(self._engine, self._declare)]
-        self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
+        self._heartbeat.watch(self._worker_state.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [] if self._listener is None else [self._listener(self.id)]
         # Who listens comes first, and so hears that its own worker has started.
         self._start([*listeners, WorkerEvents(self._engine, described), *timekeepers, keeper])
@@ -142,10 +148,10 @@ class Worker:
         self._companions: list[Service] = []
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         try:
-            for companion in companions:
-                companion.start()
-                self._companions.append(companion)
-            self._pulse.start()
+            for service in companions:
+                service.start()
+                self._companions.append(service)
+            self._heartbeat.start()
             self._forget_exit = stop_at_exit(self)  # before the thread, which may be over at once
             self._thread.start()
         except BaseException:
@@ -175,17 +181,17 @@ class Worker:
     @property
     def is_stalled(self) -> bool:
         """Whether the loop that fetches and settles jobs has stood still for long, although the process lives."""
-        return self._pulse.is_stalled(self._crew.sign)
+        return self._heartbeat.is_stalled(self._worker_state.sign)
 
     @property
     def completed(self) -> int:
         """How many jobs it has completed."""
-        return self._trade.completed
+        return self._worker_exchange.completed
 
     @property
     def failed(self) -> int:
         """How many jobs failed for good in its hands."""
-        return self._trade.failed
+        return self._worker_exchange.failed
 
     def pause(self) -> None:
         """Start no more jobs; those that run go on."""
@@ -205,21 +211,21 @@ class Worker:
 
     def describe(self) -> WorkerRow:
         state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
-        done = (len(self._crew.running), self._trade.completed, self._trade.failed)
+        done = (len(self._worker_state.running), self._worker_exchange.completed, self._worker_exchange.failed)
         return entry_of(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
 
     def held(self) -> Iterable[Claim]:
-        return list(self._trade.held.values())
+        return list(self._worker_exchange.held.values())
 
     def drop(self, lease: Lease) -> None:
-        self._trade.held.pop((lease.id, lease.version), None)
+        self._worker_exchange.held.pop((lease.id, lease.version), None)
 
     def _order(self, wish: str) -> None:
-        self._engine.desk.wish(self.id, wish)
+        self._engine.queries.wish(self.id, wish)
         self._ordered_at = time.monotonic()
-        self.obey(wish, self._ordered_at)
+        self.apply_command(wish, self._ordered_at)
 
-    def obey(self, wish: str, asked_at: float) -> None:
+    def apply_command(self, wish: str, asked_at: float) -> None:
         """Do as an operator wishes, unless that was asked before a wish that is fulfilled already."""
         if asked_at < self._ordered_at:
             return
@@ -237,10 +243,10 @@ class Worker:
         log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
 
     def note(self, note: JobNote) -> None:
-        self._crew.notes.append(sealed_note(self._seal, note))
+        self._worker_state.notes.append(encrypted_note(self._cipher, note))
 
     def renew(self, claim: Claim) -> bool:
-        return self._pulse.renew_one(claim)
+        return self._heartbeat.renew_one(claim)
 
     # -- the thread
 
@@ -259,7 +265,7 @@ class Worker:
 
     def _guarded_turn(self) -> float | None:
         """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
-        self._crew.sign.back_in(OUTAGE_LONGEST)  # the longest pause there is
+        self._worker_state.sign.back_in(OUTAGE_LONGEST)  # the longest pause there is
         left = self._outage_ends - time.monotonic()
         if left > 0:
             return left
@@ -269,7 +275,7 @@ class Worker:
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
-            self._trade.recovery.lost()
+            self._worker_exchange.recovery.lost()
             self._news.failed(error)
             self._outage = min(max(self._outage * 2, OUTAGE_FIRST), OUTAGE_LONGEST)
             log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
@@ -282,51 +288,60 @@ class Worker:
 
     def _turn(self) -> float | None:
         """Settle and claim once; the seconds to sleep, unless rung."""
-        crew, trade = self._crew, self._trade
-        if self._is_idle() and not (self._rest.is_over or trade.knowledge.has_grown()):
-            self._upkeep()
+        worker_state, worker_exchange = self._worker_state, self._worker_exchange
+        if self._is_idle() and not (self._rest.is_over or worker_exchange.knowledge.has_grown()):
+            self._staleness_store()
             return self._pause(self._rest.next_at)
-        room = 0 if self._paused or self._stop_at is not None else trade.room()
-        if room == 0 and not self._paused and (patience := trade.patience()) > 0:
+        room = 0 if self._paused or self._stop_at is not None else worker_exchange.room()
+        if room == 0 and not self._paused and (patience := worker_exchange.patience()) > 0:
             return patience
         self._rest.end()
-        claims, next_at = trade.exchange(room)
+        claims, next_at = worker_exchange.exchange(room)
         self._rest.turned(len(claims), next_at)
         if self._paused:  # meanwhile, or with jobs at hand that were fetched before
-            trade.give_back(claims)
+            worker_exchange.give_back(claims)
         else:
-            crew.place(trade.planned(claims))
+            worker_state.place(worker_exchange.planned(claims))
         self._threads.ensure()
-        self._upkeep()
-        if len(claims) == room > 0 and crew.waiting <= crew.low_water:
+        self._staleness_store()
+        if len(claims) == room > 0 and worker_state.waiting <= worker_state.low_water:
             return 0.0
-        trade.give_back_if_stalled()
-        is_over = trade.sated or (self._drain and (trade.store_is_empty or self._paused))
-        if is_over and not trade.held and not crew.done:
-            if self._at_most is None and trade.sated:  # by max_jobs
-                log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, trade.claimed)
+        worker_exchange.give_back_if_stalled()
+        is_over = worker_exchange.job_limit_reached or (
+            self._drain and (worker_exchange.store_is_empty or self._paused)
+        )
+        if is_over and not worker_exchange.held and not worker_state.done:
+            if self._at_most is None and worker_exchange.job_limit_reached:  # by max_jobs
+                log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, worker_exchange.claimed)
                 self.recycle = True
-            self._news.drained(trade)
+            self._news.drained(worker_exchange)
             self.request_stop()
         return self._pause(next_at)
 
     def _is_idle(self) -> bool:
         """Whether nothing runs, or is to be handed in or told. Who works off what is there asks until it is empty."""
-        crew, trade = self._crew, self._trade
-        return not (self._drain or self._at_most or trade.held or crew.done or crew.notes or trade.has_news)
+        worker_state, worker_exchange = self._worker_state, self._worker_exchange
+        return not (
+            self._drain
+            or self._at_most
+            or worker_exchange.held
+            or worker_state.done
+            or worker_state.notes
+            or worker_exchange.has_news
+        )
 
     def _pause(self, next_at: int | None) -> float:
         until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
-        if self._trade.has_news:
+        if self._worker_exchange.has_news:
             until_upkeep = min(until_upkeep, WITHIN)
-        if self._crew.waiting:
+        if self._worker_state.waiting:
             return min(until_upkeep, STALLED)
-        self._trade.idle()
+        self._worker_exchange.idle()
         return until_upkeep if next_at is None else min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
 
     # -- upkeep that any worker may do at any time
 
-    def _upkeep(self) -> None:
+    def _staleness_store(self) -> None:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
@@ -335,42 +350,46 @@ class Worker:
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
             about = {"event": "job.stalled", "job": job.id, "queue": job.queue}
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state, extra=about)
-            self._trade.store_is_empty = False
-        self._news.drained(self._trade)
-        if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
+            self._worker_exchange.store_is_empty = False
+        self._news.drained(self._worker_exchange)
+        if (
+            not self._paused
+            and not self._worker_exchange.job_limit_reached
+            and self._settings.strategy in (None, "priority")
+        ):
             self._make_way()
         if is_worn_out(self.id, self._settings):
             self.recycle = True
             self.request_stop()
 
     def _make_way(self) -> None:
-        found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
+        found = run_in_the_way(self._worker_state, self._engine.queries, self._settings.queues)
         if found is not None and not self._paused:  # it may have been paused while it looked
-            self._trade.first = make_way(self._crew, self._threads, *found)
+            self._worker_exchange.first = make_way(self._worker_state, self._threads, *found)
 
     # -- the end
 
     def _wind_down(self) -> None:
         """Give back what was not begun, let runs finish until the deadline, release the rest."""
-        crew = self._crew
-        crew.sign.over()
-        self._say("worker.stopping", f"stops: {len(crew.running)} jobs are running")
+        worker_state = self._worker_state
+        worker_state.sign.over()
+        self._say("worker.stopping", f"stops: {len(worker_state.running)} jobs are running")
         while True:
-            self._trade.give_back()
+            self._worker_exchange.give_back()
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
-                release_runs(crew, self._threads)
+                release_runs(worker_state, self._threads)
             pause = self._guarded_settle()
-            if not crew.running and not crew.done and not self._trade.held:
+            if not worker_state.running and not worker_state.done and not self._worker_exchange.held:
                 return
             left = (self._stop_at or 0.0) - time.monotonic()
             if left < -_LAST_WORDS:
-                log.error("worker %s could not hand in %d outcomes: the store is away", self.id, len(crew.done))
+                log.error("worker %s could not hand in %d outcomes: the store is away", self.id, len(worker_state.done))
                 return
             self._bell.wait(min(pause, max(left, 0.01)))
 
     def _guarded_settle(self) -> float:
         try:
-            self._trade.exchange(0)
+            self._worker_exchange.exchange(0)
             return _UPKEEP
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
@@ -382,18 +401,21 @@ class Worker:
         with contextlib.ExitStack() as steps:  # from the last to the first, each one even if another fails
             steps.callback(self._bell.close)
             steps.callback(self._presence.close)
-            steps.callback(self._sign_off)
+            steps.callback(self._unregister_worker)
             steps.callback(self._sandboxes.stop)
-            steps.callback(self._pulse.stop)
+            steps.callback(self._heartbeat.stop)
             steps.callback(self._loop.stop, 1.0)
             steps.callback(self._threads.stop)
-            for companion in self._companions:
-                steps.callback(companion.stop)
-        self._say("worker.stopped", f"stopped: {self._trade.completed} completed, {self._trade.failed} failed")
+            for service in self._companions:
+                steps.callback(service.stop)
+        self._say(
+            "worker.stopped",
+            f"stopped: {self._worker_exchange.completed} completed, {self._worker_exchange.failed} failed",
+        )
 
-    def _sign_off(self) -> None:
+    def _unregister_worker(self) -> None:
         with contextlib.suppress(EngineUnavailable):
-            self._engine.sign_off(self.id)
+            self._engine.unregister_worker(self.id)
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"

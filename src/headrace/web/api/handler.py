@@ -185,7 +185,7 @@ class _ApiCall:
 async def _await(request: Request, act: Callable[[RequestContext], Any], visit: RequestContext) -> Any:
     """Call what may take its time, and let it know if its client does not wait for it."""
     left = threading.Event()
-    watching = asyncio.create_task(_notice(request.receive, left))
+    watching = asyncio.create_task(_store_status(request.receive, left))
     try:
         waiting = functools.partial(act, msgspec.structs.replace(visit, has_left=left.is_set))
         return await asyncio.get_running_loop().run_in_executor(_waiting_room, waiting)
@@ -194,7 +194,7 @@ async def _await(request: Request, act: Callable[[RequestContext], Any], visit: 
         watching.cancel()
 
 
-async def _notice(receive: Receive, left: threading.Event) -> None:
+async def _store_status(receive: Receive, left: threading.Event) -> None:
     with contextlib.suppress(Refused):  # a body that nobody asked for
         await until_left(receive)
         left.set()

@@ -46,7 +46,7 @@ def chart(
 
 def curve(visit: PageRequest, metric: str, window: str, **where: str | None) -> list[Point]:
     """One metric over time; empty if nothing is gathered."""
-    series = visit.glance.series(metric, window, **where) if visit.app.settings.events else None
+    series = visit.page_cache.series(metric, window, **where) if visit.app.settings.events else None
     return [] if series is None else [Point(point.at, point.value) for point in series.points]
 
 

@@ -58,12 +58,12 @@ def _everything(visit: PageRequest, views: Sequence[View]) -> Iterator[PaletteEn
     for view in views:
         if view.label:
             yield PaletteEntry(view.label, "view", view.icon, visit.at(view.path))
-    queues = visit.glance.names()
+    queues = visit.page_cache.names()
     for queue in queues:
         yield PaletteEntry(queue.name, "queue", "queues", visit.at(f"/queues/{queue.name}"))
     for task in known_tasks(visit):
         yield PaletteEntry(task, "task", "jobs", visit.at("/jobs", task=task))
-    for worker in visit.glance.workers():
+    for worker in visit.page_cache.workers():
         yield PaletteEntry(worker.id, "worker", "workers", visit.at(f"/workers/{worker.id}"))
     if visit.visitor.may_write:
         yield PaletteEntry("Enqueue a job", "action", "plus", visit.at("/enqueue"))

@@ -142,9 +142,9 @@ class PageCache:
 
     def of_visit(self) -> PageCache:
         """The same looks, for one more visit."""
-        glance = copy.copy(self)
-        glance._used, glance._until, glance.counted_at = set(), None, None
-        return glance
+        page_cache = copy.copy(self)
+        page_cache._used, page_cache._until, page_cache.counted_at = set(), None, None
+        return page_cache
 
     def _see(self, look: CachedValue[T]) -> T:
         return self._shown(look, look.get())
@@ -183,7 +183,7 @@ class PageCache:
 
     def names(self) -> list[QueueRow]:
         """Queues as they are called and whether they are paused, where nobody asks how much is in them."""
-        return sorted(self.shared(self._app.engine.desk.queues), key=lambda row: row.name)
+        return sorted(self.shared(self._app.engine.queries.queues), key=lambda row: row.name)
 
     def workers(self) -> list[WorkerInfo]:
         seen: list[WorkerInfo] = self._see(self._workers)

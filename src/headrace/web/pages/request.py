@@ -31,11 +31,11 @@ class PageRequest:
     """A request with what a view needs of it."""
 
     def __init__(
-        self, request: Request, app: Headrace, glance: PageCache, visitor: Viewer, form: QueryParams | None = None
+        self, request: Request, app: Headrace, page_cache: PageCache, visitor: Viewer, form: QueryParams | None = None
     ) -> None:
         self.request = request
         self.app = app
-        self.glance = glance
+        self.page_cache = page_cache
         self.visitor = visitor
         self.form = form or QueryParams()
         now = to_datetime(app.clock.now())

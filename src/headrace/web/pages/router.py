@@ -57,7 +57,7 @@ class PageRouter:
         self._refuse_forged = refuse_forged
         self._record = record
         self._templates = Templates(views)
-        self._glance = PageCache(app)
+        self._page_cache = PageCache(app)
         self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
 
     def routes(self) -> list[BaseRoute]:
@@ -70,11 +70,11 @@ class PageRouter:
 
     def get_ready(self) -> None:
         """Begin to count the store, and prepare every page, before somebody comes."""
-        self._glance.begin()
+        self._page_cache.begin()
         compile_all()
 
     def _visit(self, request: Request, form: QueryParams | None = None) -> PageRequest:
-        return PageRequest(request, self._app, self._glance.of_visit(), self._visitor_of(request), form)
+        return PageRequest(request, self._app, self._page_cache.of_visit(), self._visitor_of(request), form)
 
     # -- pages
 
@@ -88,7 +88,7 @@ class PageRouter:
         def page_of(request: Request) -> Response:
             visit = self._visit(request)
             try:
-                shown = {**view.show(visit), "view": view, "away_since": self._glance.away_since()}
+                shown = {**view.show(visit), "view": view, "away_since": self._page_cache.away_since()}
                 return self._rendered(visit, view.template, shown)
             except HeadraceError as error:
                 return self.trouble(visit, error)
@@ -101,9 +101,9 @@ class PageRouter:
     def _rendered(self, visit: PageRequest, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         flash = _flash_of(visit.request)
         part = PART in visit.request.headers
-        told = {"flash": flash, "counted_at": visit.glance.counted_at}
+        told = {"flash": flash, "counted_at": visit.page_cache.counted_at}
         page = self._templates.render(template, visit, {**shown, **told}, part=part)
-        response = HTMLResponse(page, status, headers=_headers(visit.glance.age()))
+        response = HTMLResponse(page, status, headers=_headers(visit.page_cache.age()))
         if flash is not None and not part:
             response.delete_cookie(_FLASH, path=visit.root or "/")
         return response
@@ -116,7 +116,7 @@ class PageRouter:
             text = f"There is nothing under {visit.path}; it may have been deleted or archived."
         is_away = isinstance(error, EngineUnavailable)
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None, "is_away": is_away}
-        shown["known"] = self._glance.last_totals() if is_away else None
+        shown["known"] = self._page_cache.last_totals() if is_away else None
         response = self._rendered(visit, "trouble.html", shown, status)
         response.headers.update(refusal_of(error).headers if is_away else {})
         return response
@@ -127,7 +127,7 @@ class PageRouter:
 
     def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         """A page without the frame around it, for anybody."""
-        visit = PageRequest(request, self._app, self._glance.of_visit(), _ANYBODY)
+        visit = PageRequest(request, self._app, self._page_cache.of_visit(), _ANYBODY)
         return self._rendered(visit, template, shown, status)
 
     # -- actions
@@ -158,7 +158,7 @@ class PageRouter:
             self._write_down(visit, action, failed)
             return self._answer(visit, failed, _status_of(error)[0])
         self._write_down(visit, action, done)
-        self._glance.forget()
+        self._page_cache.forget()
         return self._answer(visit, done, 200 if done.ok else 409)
 
     def _write_down(self, visit: PageRequest, action: Action, done: ActionResult) -> None:

@@ -153,7 +153,7 @@ class SecurityMiddleware:
             await send(message)
 
         try:
-            self._admit(scope)
+            self._insert_unique(scope)
             await self._inner(scope, _limited(scope, receive, self._max_body), reply)
         except Refused as refused:
             if begun:
@@ -163,7 +163,7 @@ class SecurityMiddleware:
 
     # -- who
 
-    def _admit(self, scope: Scope) -> None:
+    def _insert_unique(self, scope: Scope) -> None:
         request = HTTPConnection(scope)
         client = request.client.host if request.client else ""
         _refuse_other_sites(scope, request)

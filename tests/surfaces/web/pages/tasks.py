@@ -11,7 +11,7 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 
 
 def register(app: Headrace) -> dict[str, Any]:
-    gate = threading.Event()
+    lane_limit = threading.Event()
 
     @app.task(name="add", queue="sums")
     def add(a: int, b: int) -> int:
@@ -31,7 +31,7 @@ def register(app: Headrace) -> dict[str, Any]:
         job = current_job()
         job.progress(0.25)
         job.log("has begun", step=1)
-        while not gate.wait(0.05) and not job.cancel_requested:
+        while not lane_limit.wait(0.05) and not job.cancel_requested:
             pass
         return text
 
@@ -40,14 +40,22 @@ def register(app: Headrace) -> dict[str, Any]:
         """Logs some lines, and one more when the test lets it go."""
         for line in range(lines):
             current_job().log(f"line {line}")
-        gate.wait(20)
+        lane_limit.wait(20)
         current_job().log("the last line")
 
     @app.task(name="sign", queue="sums", redact=("password",))
     def sign(user: str, password: str) -> str:
         return f"{user}:{len(password)}"
 
-    return {"add": add, "refuse": refuse, "stumble": stumble, "hold": hold, "sign": sign, "chat": chat, "gate": gate}
+    return {
+        "add": add,
+        "refuse": refuse,
+        "stumble": stumble,
+        "hold": hold,
+        "sign": sign,
+        "chat": chat,
+        "gate": lane_limit,
+    }
 
 
 def populate(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:

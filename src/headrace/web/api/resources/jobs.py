@@ -193,7 +193,7 @@ def promote(visit: RequestContext, job_id: str) -> JobRecord:
 def get(visit: RequestContext, job_id: str) -> JobRecord:
     """Everything about one job, its secrets starred out."""
     job = visit.app.jobs.get(job_id)
-    steps = [] if job.spooled or job.archived else visit.app.engine.desk.steps(job.id)
+    steps = [] if job.spooled or job.archived else visit.app.engine.queries.steps(job.id)
     return full_record_of(job, steps)
 
 

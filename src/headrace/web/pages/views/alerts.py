@@ -34,7 +34,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 def firing(visit: PageRequest) -> int:
     """How many fire and nobody has seen to. The navigation stands also on a page that tells of an absent store."""
     try:
-        return sum(alert.state == "firing" and not alert.silenced for alert in visit.glance.alerts())
+        return sum(alert.state == "firing" and not alert.silenced for alert in visit.page_cache.alerts())
     except HeadraceError:
         return 0
 

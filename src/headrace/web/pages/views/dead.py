@@ -30,7 +30,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     page = visit.app.dead.list(
         status=None if status == "any" else status, limit=_PAGE, cursor=visit.asked("cursor"), **filters
     )
-    tallies = visit.glance.soon(visit.app.dead.stats)
+    tallies = visit.page_cache.soon(visit.app.dead.stats)
     return {
         "letters": page.letters,
         "cursor": page.cursor,
@@ -56,7 +56,7 @@ def _groups(visit: PageRequest, status: str) -> list[DeadGroup] | None:
     def read(of: str | None) -> list[DeadGroup]:
         return visit.app.dead.groups(status=of, limit=_GROUPS)
 
-    return visit.glance.soon(read, None if status == "any" else status)
+    return visit.page_cache.soon(read, None if status == "any" else status)
 
 
 def which(given: QueryParams, visit: PageRequest) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def which(given: QueryParams, visit: PageRequest) -> dict[str, Any]:
 def pending(visit: PageRequest) -> int:
     """How many nobody has dealt with. The navigation stands also on a page that tells of an absent store."""
     try:
-        return sum(tally.pending for tally in visit.glance.soon(visit.app.dead.stats) or ())
+        return sum(tally.pending for tally in visit.page_cache.soon(visit.app.dead.stats) or ())
     except HeadraceError:
         return 0
 

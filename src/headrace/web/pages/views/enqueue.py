@@ -28,7 +28,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "args": plain_json(args),
         "kwargs": plain_json(kwargs),
         "tasks": known_tasks(visit),
-        "queues": [queue.name for queue in visit.glance.names()],
+        "queues": [queue.name for queue in visit.page_cache.names()],
         "topics": ("none",),
     }
 

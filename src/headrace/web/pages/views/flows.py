@@ -81,8 +81,8 @@ def _ask_cancel(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Cancel what is left of flow {run.name}?",
         "Cancel the flow",
-        f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are not over; what runs is told to "
-        "stop.",
+        f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are not over; what runs is "
+        "told to stop.",
     )
 
 

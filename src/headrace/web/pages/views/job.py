@@ -74,7 +74,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "lease_until": to_datetime(job.row.lease_until),
         "logs": [_line(job, line) for line in lines[-_LINES:]],
         "more_logs": max(len(lines) - _LINES, 0),
-        "steps": [] if job.archived else visit.app.engine.desk.steps(job.id),
+        "steps": [] if job.archived else visit.app.engine.queries.steps(job.id),
         "to_datetime": to_datetime,
         "parents": cards(parents[:_KIN], visit.app),
         "children": cards(children[:_KIN], visit.app),

@@ -36,7 +36,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     page = text_search.find(
         visit.app, filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach
     )
-    queues = visit.glance.counted()
+    queues = visit.page_cache.counted()
     return {
         "jobs": cards(page, visit.app),
         "cursor": page.cursor,
@@ -61,7 +61,7 @@ def _by_state(queues: Sequence[QueueStats], queue: str | None) -> dict[str, int]
 
 def known_tasks(visit: PageRequest) -> list[str]:
     """The names of tasks that this app, or a worker, knows."""
-    return sorted({*visit.app.tasks, *(name for worker in visit.glance.workers() for name in worker.tasks)})
+    return sorted({*visit.app.tasks, *(name for worker in visit.page_cache.workers() for name in worker.tasks)})
 
 
 def filters_of(given: QueryParams, now: datetime) -> dict[str, Any]:

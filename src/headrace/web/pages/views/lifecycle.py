@@ -23,10 +23,10 @@ _DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for 
 def show(visit: PageRequest) -> Mapping[str, Any]:
     cycle = visit.app.lifecycle
     detect = _stale(visit)
-    visit.glance.prepare(detect, fresh=_RARELY)
-    archive = visit.glance.shared(cycle.stats, fresh=_RARELY)
-    partitions = visit.glance.shared(cycle.partitions, fresh=_RARELY)
-    found = visit.glance.soon(detect, fresh=_RARELY)
+    visit.page_cache.prepare(detect, fresh=_RARELY)
+    archive = visit.page_cache.shared(cycle.stats, fresh=_RARELY)
+    partitions = visit.page_cache.shared(cycle.partitions, fresh=_RARELY)
+    found = visit.page_cache.soon(detect, fresh=_RARELY)
     stale = found or []
     return {
         "is_known": found is not None,
@@ -84,7 +84,8 @@ def _ask_archive(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Have {_jobs(would.archived + would.deleted)} leave the store?",
         "Archive now",
-        f"{formatting.exact(would.archived)} go into the archive, {formatting.exact(would.deleted)} are deleted for good.",
+        f"{formatting.exact(would.archived)} go into the archive, "
+        f"{formatting.exact(would.deleted)} are deleted for good.",
     )
 
 

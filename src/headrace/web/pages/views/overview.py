@@ -48,7 +48,7 @@ class OverviewWarning(Struct, frozen=True, kw_only=True):
 
 
 def show(visit: PageRequest) -> Mapping[str, Any]:
-    queues, workers = visit.glance.queues(), visit.glance.workers()
+    queues, workers = visit.page_cache.queues(), visit.page_cache.workers()
     count = totals(queues)
     return {
         "queues": sorted(queues, key=_pressing),
@@ -60,8 +60,8 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
         "drained": drained_in(visit),
-        "failures": visit.glance.shared(recent, visit.app, State.FAILED),
-        "running": visit.glance.shared(recent, visit.app, State.RUNNING),
+        "failures": visit.page_cache.shared(recent, visit.app, State.FAILED),
+        "running": visit.page_cache.shared(recent, visit.app, State.RUNNING),
     }
 
 
@@ -72,7 +72,7 @@ def recent(app: Headrace, state: State) -> list[JobSummary]:
 
 def drained_in(visit: PageRequest) -> dict[str, str]:
     """In how long each queue in which jobs wait is empty, in words, if it goes on as in the last minute."""
-    known = visit.glance.metrics() if visit.app.settings.events else None
+    known = visit.page_cache.metrics() if visit.app.settings.events else None
     waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
     return {figures.queue: "never" if figures.eta is None else formatting.span(figures.eta) for figures in waiting}
 
@@ -85,7 +85,7 @@ def troubles(
     visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[OverviewWarning]:
     """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
-    firing = [alert for alert in visit.glance.alerts() if alert.state in ("firing", "acknowledged")]
+    firing = [alert for alert in visit.page_cache.alerts() if alert.state in ("firing", "acknowledged")]
     for alert in firing:
         if alert.state == "firing" and not alert.silenced:
             yield OverviewWarning(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
@@ -157,7 +157,7 @@ def _tiles(
         drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
     )
     kept = f"{formatting.brief(count[State.COMPLETED])} kept"
-    known = visit.glance.metrics() if visit.app.settings.events else None
+    known = visit.page_cache.metrics() if visit.app.settings.events else None
     if known is None:
         yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
         return

@@ -52,10 +52,10 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "windows": chart_data.WINDOWS,
         "failing": _top(failed),
         "sampled": len(failed),
-        "tasks": visit.glance.tasks(name) or [] if drawn else [],
+        "tasks": visit.page_cache.tasks(name) or [] if drawn else [],
         "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
-        "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
+        "workers": [worker for worker in visit.page_cache.workers() if not worker.queues or name in worker.queues],
         "rules": spoken(stats.rules),
         "strategies": STRATEGIES,
         "topics": (f"queue:{name}", "worker"),
@@ -63,7 +63,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _stats(visit: PageRequest, name: str) -> QueueStats:
-    found = (stats for stats in visit.glance.queues() if stats.queue == name)
+    found = (stats for stats in visit.page_cache.queues() if stats.queue == name)
     return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
 
 

@@ -13,7 +13,7 @@ from headrace.web.pages.views.overview import drained_in
 
 
 def show(visit: PageRequest) -> Mapping[str, Any]:
-    queues = visit.glance.queues()
+    queues = visit.page_cache.queues()
     text = (visit.asked("q") or "").casefold()
     shown = [stats for stats in queues if text in stats.queue.casefold()]
     return {

@@ -48,7 +48,7 @@ def _editor(visit: PageRequest, one: Schedule | None) -> dict[str, Any]:
         "masked": one is not None and MASK in formatting.plain_json([one.args, one.kwargs]),
         "trial": tried(visit),
         "tasks": known_tasks(visit),
-        "queues": [queue.name for queue in visit.glance.names()],
+        "queues": [queue.name for queue in visit.page_cache.names()],
         "catch_ups": get_args(CatchUp),
         "overlaps": get_args(RunOverlap),
         "dst_gaps": get_args(Gap),

@@ -38,7 +38,7 @@ _BYTES = ("size", "log_size", "disk_free", "memory", "peak_memory")
 def show(visit: PageRequest) -> Mapping[str, Any]:
     app, is_admin = visit.app, visit.visitor.may_write
     found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
-    checked = visit.glance.soon(diagnose, app, fresh=_RARELY)
+    checked = visit.page_cache.soon(diagnose, app, fresh=_RARELY)
     findings = checked or []
     settings = _settings(visit) if is_admin else {}
     return {
@@ -61,7 +61,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 def _facts(visit: PageRequest, is_admin: bool) -> dict[str, str]:
     """What the engine tells of itself; where it is, only to admins."""
-    known = visit.glance.shared(visit.app.engine.facts, fresh=5.0)
+    known = visit.page_cache.shared(visit.app.engine.facts, fresh=5.0)
     hidden = () if is_admin else ("file", "server", "address")
     return {
         name.replace("_", " "): formatting.size(value) if name in _BYTES and isinstance(value, int) else str(value)

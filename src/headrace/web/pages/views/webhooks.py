@@ -31,7 +31,7 @@ def show_new(visit: PageRequest) -> Mapping[str, Any]:
     return {
         "secret": secret_of(secrets.token_bytes(32)) if visit.visitor.may_write else "",
         "types": TYPES,
-        "queues": [queue.name for queue in visit.glance.names()],
+        "queues": [queue.name for queue in visit.page_cache.names()],
         "topics": ("none",),
     }
 

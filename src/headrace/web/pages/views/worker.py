@@ -33,7 +33,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 def _known(visit: PageRequest, name: str) -> WorkerInfo | None:
     """None if it has signed off; what it did is still there."""
-    return next((worker for worker in visit.glance.workers() if worker.id == name), None)
+    return next((worker for worker in visit.page_cache.workers() if worker.id == name), None)
 
 
 def _pause(visit: PageRequest) -> ActionResult:

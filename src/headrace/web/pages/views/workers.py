@@ -10,7 +10,7 @@ from headrace.web.pages.view import View
 
 
 def show(visit: PageRequest) -> Mapping[str, Any]:
-    workers = visit.glance.workers()
+    workers = visit.page_cache.workers()
     alive = [worker for worker in workers if not worker.silent]
     return {
         "workers": workers,
