@@ -78,7 +78,7 @@ def fleet(url: str, tmp_path: Path) -> Iterator[SimpleNamespace]:
         extra = {f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()}
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.crew_app"],
+            [sys.executable, "-m", "tests.faults.worker_app"],
             env={**os.environ, "HEADRACE_URL": url, "PYTHONPATH": path, **extra},
             cwd=tmp_path,
             stderr=stderr,

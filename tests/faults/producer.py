@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from headrace import chain
-from tests.faults.crew_app import app, touch
+from tests.faults.worker_app import app, touch
 
 
 def main(path: str) -> None:

@@ -55,7 +55,7 @@ def complete_all(app: Headrace) -> set[str]:
 
 def retention_store(what: str) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    command = [sys.executable, "-m", "tests.faults.sweeper_app", what]
+    command = [sys.executable, "-m", "tests.faults.retention_app", what]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE)
 
 

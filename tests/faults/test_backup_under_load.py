@@ -24,7 +24,7 @@ from headrace.app.admin import backups
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL
 from tests.faults.conftest import ROOT
-from tests.runtime.cargo import contents, fill
+from tests.runtime.transfer.store_contents import contents, fill
 from tests.support.builders import succeed, want
 from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE, eventually

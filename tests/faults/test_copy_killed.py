@@ -25,7 +25,7 @@ from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
 from tests.faults.conftest import ROOT
-from tests.runtime.cargo import contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import contents, fill, letters, without_nul
 from tests.support.builders import new_job, want
 from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.proxy import Proxy

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace import Headrace
-from tests.faults import crew_app
+from tests.faults import worker_app as crew_app
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow

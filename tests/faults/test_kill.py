@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, State
-from tests.faults import crew_app
+from tests.faults import worker_app as crew_app
 from tests.faults.conftest import stop_while_it_does_not_write
 from tests.support.processes import is_gone
 from tests.support.waiting import PATIENCE, eventually

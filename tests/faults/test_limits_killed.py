@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, State
-from tests.faults import crew_app
+from tests.faults import worker_app as crew_app
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.slow

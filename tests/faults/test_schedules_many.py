@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace import Headrace
-from tests.faults import crew_app
+from tests.faults import worker_app as crew_app
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow

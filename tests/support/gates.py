@@ -38,20 +38,20 @@ class Gate:
             await asyncio.sleep(0.002)
 
 
-def through(kind: str, lane_limit: Gate, function: Callable[..., Any] = lambda: None) -> Callable[..., Any]:
+def through(kind: str, gate: Gate, function: Callable[..., Any] = lambda: None) -> Callable[..., Any]:
     """A task of this kind that passes the gate and then does what the function does."""
     if kind == "async":
 
         @functools.wraps(function)
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            await lane_limit.apass_through()
+            await gate.apass_through()
             return function(*args, **kwargs)
 
         return coroutine
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        lane_limit.pass_through()
+        gate.pass_through()
         return function(*args, **kwargs)
 
     return plain

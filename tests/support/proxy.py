@@ -112,16 +112,16 @@ class Proxy:
 
     def _welcome(self, listener: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError, ConnectionError):  # it did not wait for us
-            connections, _ = listener.accept()
+            wire, _ = listener.accept()
             self.connections += 1
-            task = self._loop.create_task(self._join(connections))
+            task = self._loop.create_task(self._join(wire))
             self._joining.add(task)
             task.add_done_callback(self._joining.discard)
 
-    async def _join(self, connections: socket.socket) -> None:
+    async def _join(self, wire: socket.socket) -> None:
         client = _End(self._ends, self._may_flow, is_clients=True)
         server = _End(self._ends, self._may_flow, is_clients=False)
-        await self._loop.connect_accepted_socket(lambda: client, connections)
+        await self._loop.connect_accepted_socket(lambda: client, wire)
         try:
             async with asyncio.timeout(5):
                 await self._loop.create_connection(lambda: server, "127.0.0.1", self._server_port)
@@ -185,9 +185,9 @@ class _End(asyncio.Protocol):
             self.other.read_or_not()
 
     def reset(self) -> None:
-        connections: socket.socket = self._transport.get_extra_info("socket")
+        wire: socket.socket = self._transport.get_extra_info("socket")
         with contextlib.suppress(OSError):  # the other side was quicker
-            connections.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._transport.abort()
 
     def connection_lost(self, _: Exception | None) -> None:

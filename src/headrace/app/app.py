@@ -286,7 +286,7 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        how |= {"declare": self._declare, "archive": lambda: self.services.archive, "seal": self.cipher}
+        how |= {"declare": self._declare, "archive": lambda: self.services.archive, "cipher": self.cipher}
         how["listener"] = self.events.listener
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 

@@ -83,7 +83,7 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
 
 
 class RemoteSettleResult(Struct, frozen=True):
-    """What became of an ending: whether it counted, and the state of the job afterwards, None if there is none."""
+    """What became of a result: whether it counted, and the state of the job afterwards, None if there is none."""
 
     id: str
     applied: bool
@@ -208,34 +208,32 @@ class RemoteWorkers:
 
     # -- settling
 
-    def settle(self, worker: str, parent_results: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
+    def settle(self, worker: str, results: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
         """Settle each that is still the worker's, all in one commit; the version decides inside of it."""
         engine = self._app.engine
-        rows = {row.id: row for row in engine.queries.get([ending.id for ending in parent_results])}
+        rows = {row.id: row for row in engine.queries.get([result.id for result in results])}
         decided: dict[str, Outcome] = {}
-        for ending in parent_results:
-            row = rows.get(ending.id)
-            if row is not None and (row.version, row.worker, row.state) == (ending.version, worker, State.RUNNING):
-                decided[ending.id] = self._outcome(_claim_of(row), ending)
+        for result in results:
+            row = rows.get(result.id)
+            if row is not None and (row.version, row.worker, row.state) == (result.version, worker, State.RUNNING):
+                decided[result.id] = self._outcome(_claim_of(row), result)
         if not decided:
-            return [_settled(ending, rows, {}) for ending in parent_results]
+            return [_settled(result, rows, {}) for result in results]
         told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
         refused = {
             outcome.id for outcome in engine.exchange(self._lettered(decided.values()), None, groups=told).refused
         }
-        return [
-            _settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in parent_results
-        ]
+        return [_settled(result, rows, {k: v for k, v in decided.items() if k not in refused}) for result in results]
 
-    def _outcome(self, claim: Claim, ending: AttemptResult) -> Outcome:
+    def _outcome(self, claim: Claim, result: AttemptResult) -> Outcome:
         plan, now = self._plan(claim), self._now()
-        if ending.outcome == "success":
-            return plan.success(claim, ending.result, now)
-        if ending.outcome == "release":
-            return outcomes.release(claim, ending.reason or "given back by its worker", now)
-        error = _as_exception(ending)
+        if result.outcome == "success":
+            return plan.success(claim, result.result, now)
+        if result.outcome == "release":
+            return outcomes.release(claim, result.reason or "given back by its worker", now)
+        error = _as_exception(result)
         outcome = conclude(plan, claim, error, self._now)
-        told = ending.error
+        told = result.error
         if told is None or outcome.error_type is None:
             return outcome
         mark = fingerprint(claim.task, told, outcome.reason or "") if outcome.fingerprint else ""
@@ -323,17 +321,17 @@ def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
     return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
-def _as_exception(ending: AttemptResult) -> BaseException:
+def _as_exception(result: AttemptResult) -> BaseException:
     """The error as the retry policies of tasks know errors: by their kinds, and kinds by their dotted names."""
-    told = ending.error or ErrorInfo("Error", ending.reason or "")
-    if ending.outcome == "snooze":
-        return Snooze(ending.delay or 0.0, ending.reason or "snoozed")
-    if ending.outcome == "cancel":
-        return CancelJob(ending.reason or "cancelled by its worker")
-    if ending.is_permanent:
+    told = result.error or ErrorInfo("Error", result.reason or "")
+    if result.outcome == "snooze":
+        return Snooze(result.delay or 0.0, result.reason or "snoozed")
+    if result.outcome == "cancel":
+        return CancelJob(result.reason or "cancelled by its worker")
+    if result.is_permanent:
         return PermanentError(told.message)
-    if ending.delay is not None:
-        return RetryLater(told.message, delay=ending.delay)
+    if result.delay is not None:
+        return RetryLater(told.message, delay=result.delay)
     module, _, name = told.type.rpartition(".")
     kind: type[Exception] = type(name or "Error", (Exception,), {"__module__": module})
     return kind(told.message)
@@ -344,11 +342,11 @@ def _claim_of(row: JobRow) -> Claim:
     return Claim(ref=row.seq, **known)
 
 
-def _settled(ending: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
-    if (outcome := applied.get(ending.id)) is not None:
-        return RemoteSettleResult(ending.id, True, outcome.state)
-    row = rows.get(ending.id)
-    return RemoteSettleResult(ending.id, False, None if row is None else row.state)
+def _settled(result: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
+    if (outcome := applied.get(result.id)) is not None:
+        return RemoteSettleResult(result.id, True, outcome.state)
+    row = rows.get(result.id)
+    return RemoteSettleResult(result.id, False, None if row is None else row.state)
 
 
 def text_of(value: Any) -> str:

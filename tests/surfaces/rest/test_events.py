@@ -18,7 +18,7 @@ from headrace.core.events.log import EventGroup
 from headrace.web.sse import ChangedTopics, EachEvent, LiveFeed, Page, StreamFormat, StreamSubscriber, position
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
-from tests.surfaces.rest.listening import Listening
+from tests.surfaces.rest.live_stream import Listening
 
 
 @pytest.fixture

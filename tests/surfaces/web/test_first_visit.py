@@ -39,12 +39,12 @@ def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatc
 def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane_limit = threading.Event()
+    gate = threading.Event()
     patience: list[float] = []
     looked = CachedValue.glimpse
 
     def count(*_: Any, **__: Any) -> Any:
-        lane_limit.wait(PATIENCE)
+        gate.wait(PATIENCE)
         raise AssertionError("it was not to be counted")
 
     def glimpse(look: CachedValue[Any], seconds: float | None) -> Any:
@@ -58,7 +58,7 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
     try:
         assert Client(app.asgi()).get("/").status_code == 200
     finally:
-        lane_limit.set()
+        gate.set()
     assert len(patience) > 3
     assert sum(patience) < 2 * page_cache._PATIENCE
 
@@ -122,10 +122,10 @@ def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: p
 def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lane_limit, passed, count = threading.Event(), 0.0, app.queues
+    gate, passed, count = threading.Event(), 0.0, app.queues
 
     def count_when_allowed() -> Any:
-        assert not passed or lane_limit.wait(PATIENCE)
+        assert not passed or gate.wait(PATIENCE)
         return count()
 
     monkeypatch.setattr(app, "queues", count_when_allowed)
@@ -136,6 +136,6 @@ def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
     passed = 60.0
     old = client.get("/queues").text
     assert (NUMBERS_OF in old, "data-soon" in old, "orders" in old) == (True, True, False)
-    lane_limit.set()
+    gate.set()
     eventually(lambda: "orders" in client.get("/queues").text, "that the new count is shown")
     assert NUMBERS_OF not in client.get("/queues").text

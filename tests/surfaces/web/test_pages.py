@@ -190,7 +190,7 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     def away(*_: Any, **__: Any) -> Any:
         raise EngineUnavailable("no route to the server")
 
-    for name in ("depths", "workers", "queues", "find"):
+    for name in ("queue_counts", "workers", "queues", "find"):
         monkeypatch.setattr(type(app.engine.queries), name, away)
     monkeypatch.setattr(MetricsReader, "catch_up", away)
     for path in ("/", "/queues"):
@@ -242,7 +242,7 @@ def test_every_page_has_its_frame_when_the_store_was_never_seen(path: str) -> No
 def test_a_list_does_not_wait_until_a_large_store_is_counted(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     register(app)["add"].enqueue(1, 2)
     counting, count = threading.Event(), app.engine.queries.queue_counts
-    monkeypatch.setattr(type(app.engine.queries), "depths", lambda *_, **__: counting.wait(30) and count())
+    monkeypatch.setattr(type(app.engine.queries), "queue_counts", lambda *_, **__: counting.wait(30) and count())
     client = Client(app.asgi())
     early = client.get("/jobs?state=pending")
     assert early.status_code == 200

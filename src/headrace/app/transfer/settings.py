@@ -26,7 +26,7 @@ _ALL_OCCURRENCES = 1000
 class SettingDifference(Struct, frozen=True):
     """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
 
-    what: Literal["queue", "task", "lifecycle", "paper", "schedule"]
+    what: Literal["queue", "task", "lifecycle", "document", "schedule"]
     id: str
     how: str
     is_kept: bool = False
@@ -170,7 +170,7 @@ def _differing_documents(source: StoreView, target: Engine) -> Iterator[SettingD
         if late := _missing_documents(target, kind, documents):
             _import_documents(target, kind, late)
             for document in _missing_documents(target, kind, late):
-                yield SettingDifference("paper", f"{kind} {document.key}", "is missing")
+                yield SettingDifference("document", f"{kind} {document.key}", "is missing")
 
 
 def _differing_terms(ours: PolicyRow, theirs: PolicyRow) -> str:

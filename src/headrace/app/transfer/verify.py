@@ -29,7 +29,7 @@ _GAP = 8  # so many jobs of others in between are read along rather than jumped 
 _BY_NEW_JOBS = frozenset(
     {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
 )
-Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
+Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "document", "schedule", "flow", "dependency"]
 Finding = Literal["same", "taken", "different"]
 
 
@@ -215,7 +215,7 @@ def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Co
     for flow_id in missing_flows(source, target):
         verdict.tell("flow", flow_id, "is missing")
     for edge in missing_edges(source, target, parents, verdict.taken):
-        verdict.tell("bond", edge, "is missing")
+        verdict.tell("dependency", edge, "is missing")
     taken = [parent for parent in parents if parent in verdict.taken]
     for page in edge_pages(source.queries, taken):
         verdict.loose += [edge for edge in page if edge.blocks and edge.child not in verdict.taken]

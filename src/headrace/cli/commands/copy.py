@@ -271,7 +271,7 @@ def _reopen(engine: Engine, yes: bool, as_json: bool) -> int:
         confirm(f"take the notice at {engine.url} down")
     reopen(engine)
     if as_json:
-        print_json({"url": engine.url, "notice": store_status})
+        print_json({"url": engine.url, "status": store_status})
     elif store_status is None:
         say(f"nothing to do: no notice hangs at {engine.url}, it is in use")
     else:

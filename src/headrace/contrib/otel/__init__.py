@@ -6,15 +6,16 @@
 
 A span of kind PRODUCER is around the storing of jobs, one of kind CONSUMER around each attempt, in the same trace; the
 setting `otel` does the same without code. Where spans go is a matter of the providers, which are OpenTelemetry's own
-(`opentelemetry-instrument`, or a few lines of yours). `otel_spans` has the spans, `otel_counts` the counts.
+(`opentelemetry-instrument`, or a few lines of yours). `spans` has the spans, `metrics` the counts.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from opentelemetry import metrics, trace
+from opentelemetry import trace
 from opentelemetry.context import Context
+from opentelemetry.metrics import MeterProvider, get_meter
 
 from headrace import Headrace, Job, __version__
 from headrace.contrib.otel.metrics import OtelMetrics
@@ -29,14 +30,14 @@ _SCHEMA = "https://opentelemetry.io/schemas/1.27.0"
 def instrument(
     app: Headrace,
     tracer_provider: trace.TracerProvider | None = None,
-    meter_provider: metrics.MeterProvider | None = None,
+    meter_provider: MeterProvider | None = None,
 ) -> None:
     """Trace and count whatever this app enqueues and runs. Call it before its workers start.
 
     Without providers, those of OpenTelemetry's API serve, also if they are set later.
     """
     tracer = trace.get_tracer("headrace", __version__, tracer_provider, _SCHEMA)
-    meter = metrics.get_meter("headrace", __version__, meter_provider, _SCHEMA)
+    meter = get_meter("headrace", __version__, meter_provider, _SCHEMA)
     counts = OtelMetrics(meter)
     app.trace(OtelTracer(app, tracer, counts, tracer_provider))
     app.on("archive.*", name="headrace.otel")(counts.swept)

@@ -145,7 +145,7 @@ def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGro
     return [each for group in groups for each in _written_out(group, true_of)]
 
 
-def parent_results(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:
+def completions_of(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:
     """What these groups tell of the success of these jobs, and nothing else."""
     told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
     return [left for group in told if (left := group.of(of)) is not None]

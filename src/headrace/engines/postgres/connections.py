@@ -13,7 +13,7 @@ import random
 import select
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -285,3 +285,10 @@ def _broke_off(connection: Connection) -> bool:
 def _in_a_line(error: psycopg.Error) -> str:
     """What the server said, without where in our statement; what the library says, if it was not the server."""
     return " ".join((error.diag.message_primary or str(error)).split()) or type(error).__name__
+
+
+def scalar(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:
+    """The first value of the first row."""
+    row = db.execute(sql, values).fetchone()
+    assert row is not None
+    return row[0]

@@ -6,16 +6,14 @@ and version alone, and workers are called by NOTIFY, which the server delivers w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import psycopg
-from msgspec import structs
 
 from headrace.core.clock import Clock
-from headrace.core.events.log import EventGroup, arrivals, page
+from headrace.core.events.log import EventGroup
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import (
     ClaimRequest,
@@ -32,14 +30,15 @@ from headrace.core.jobs.steps import Step
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.archive import PostgresArchive
-from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool
+from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
 from headrace.engines.postgres.exchange import Exchange
+from headrace.engines.postgres.insert import Insert
 from headrace.engines.postgres.joined import PostgresJoined, TransactionalInsert
 from headrace.engines.postgres.maintenance import PostgresMaintenance
 from headrace.engines.postgres.notify_listener import EventsBell, NotifyConnection
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.postgres.store_url import PostgresUrl
-from headrace.engines.postgres.transaction import PostgresTransaction, first_of_each, storable, told, without_nul
+from headrace.engines.postgres.transaction import PostgresTransaction
 from headrace.engines.protocol.engine import Bell
 from headrace.engines.protocol.queries import JoinedTransaction
 from headrace.engines.shared import liveness_file
@@ -89,13 +88,12 @@ class PostgresEngine:
         self.events = SqlEventStore(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
+        self._inserts = Insert(self.server, self.sql, self._channel, tells, self._refuse_if_moved)
         self._transactional_insert = TransactionalInsert(self, self._channel)
         self._server_bells = ServerBells(
             lambda: NotifyConnection(self.server, self._channel), self.address.poll if self.address.pooler else None
         )
         self._auto_migrate = auto_migrate
-        self._tells = tells
-        self._known_queues: set[str] = set()
         self._rules_cache = RulesCache()
         self._ready = False
 
@@ -104,58 +102,10 @@ class PostgresEngine:
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
         at = self.at(now)
-        try:
-            fresh = self._insert(jobs, whole, at)
-        except ConnectionLost:
-            fresh = self._insert_again(jobs, whole, at)
+        fresh = self._inserts(jobs, whole, at, self.rules_for_inserts)
         for queue in {job.queue for job in jobs}:
             self._server_bells.ring(f"work:{queue}")
         return fresh
-
-    def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
-        names = {job.queue for job in jobs}
-        rules = self.rules_for_inserts()
-        lengths, jobs = rules.lengths_of(names), rules.placed(jobs)
-        if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
-            return [self._insert_one(jobs[0])]
-        values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
-        values |= told(page(arrivals(jobs)) if self._tells else None)
-        sql = self.sql["insert_whole" if whole else "insert"]
-        try:
-            if lengths:
-                added = self.server.transact(lambda db: self._insert_if_room(db, sql, values, jobs, lengths))
-            elif names <= self._known_queues:
-                added = self.server.run(lambda db: _scalar(db, sql, values))
-            else:
-                added = self.server.transact(lambda db: self._insert_with_queues(db, sql, values, names, now))
-                self._known_queues |= names
-        except psycopg.errors.UniqueViolation:
-            raise DuplicateJob(self._first_taken(jobs)) from None
-        if added is None:
-            return [True] * len(jobs)
-        self._refuse_if_moved()
-        return first_of_each(jobs, set(_names.decode(added)))
-
-    def _insert_one(self, job: NewJob) -> bool:
-        values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
-        values["channel"] = self._channel
-        values["page"] = storable(page(arrivals([job])).text) if self._tells else None
-        is_new = self.server.run(lambda db: db.execute(self.sql["insert_one"], values).rowcount) == 1
-        if not is_new:
-            self._refuse_if_moved()
-        return is_new
-
-    def _insert_with_queues(self, db: Connection, sql: str, values: dict[str, Any], names: set[str], now: int) -> Any:
-        db.execute(self.sql["add_queues"], {"names": storable(as_json(sorted(names))), "now": now})
-        return _scalar(db, sql, values)
-
-    def _insert_if_room(
-        self, db: Connection, sql: str, values: dict[str, Any], jobs: Sequence[NewJob], lengths: dict[str, int]
-    ) -> Any:
-        names = storable(as_json(sorted({job.queue for job in jobs})))
-        db.execute(self.sql["add_queues"], {"names": names, "now": jobs[0].created_at})
-        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresTransaction(db, self.sql, self._channel))
-        return _scalar(db, sql, values)
 
     def rules_for_inserts(self) -> RulesCache:
         """What has to be minded by who stores jobs."""
@@ -208,7 +158,7 @@ class PostgresEngine:
         try:
             effects = self.write(store)
         except ConnectionLost:
-            if not self._mine(jobs).issuperset(job.id for job in jobs):
+            if not self._inserts.stored(jobs).issuperset(job.id for job in jobs):
                 raise
             effects = Wakeups(work=True, done=True)
         except DuplicateJob:
@@ -216,30 +166,6 @@ class PostgresEngine:
             raise
         for topic in {*(f"work:{job.queue}" for job in jobs), *effects.topics()}:
             self._server_bells.ring(topic)
-
-    def _insert_again(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
-        """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
-        stored = self._mine(jobs)
-        left = [job for job in jobs if job.id not in stored]
-        try:
-            if left:
-                self._insert(left, whole, now)
-        except DuplicateJob:
-            if not self._mine(left).issuperset(job.id for job in left):
-                raise
-        return first_of_each(jobs, self._mine(jobs))
-
-    def _mine(self, jobs: Sequence[NewJob]) -> set[str]:
-        values = {"j": storable(as_json(jobs))}
-        return set(_names.decode(self.server.repeat(lambda db: _scalar(db, self.sql["mine"], values))))
-
-    def _first_taken(self, jobs: Sequence[NewJob]) -> str:
-        seen = set(_names.decode(self.read(lambda tx: tx.ask("taken", ids=as_json([job.id for job in jobs])))))
-        for job in jobs:
-            if job.id in seen:
-                return job.id
-            seen.add(job.id)
-        return jobs[0].id
 
     def exchange(
         self,
@@ -338,7 +264,7 @@ class PostgresEngine:
         return self.clock.now()
 
     def _ask_time(self) -> int:
-        return int(self.server.repeat(lambda db: _scalar(db, self.sql["clock"])))
+        return int(self.server.repeat(lambda db: scalar(db, self.sql["clock"])))
 
     def prepare(self) -> None:
         """Make sure, once, that the tables are there and of our version."""
@@ -353,7 +279,7 @@ class PostgresEngine:
                     "run `headrace migrate`"
                 )
             self.migrate()
-        self._identity = str(self.server.repeat(lambda db: _scalar(db, self.sql["identity"])))
+        self._identity = str(self.server.repeat(lambda db: scalar(db, self.sql["identity"])))
         self._ready = True
 
     def _folder(self) -> Path:
@@ -387,20 +313,6 @@ class PostgresEngine:
     def start_over(self) -> None:
         """Forget what is known of the tables: they may be others when they are used again."""
         self._ready = False
-        self._known_queues.clear()
+        self._inserts.forget()
         self._rules_cache.forget()
         self._transactional_insert.forget()
-
-
-def _row(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
-    row = db.execute(sql, values).fetchone()
-    assert row is not None
-    return row
-
-
-def _as_text(value: Any) -> str | None:
-    return without_nul(str(value)) if value is not None else None
-
-
-def _scalar(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:
-    return _row(db, sql, values)[0]

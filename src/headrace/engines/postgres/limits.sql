@@ -156,8 +156,8 @@ SELECT json_build_array(coalesce((SELECT seq FROM headrace_jobs ORDER BY seq LIM
 -- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
 -- name: gather
 UPDATE headrace_jobs
-SET lane = CASE lane WHEN '' THEN '[' ELSE left(lane, -1) || ',' END || :gate || ']'
-WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND position(:gate IN lane) = 0;
+SET lane = CASE lane WHEN '' THEN '[' ELSE left(lane, -1) || ',' END || :lane_limit || ']'
+WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND position(:lane_limit IN lane) = 0;
 
 -- name: chosen
 SELECT coalesce(json_agg(json_build_array(job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt,

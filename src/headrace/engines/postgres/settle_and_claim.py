@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from headrace.core.events.log import EventGroup, narrowed, page, parent_results
+from headrace.core.events.log import EventGroup, completions_of, narrowed, page
 from headrace.core.jobs.outcomes import starts_again
 from headrace.core.jobs.records import Claim, ClaimRequest, JobNote, Lease, Outcome
 from headrace.core.jobs.states import Trigger
@@ -158,7 +158,7 @@ class _PostgresSettleWriter:
         self.frees = False  # a place for somebody else's job
 
     def complete(self, outcomes: list[Outcome]) -> None:
-        ended = parent_results(self._groups, {outcome.id for outcome in outcomes})
+        ended = completions_of(self._groups, {outcome.id for outcome in outcomes})
         *_, frees = _complete(self._tx, outcomes, self._channel, 1, ended, len(outcomes))
         self.frees |= frees
 
@@ -193,13 +193,13 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    tx: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], parent_results: int
+    tx: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], completions: int
 ) -> tuple[set[Lease], list[int], bool]:
     """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
     tale = told(page(groups) if groups else None)
     answer = tx.ask(
-        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, parent_results=parent_results, **tale
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, completions=completions, **tale
     )
     applied, seqs, frees = _completed.decode(answer)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees

@@ -97,7 +97,7 @@ WITH done AS (
     SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
 ), told AS (
     INSERT INTO headrace_events (at, size, page, true_of)
-    SELECT :at, :size, :page::text, CASE WHEN count(*) < :endings THEN coalesce(json_agg(id), '[]')::text END
+    SELECT :at, :size, :page::text, CASE WHEN count(*) < :completions THEN coalesce(json_agg(id), '[]')::text END
     FROM done HAVING :page::text IS NOT NULL
 )
 SELECT json_build_array(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_put, _remove = load("shelf_put"), load("shelf_remove")
-_drop, _browse = load("shelf_drop"), load("shelf_browse")
+_put, _remove = load("documents_put"), load("documents_remove")
+_drop, _browse = load("documents_drop"), load("documents_browse")
 
 
 @timed_part

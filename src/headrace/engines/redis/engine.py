@@ -58,8 +58,8 @@ from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
-_exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
-_reap, _release_unknown_claims = load("reap"), load("disown")
+_exchange, _remember, _renew = load("exchange"), load("save_step"), load("renew")
+_reap, _release_unknown_claims = load("reap"), load("release_unknown_claims")
 _END = 1 << 53  # no lease is longer
 _MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
 

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
-_integrity_counts, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
-_flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
-_storage_page = load("storage_page")
+_integrity_counts, _index_page, _own_page = load("integrity_counts"), load("check_index"), load("check_job_keys")
+_flows_page, _places_page, _cap = load("check_flows"), load("check_job_places"), load("trim_history")
+_storage_page = load("list_keys")
 
 _LOOKS = 1000
 _ENTRIES_PER_PAGE = 300

@@ -48,12 +48,29 @@ _QUEUES_AT_ONCE = 50  # whose jobs one script counts; about 3 ms
 _EVERYTHING = 1 << 40
 _GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
 
-_walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
-_queue_counts, _filings, _workers = load("depths"), load("filings"), load("workers")
-_move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
-_rule_task, _gather, _running, _needing = load("rule_task"), load("gather"), load("running"), load("needing")
-_rested_at = load("rested_at")
-_edges, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
+_walk, _size, _get, _unfinished, _peek = (
+    load("search_jobs"),
+    load("count_by_index"),
+    load("get_jobs"),
+    load("filter_unfinished"),
+    load("peek_queue"),
+)
+_queue_counts, _filings, _workers = load("count_by_state"), load("read_history"), load("list_workers")
+_move, _amend, _pause, _rule, _wish = (
+    load("move_jobs"),
+    load("update_job"),
+    load("pause_queue"),
+    load("set_queue_rules"),
+    load("set_worker_command"),
+)
+_rule_task, _gather, _running, _needing = (
+    load("set_task_rules"),
+    load("assign_task_lanes"),
+    load("count_running"),
+    load("lanes_needing"),
+)
+_rested_at = load("rate_state")
+_edges, _flows, _steps, _signal = load("list_dependencies"), load("list_flows"), load("list_steps"), load("signal")
 
 
 class RedisDatabase(Protocol):

@@ -20,7 +20,7 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_finished, _export_jobs, _clear = load("finished"), load("pack_some"), load("clear")
+_finished, _export_jobs, _clear = load("list_finished"), load("export_jobs_by_id"), load("delete_finished")
 _swept = msgspec.json.Decoder(RetentionRun)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
+_put, _drop, _due, _fire = load("put_schedule"), load("delete_schedule"), load("due_schedules"), load("fire_schedules")
 
 
 @timed_part

@@ -55,18 +55,18 @@ def statements(text: str) -> list[Statement]:
     return [_statement("\n".join(lines)) for lines in found]
 
 
-def chamber_if(name: str, condition: str, inside: Sequence[Piece]) -> LazyBlock:
+def lazy_block_if(name: str, condition: str, inside: Sequence[Piece]) -> LazyBlock:
     """A part that gives `name` its value, made at its place in the script if the condition holds there."""
     return LazyBlock(f"local {name}\nif {condition} then", inside, "end")
 
 
-def chamber_when_called(name: str, inside: Sequence[Piece]) -> LazyBlock:
+def lazy_block_when_called(name: str, inside: Sequence[Piece]) -> LazyBlock:
     """A part that is made when the function `name` is called for the first time, and returns what that gives."""
     opening = f"local made_{name}\nlocal function {name}()\nif not made_{name} then made_{name} = (function()"
     return LazyBlock(opening, inside, f"end)() end\nreturn made_{name}\nend", frozenset((name,)))
 
 
-def weave(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
+def link(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
     """The script of these pieces. `spare` are definitions that were met before it and not yet needed."""
     candidates = (*spare, *pieces)
     needed = _needed(candidates)
@@ -78,12 +78,12 @@ def weave(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
         elif isinstance(piece, Statement):
             lines.append(piece.text)
         else:
-            lines += (piece.opening, weave(piece.inside, unused), piece.closing)
+            lines += (piece.opening, link(piece.inside, unused), piece.closing)
     return "\n".join(lines)
 
 
 def _needed(pieces: Iterable[Piece]) -> set[str]:
-    """The words that are used outside of chambers, by what stays in any case and by what that needs."""
+    """The words that are used outside of lazy blocks, by what stays in any case and by what that needs."""
     left: list[Piece] = []
     needed: set[str] = set()
     for piece in pieces:

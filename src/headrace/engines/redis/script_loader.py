@@ -1,4 +1,4 @@
-"""The Lua scripts, each put together from its file and the parts it is built on."""
+"""The Lua scripts: one in `scripts/ops` for each operation, put together with the parts in `scripts/lib` it needs."""
 
 from __future__ import annotations
 
@@ -7,70 +7,97 @@ import pkgutil
 from collections.abc import Sequence
 from functools import cache, cached_property
 
-from headrace.engines.redis.script_linker import Piece, Statement, chamber_if, chamber_when_called, statements, weave
+from headrace.engines.redis.script_linker import (
+    Piece,
+    Statement,
+    lazy_block_if,
+    lazy_block_when_called,
+    link,
+    statements,
+)
 
 _PARTS = {
-    "insert": ("births", "detours", "arrivals"),
-    "plant": ("births", "detours", "arrivals", "kinship", "planting"),
-    "admit": ("uniques", "births", "laning", "detours", "arrivals"),
-    "exchange": ("strangers", "starting", "kin", "unusual", "settling", "overdue", "passing", "gatekeeper"),
-    "remember": ("memory",),
-    "reap": ("letters", "release", "kinship"),
-    "judge": ("letters", "kinship"),
-    "fail_damaged": ("letters", "kinship"),
-    "disown": ("release",),
-    "finished": ("keeping",),
-    "pack_some": ("rows", "memory"),
-    "clear": ("uniques", "kinship", "erase", "keeping", "hours"),
-    "walk": ("search", "rows"),
-    "size": ("search",),
-    "get": ("rows",),
-    "peek": ("heads", "rows"),
-    "move": ("letters", "uniques", "kinship", "erase", "reopening", "search"),
-    "gather": ("laning",),
-    "rested_at": ("buckets",),
-    "bonds": ("kinship",),
-    "steps": ("memory",),
-    "signal": ("memory",),
-    "pack": ("search", "rows", "memory"),
-    "unpack": ("uniques", "births", "memory"),
-    "unpack_bonds": ("kinship", "planting"),
-    "unpack_dead": ("letters",),
-    "letters_find": ("letters",),
-    "letters_groups": ("letters",),
-    "letters_tallies": ("letters",),
-    "letters_resolve": ("letters",),
-    "letters_note": ("letters",),
-    "letters_add": ("letters", "kinship"),
-    "shelf_put": ("papers",),
-    "shelf_remove": ("papers",),
-    "shelf_drop": ("papers",),
-    "letters_purge": ("letters", "unlettering"),
-    "letters_remove": ("letters", "unlettering"),
-    "letters_requeue": ("letters", "uniques", "births", "detours", "arrivals", "kinship", "reopening"),
-    "census": ("kinship",),
-    "own_page": ("kinship",),
-    "cap": ("search",),
-    "put": ("schedules",),
-    "drop": ("schedules",),
-    "due": ("schedules",),
-    "fire": ("births", "detours", "arrivals", "schedules"),
+    "insert": ("write_new_jobs", "rare_inserts", "submit_jobs"),
+    "insert_graph": ("write_new_jobs", "rare_inserts", "submit_jobs", "dependencies", "write_graph"),
+    "insert_unique": ("unique_keys", "write_new_jobs", "task_lanes", "rare_inserts", "submit_jobs"),
+    "exchange": (
+        "unknown_tasks",
+        "start_jobs",
+        "settle_dependencies",
+        "settle_other",
+        "settle_completed",
+        "due_jobs",
+        "promote_and_expire",
+        "limited_claim",
+    ),
+    "save_step": ("step_records",),
+    "reap": ("dead_letters", "release", "dependencies"),
+    "mark_stale": ("dead_letters", "dependencies"),
+    "fail_damaged": ("dead_letters", "dependencies"),
+    "release_unknown_claims": ("release",),
+    "list_finished": ("retention_holds",),
+    "export_jobs_by_id": ("job_rows", "step_records"),
+    "delete_finished": ("unique_keys", "dependencies", "delete_job", "retention_holds", "hour_index"),
+    "search_jobs": ("search", "job_rows"),
+    "count_by_index": ("search",),
+    "get_jobs": ("job_rows",),
+    "peek_queue": ("lane_heads", "job_rows"),
+    "move_jobs": ("dead_letters", "unique_keys", "dependencies", "delete_job", "reopen_dependents", "search"),
+    "assign_task_lanes": ("task_lanes",),
+    "rate_state": ("rate_buckets",),
+    "list_dependencies": ("dependencies",),
+    "list_steps": ("step_records",),
+    "signal": ("step_records",),
+    "export_jobs": ("search", "job_rows", "step_records"),
+    "import_jobs": ("unique_keys", "write_new_jobs", "step_records"),
+    "import_dependencies": ("dependencies", "write_graph"),
+    "import_dead_letters": ("dead_letters",),
+    "dead_letters_find": ("dead_letters",),
+    "dead_letters_groups": ("dead_letters",),
+    "dead_letters_stats": ("dead_letters",),
+    "dead_letters_resolve": ("dead_letters",),
+    "dead_letters_note": ("dead_letters",),
+    "dead_letters_add": ("dead_letters", "dependencies"),
+    "documents_put": ("documents",),
+    "documents_remove": ("documents",),
+    "documents_drop": ("documents",),
+    "dead_letters_purge": ("dead_letters", "delete_dead_letter"),
+    "dead_letters_remove": ("dead_letters", "delete_dead_letter"),
+    "dead_letters_requeue": (
+        "dead_letters",
+        "unique_keys",
+        "write_new_jobs",
+        "rare_inserts",
+        "submit_jobs",
+        "dependencies",
+        "reopen_dependents",
+    ),
+    "integrity_counts": ("dependencies",),
+    "check_job_keys": ("dependencies",),
+    "trim_history": ("search",),
+    "put_schedule": ("schedules",),
+    "delete_schedule": ("schedules",),
+    "due_schedules": ("schedules",),
+    "fire_schedules": ("write_new_jobs", "rare_inserts", "submit_jobs", "schedules"),
 }
 # Parts that are seldom needed, with what each is built on, and when it is made: if a condition holds at its place in
 # the script, or when it is first called. A part that is there already, further out, is not taken in again.
 _IF_NEEDED = {
-    "gatekeeper": (
-        ("heads", "orders", "turns", "buckets", "limits", "laning"),
+    "limited_claim": (
+        ("lane_heads", "claim_order", "lane_rotation", "rate_buckets", "limits", "task_lanes"),
         "limit > 0 and ARGV[14] == '1' or asks_care()",
     ),
-    "kin": (("letters", "kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
-    "nursery": (("births", "detours", "arrivals", "planting"), "ARGV[15] == '1'"),
+    "settle_dependencies": (
+        ("dead_letters", "dependencies", "insert_spawned"),
+        "ARGV[15] == '1' or call('EXISTS', KIN) == 1",
+    ),
+    "insert_spawned": (("write_new_jobs", "rare_inserts", "submit_jobs", "write_graph"), "ARGV[15] == '1'"),
 }
 _WHEN_CALLED: dict[str, tuple[str, ...]] = {
-    "detours": ("uniques", "laning"),
-    "overdue": (),
-    "strangers": (),
-    "unusual": ("letters",),
+    "rare_inserts": ("unique_keys", "task_lanes"),
+    "due_jobs": (),
+    "unknown_tasks": (),
+    "settle_other": ("dead_letters",),
 }
 
 
@@ -83,7 +110,13 @@ class Script:
     @cached_property
     def text(self) -> str:
         """All of it, with the library in front."""
-        return weave(_pieces(("library", *_PARTS.get(self.name, ()), self.name), frozenset()))
+        return link(self.pieces)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """The library, the parts it is built on, and its own file."""
+        parts = ("base", *_PARTS.get(self.name, ()))
+        return [*_pieces(parts, frozenset()), *_statements(f"ops/{self.name}")]
 
     @cached_property
     def sha(self) -> str:
@@ -104,11 +137,13 @@ def _pieces(parts: Sequence[str], around: frozenset[str]) -> list[Piece]:
             continue
         if part in _IF_NEEDED:
             below, condition = _IF_NEEDED[part]
-            found.append(chamber_if(part, condition, [*_pieces(below, present), *_statements(part)]))
+            found.append(lazy_block_if(part, condition, [*_pieces(below, present), *_statements(f"lib/{part}")]))
         elif part in _WHEN_CALLED:
-            found.append(chamber_when_called(part, [*_pieces(_WHEN_CALLED[part], present), *_statements(part)]))
+            found.append(
+                lazy_block_when_called(part, [*_pieces(_WHEN_CALLED[part], present), *_statements(f"lib/{part}")])
+            )
         else:
-            found += _statements(part)
+            found += _statements(f"lib/{part}")
     return found
 
 

@@ -30,7 +30,12 @@ _ENTRIES = 2000  # after so many it reads no further
 _DIGITS = 12  # of a job's number
 _NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
-_terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories"), load("judge")
+_terms, _aged, _histories, _judge = (
+    load("set_lifecycle"),
+    load("list_by_age"),
+    load("read_histories"),
+    load("mark_stale"),
+)
 
 
 @timed_part

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_post, _swap, _export_jobs, _import_jobs = load("post"), load("swap"), load("pack"), load("unpack")
-_import_flows, _import_edges = load("unpack_flows"), load("unpack_bonds")
+_post, _swap, _export_jobs, _import_jobs = (
+    load("set_store_status"),
+    load("replace_store_status"),
+    load("export_jobs"),
+    load("import_jobs"),
+)
+_import_flows, _import_edges = load("import_flows"), load("import_dependencies")
 _export_dead_letters, _import_dead_letters, _import_queues = (
-    load("pack_dead"),
-    load("unpack_dead"),
-    load("unpack_queues"),
+    load("export_dead_letters"),
+    load("import_dead_letters"),
+    load("import_queues"),
 )
 
 

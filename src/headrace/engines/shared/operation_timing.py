@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 
 log = logging.getLogger("headrace.store")
 K = TypeVar("K")
-_OF_ENGINES = ("insert", "admit", "plant", "exchange", "remember", "renew", "reap", "disown", "migrate")
+_OF_ENGINES = (
+    "insert",
+    "insert_unique",
+    "insert_graph",
+    "exchange",
+    "remember",
+    "renew",
+    "reap",
+    "release_unknown_claims",
+    "migrate",
+)
 
 
 def timed_engine(kind: type[K]) -> type[K]:

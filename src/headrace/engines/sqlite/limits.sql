@@ -144,8 +144,8 @@ SELECT json_array(coalesce((SELECT min(seq) FROM headrace_jobs WHERE seq > 0), 0
 
 -- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
 -- name: gather
-UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :gate || ']'
-WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :gate) = 0;
+UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :lane_limit || ']'
+WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :lane_limit) = 0;
 
 -- name: chosen
 SELECT json_group_array(json_array({Claim})) FROM (

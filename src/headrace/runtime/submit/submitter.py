@@ -19,7 +19,6 @@ from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.jobs.states import State
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult, UniqueRule
 from headrace.core.queues.limits import Limit, lane_limits_of, lane_of
-from headrace.core.tasks.options import Options
 from headrace.core.tasks.trace_context import plain
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
@@ -31,13 +30,13 @@ from headrace.runtime.jobs.encryption import is_same_call
 from headrace.runtime.jobs.job import SPOOLED, Job
 from headrace.runtime.jobs.rows import as_row
 from headrace.runtime.jobs.services import JobServices
-from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.jobs.task import Call
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
 from headrace.runtime.submit.async_batches import lane_here
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
-from headrace.runtime.submit.template import JobTemplate, job_template_of
+from headrace.runtime.submit.template import TemplateCache
 
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
@@ -61,7 +60,7 @@ class Submitter:
         self._cipher = services.cipher
         self.words = services.words
         self._hash_key = b"" if services.cipher is None else services.cipher.hash_key
-        self._recipes: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
+        self._templates = TemplateCache(settings.max_payload, services.words)
         self.intercept: Callable[[Job[Any]], None] | None = None
         self.tracer: Tracer | None = None
         self._home = engine
@@ -317,7 +316,7 @@ class Submitter:
                 f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
                 f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
             )
-        return new, [*edges, Dependency(new.id, parent, self._job_template(call).policy)]
+        return new, [*edges, Dependency(new.id, parent, self._templates.of(call).policy)]
 
     # -- what is stored
 
@@ -349,7 +348,7 @@ class Submitter:
         """The job, the rule it is admitted under, and the bonds it comes with."""
         if self.closed:
             raise AppClosed
-        job_template = self._job_template(call)
+        job_template = self._templates.of(call)
         try:
             payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         except PayloadTooLarge:
@@ -387,17 +386,3 @@ class Submitter:
         )
         rule = None if admission is None else admission.rule(now)
         return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_kin else ()
-
-    def _job_template(self, call: Call[Any]) -> JobTemplate:
-        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
-        # so that an identity is never taken for another.
-        known = self._recipes.get(id(call.options))
-        if known is not None and known[0].function is call.task.function and known[1] is call.options:
-            return known[2]
-        job_template = job_template_of(call.task, call.options, self._max_payload, self.words)
-        if call.options.connection is not UNSET:  # it would be kept alive as well
-            return job_template
-        if len(self._recipes) > 1000:
-            self._recipes.clear()
-        self._recipes[id(call.options)] = (call.task, call.options, job_template)
-        return job_template

@@ -28,7 +28,7 @@ from headrace.core.tasks.unique import (
 )
 from headrace.engines.shared.sql_files import as_json
 from headrace.errors import InvalidJob, PayloadTooLarge
-from headrace.runtime.jobs.task import Task, retry_of
+from headrace.runtime.jobs.task import Call, Task, retry_of
 
 DEFAULT_QUEUE = "default"
 
@@ -89,6 +89,29 @@ def job_template_of(
         policy=_or(options.on_parent_failure, "cancel"),
         parent=_or(options.parent, None),
     )
+
+
+class TemplateCache:
+    """The templates of calls that were made before."""
+
+    def __init__(self, max_payload: int, words: frozenset[str]) -> None:
+        self._max_payload = max_payload
+        self._words = words
+        self._known: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
+
+    def of(self, call: Call[Any]) -> JobTemplate:
+        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
+        # so that an identity is never taken for another.
+        known = self._known.get(id(call.options))
+        if known is not None and known[0].function is call.task.function and known[1] is call.options:
+            return known[2]
+        template = job_template_of(call.task, call.options, self._max_payload, self._words)
+        if call.options.connection is not UNSET:  # it would be kept alive as well
+            return template
+        if len(self._known) > 1000:
+            self._known.clear()
+        self._known[id(call.options)] = (call.task, call.options, template)
+        return template
 
 
 def _or(value: Any, default: Any) -> Any:

@@ -35,7 +35,7 @@ class EventLoop:
         self._asked = 0.0
         self._answered = 0.0
         self._stopping = False
-        self._parent_results: set[asyncio.Task[None]] = set()
+        self._ending_tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Have waiting claims started; the loop itself starts with the first one."""
@@ -159,8 +159,8 @@ class EventLoop:
             cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
             error = cancelled if task.cancelled() else task.exception() or cancelled
             last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
-            self._parent_results.add(last)
-            last.add_done_callback(self._parent_results.discard)
+            self._ending_tasks.add(last)
+            last.add_done_callback(self._ending_tasks.discard)
         self._return_slot(run)
 
     async def _end_failed(self, run: Attempt, error: BaseException) -> None:

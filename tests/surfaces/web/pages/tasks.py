@@ -11,7 +11,7 @@ HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.
 
 
 def register(app: Headrace) -> dict[str, Any]:
-    lane_limit = threading.Event()
+    gate = threading.Event()
 
     @app.task(name="add", queue="sums")
     def add(a: int, b: int) -> int:
@@ -31,7 +31,7 @@ def register(app: Headrace) -> dict[str, Any]:
         job = current_job()
         job.progress(0.25)
         job.log("has begun", step=1)
-        while not lane_limit.wait(0.05) and not job.cancel_requested:
+        while not gate.wait(0.05) and not job.cancel_requested:
             pass
         return text
 
@@ -40,7 +40,7 @@ def register(app: Headrace) -> dict[str, Any]:
         """Logs some lines, and one more when the test lets it go."""
         for line in range(lines):
             current_job().log(f"line {line}")
-        lane_limit.wait(20)
+        gate.wait(20)
         current_job().log("the last line")
 
     @app.task(name="sign", queue="sums", redact=("password",))
@@ -54,7 +54,7 @@ def register(app: Headrace) -> dict[str, Any]:
         "hold": hold,
         "sign": sign,
         "chat": chat,
-        "gate": lane_limit,
+        "gate": gate,
     }
 
 

@@ -1,0 +1,128 @@
+"""Inserts jobs into PostgreSQL: one job in one statement, many in one, and again after a lost answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import psycopg
+from msgspec import structs
+
+from headrace.core.events.log import arrivals, page
+from headrace.core.jobs.records import NewJob
+from headrace.engines.postgres.connections import Connection, ConnectionLost, ConnectionPool, scalar
+from headrace.engines.postgres.transaction import PostgresTransaction, first_of_each, storable, told, without_nul
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import unique_insert
+from headrace.engines.sql.rules_cache import RulesCache
+from headrace.errors import DuplicateJob
+
+_names = msgspec.json.Decoder(list[str])
+
+
+class Insert:
+    """Stores new jobs that no unique key and no dependency holds back."""
+
+    def __init__(
+        self,
+        server: ConnectionPool,
+        sql: Mapping[str, str],
+        channel: str,
+        tells: bool,
+        refuse_if_moved: Callable[[], None],
+    ) -> None:
+        self._server = server
+        self._sql = sql
+        self._channel = channel
+        self._tells = tells
+        self._refuse_if_moved = refuse_if_moved
+        self._known_queues: set[str] = set()
+
+    def __call__(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
+        """Which of the jobs are new. `rules` are read anew for each try."""
+        try:
+            return self._insert(jobs, whole, now, rules)
+        except ConnectionLost:
+            return self._insert_again(jobs, whole, now, rules)
+
+    def forget(self) -> None:
+        """Forget the queues that are known to be there: the tables may be others."""
+        self._known_queues.clear()
+
+    def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
+        names = {job.queue for job in jobs}
+        known = rules()
+        lengths, jobs = known.lengths_of(names), known.placed(jobs)
+        if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
+            return [self._insert_one(jobs[0])]
+        values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
+        values |= told(page(arrivals(jobs)) if self._tells else None)
+        sql = self._sql["insert_whole" if whole else "insert"]
+        try:
+            if lengths:
+                added = self._server.transact(lambda db: self._insert_if_room(db, sql, values, jobs, lengths))
+            elif names <= self._known_queues:
+                added = self._server.run(lambda db: scalar(db, sql, values))
+            else:
+                added = self._server.transact(lambda db: self._insert_with_queues(db, sql, values, names, now))
+                self._known_queues |= names
+        except psycopg.errors.UniqueViolation:
+            raise DuplicateJob(self._first_taken(jobs)) from None
+        if added is None:
+            return [True] * len(jobs)
+        self._refuse_if_moved()
+        return first_of_each(jobs, set(_names.decode(added)))
+
+    def _insert_one(self, job: NewJob) -> bool:
+        values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
+        values["channel"] = self._channel
+        values["page"] = storable(page(arrivals([job])).text) if self._tells else None
+        is_new = self._server.run(lambda db: db.execute(self._sql["insert_one"], values).rowcount) == 1
+        if not is_new:
+            self._refuse_if_moved()
+        return is_new
+
+    def _insert_with_queues(self, db: Connection, sql: str, values: dict[str, Any], names: set[str], now: int) -> Any:
+        db.execute(self._sql["add_queues"], {"names": storable(as_json(sorted(names))), "now": now})
+        return scalar(db, sql, values)
+
+    def _insert_if_room(
+        self, db: Connection, sql: str, values: dict[str, Any], jobs: Sequence[NewJob], lengths: dict[str, int]
+    ) -> Any:
+        names = storable(as_json(sorted({job.queue for job in jobs})))
+        db.execute(self._sql["add_queues"], {"names": names, "now": jobs[0].created_at})
+        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresTransaction(db, self._sql, self._channel))
+        return scalar(db, sql, values)
+
+    def _insert_again(
+        self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]
+    ) -> list[bool]:
+        """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
+        there = self.stored(jobs)
+        left = [job for job in jobs if job.id not in there]
+        try:
+            if left:
+                self._insert(left, whole, now, rules)
+        except DuplicateJob:
+            if not self.stored(left).issuperset(job.id for job in left):
+                raise
+        return first_of_each(jobs, self.stored(jobs))
+
+    def stored(self, jobs: Sequence[NewJob]) -> set[str]:
+        """The ids of these jobs that are in the store as they are given here."""
+        values = {"j": storable(as_json(jobs))}
+        return set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["mine"], values))))
+
+    def _first_taken(self, jobs: Sequence[NewJob]) -> str:
+        ids = as_json([job.id for job in jobs])
+        seen = set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["taken"], {"ids": ids}))))
+        for job in jobs:
+            if job.id in seen:
+                return job.id
+            seen.add(job.id)
+        return jobs[0].id
+
+
+def _as_text(value: Any) -> str | None:
+    return without_nul(str(value)) if value is not None else None

@@ -1,0 +1,60 @@
+-- The second chapter of a turn, if the worker wants jobs: time does its work.
+
+local function first_of(key)
+  local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
+  return first[2] and tonumber(first[2])
+end
+
+local function open_queues()
+  local paused, open = {}, {}
+  for _, name in ipairs(call('SMEMBERS', P .. ':paused')) do paused[name] = true end
+  for _, name in ipairs(call('HKEYS', QUEUES)) do
+    if not paused[name] then open[#open + 1] = name end
+  end
+  table.sort(open) -- a hash is in no order, and the same queues should not be last at one server and first at another
+  return open
+end
+
+-- What the rest of the turn goes by: the queues it may take from, when the next job is due and when one lapses, and
+-- whether there are rules or lanes to mind. No queues mean that it takes nothing.
+local open, due, lapses, minded = {}, nil, nil, false
+
+local function let_time_pass()
+  -- One question where there is neither a notice at the door nor a rule.
+  minded = call('EXISTS', P .. ':notice', RULED, LANED, TASKS) > 0
+  if minded and call('EXISTS', P .. ':notice') == 1 then return end
+  open, lapses = open_queues(), first_of(LAPSING)
+  if lapses and lapses <= now then
+    due_jobs().lapse()
+    messages.done, is_news, lapses = true, true, first_of(LAPSING)
+    if lapses and lapses <= now then return end
+  end
+  due = first_of(DUE)
+  if due and due <= now then
+    due_jobs().promote()
+    due, minded = first_of(DUE), is_minded() -- they may be the first in a lane
+  end
+end
+
+local limit = tonumber(ARGV[4])
+if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
+-- Whether there are rules or lanes where the worker may take from. Making the gatekeeper takes half as long as a claim
+-- of one job, so rules of other queues must not call for it, nor those of a queue in which nothing waits.
+local function asks_care()
+  if limit == 0 or not minded then return false end
+  if call('EXISTS', TASKS) == 1 then return true end
+  local served, shares = ARGV[6] == '1' and open or {}, cmsgpack.unpack(ARGV[7])
+  if ARGV[6] ~= '1' then
+    for i = 1, #shares, 2 do served[#served + 1] = shares[i] end
+  end
+  for _, is_laned in ipairs(ask_in_parts('SMISMEMBER', LANED, served, #served)) do
+    if is_laned == 1 then return true end
+  end
+  for i, is_ruled in ipairs(ask_in_parts('SMISMEMBER', RULED, served, #served)) do
+    if is_ruled == 1 and call('EXISTS', named('in:pending', served[i])) == 1 then return true end
+  end
+  return false
+end
+
+-- More lapses than one commit should hold: none of the rest may start, so come again.
+local must_wait = lapses and lapses <= now

@@ -1,0 +1,241 @@
+"""Moving to another store: what is there stays, and what is not as it was is told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from headrace.app.services.why import explain
+from headrace.app.transfer.move import StoreCopy
+from headrace.core.jobs.records import Filter, JobUpdate
+from headrace.core.jobs.states import State, Trigger
+from headrace.core.jobs.transfer import StoreStatus
+from headrace.engines.protocol.engine import Engine
+from tests.runtime.transfer.kit import ELSEWHERE, JOBS, cut_off, move
+from tests.runtime.transfer.store_contents import by_force, claim_from, contents, fill, letters, without_nul
+from tests.support.builders import (
+    fail,
+    new_job,
+    only,
+    row,
+    states,
+    succeed,
+)
+from tests.support.cases import PAIRS
+from tests.support.engines import StoreUnderTest
+
+# -- into a store in use
+
+
+def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: Engine, target: Engine) -> None:
+    fill(source, 300)
+    source.reap(300, alive=True)
+    ours = without_nul(contents(source))
+    target.insert([new_job("mine"), new_job("job-000010", payload='["mine"]')], now=1_000_000)
+    target.queries.pause_queue("mail", True)
+    target.queries.pause_queue("paused", False)
+    mine = contents(target)
+    made = StoreCopy(source, target, into_used=True)
+    carried = made.run(0)
+    assert (carried.jobs, carried.known) == (299, 1)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], {"job-000010"})
+    made.open()
+    assert contents(target) == [*mine, *(job_export for job_export in ours if job_export.job.id != "job-000010")]
+    paused = {queue.name: queue.paused for queue in target.queries.queues()}
+    assert (paused["mail"], paused["paused"]) == (True, False), "what the store in use has set stays"
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_in_use(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    """One of them was restored from a backup of the other, say. Each ran the same jobs as often."""
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    now = source.clock.now()
+    names = ["completed", "failed", "failed and deleted", "waits"]
+    for engine, at in ((source, now), (target, now + 77)):
+        queues = ["mail"] * 3 + ["later"]
+        engine.insert([new_job(n, queue=q, created_at=now, run_at=now) for n, q in zip(names, queues, strict=True)])
+        claims = engine.exchange([], only("mail"), now=at).claims
+        engine.exchange([(succeed if c.id == "completed" else fail)(c, at=at) for c in claims], None, now=at)
+    target.queries.move(Filter(ids=("failed and deleted",)), Trigger.DELETE, 1)
+    before, before_letters = contents(target), letters(target)
+    made = StoreCopy(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], {"completed", "failed"})
+    made.open()
+    assert [job_export for job_export in contents(target) if job_export.job.id != "failed and deleted"] == before
+    assert states(target)["failed and deleted"] == State.FAILED
+    assert letters(target) == before_letters, "one is open for each"
+
+
+def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    target.insert([new_job("mine")])
+    cut_off(source, target, 100, into_used=True)
+    made = StoreCopy(source, target, into_used=True)
+    carried = made.run(0)
+    assert carried.jobs + carried.known == JOBS
+    assert carried.known > 0
+    assert made.verify().differences == []
+    assert [job_export.job.id for job_export in contents(target)] == ["mine", *(p.job.id for p in contents(source))]
+
+
+# -- differences
+
+
+def last_job(engine: Engine, state: State) -> str:
+    return engine.queries.find(Filter(states=(state,)), 1).jobs[0].id
+
+
+def delete_one(target: Engine) -> str:
+    job_id = last_job(target, State.COMPLETED)
+    target.queries.move(Filter(ids=(job_id,)), Trigger.DELETE, 1)
+    return rf"job {job_id} \(completed\) is missing"
+
+
+def amend_one(target: Engine) -> str:
+    job_id = last_job(target, State.PENDING)
+    assert target.queries.amend(job_id, JobUpdate(priority=50))
+    return f"job {job_id} differs in priority, version, history"
+
+
+def cancel_one(target: Engine) -> str:
+    job_id = last_job(target, State.PENDING)
+    target.queries.move(Filter(ids=(job_id,)), Trigger.CANCEL, 1)
+    return f"job {job_id} differs in state, .*history"
+
+
+def open_a_queue(target: Engine) -> str:
+    target.queries.pause_queue("paused", False)
+    return "queue paused should be paused and is not"
+
+
+@pytest.mark.parametrize("tamper", [delete_one, amend_one, cancel_one, open_a_queue])
+def test_what_is_not_as_it_was_is_found_and_told(
+    source: Engine, target: Engine, tamper: Callable[[Engine], str]
+) -> None:
+    fill(source, JOBS)
+    made = StoreCopy(source, target)
+    made.run(0)
+    with by_force(target):
+        told = tamper(target)
+    verdict = made.verify()
+    assert verdict.different == len(verdict.differences) == 1
+    [difference] = map(str, verdict.differences)
+    assert re.fullmatch(told, difference), difference
+
+
+def test_a_job_that_is_missing_is_brought_by_another_run_if_nothing_behind_it_is_there(
+    source: Engine, target: Engine
+) -> None:
+    fill(source, JOBS)
+    StoreCopy(source, target).run(0)
+    job_id = contents(source)[-1].job.id
+    with by_force(target):
+        target.queries.move(Filter(ids=(job_id,)), Trigger.DELETE, 1)
+    assert StoreCopy(source, target).verify().different == 1
+    move(source, target)
+
+
+def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 60)
+    job_exports = without_nul(source.transfer.pack(0, 100))
+    job_exports[20], job_exports[40] = job_exports[40], job_exports[20]
+    target.transfer.post(StoreStatus("arriving", source.url, 1))
+    target.transfer.unpack(job_exports)
+    target.transfer.import_dead_letters(letters(source))
+    target.transfer.import_queues(source.queries.queues())
+    verdict = StoreCopy(source, target).verify()
+    assert verdict.different == 20
+    assert all("is out of order" in str(difference) for difference in verdict.differences)
+    assert [difference.id for difference in verdict.differences] == [f"job-{number:06d}" for number in range(21, 41)]
+
+
+def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 60)
+    job_exports = without_nul(source.transfer.pack(0, 100))
+    altered = {
+        "payload": msgspec.structs.replace(
+            job_exports[3], job=msgspec.structs.replace(job_exports[3].job, payload="[0]")
+        ),
+        "rank": msgspec.structs.replace(job_exports[4], job=msgspec.structs.replace(job_exports[4].job, rank=5)),
+        "history": msgspec.structs.replace(next(p for p in job_exports if p.history), history=[]),
+        "logs": msgspec.structs.replace(
+            next(p for p in job_exports if p.logs and p.job.state is not State.RUNNING), logs=[]
+        ),
+    }
+    by_id = {job_export.job.id: (what, job_export) for what, job_export in altered.items()}
+    assert len(by_id) == len(altered)
+    target.transfer.post(StoreStatus("arriving", source.url, 1))
+    target.transfer.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
+    target.transfer.import_dead_letters(letters(source))
+    target.transfer.import_queues(source.queries.queues())
+    verdict = StoreCopy(source, target).verify()
+    assert {difference.id: difference.how for difference in verdict.differences} == {
+        job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
+    }
+
+
+def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 100)
+    first, second, *rest = letters(source)
+    target.transfer.post(StoreStatus("arriving", source.url, 1))
+    target.transfer.unpack(without_nul(source.transfer.pack(0, 1000)))
+    target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
+    target.transfer.import_queues(source.queries.queues())
+    verdict = StoreCopy(source, target).verify()
+    assert [str(difference) for difference in verdict.differences] == [
+        f"dead letter {first.id} of job {first.job_id} is missing",
+        f"dead letter {second.id} of job {second.job_id} differs",
+    ]
+
+
+def test_jobs_that_the_source_does_not_hand_out_are_found(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 30)
+    pack = source.transfer.pack
+    hidden = pack(0, 30)[-1].job
+    monkeypatch.setattr(
+        source.transfer, "pack", lambda after, limit: [p for p in pack(after, limit) if p.job.id != hidden.id]
+    )
+    made = StoreCopy(source, target)
+    made.run(0)
+    [difference] = made.verify().differences
+    count = source.queries.count(Filter(queue=hidden.queue))
+    assert str(difference) == f"queue {hidden.queue} has {count} jobs by its count, of which {count - 1} were found"
+
+
+def test_many_differences_are_counted_and_the_first_are_told(source: Engine, target: Engine) -> None:
+    fill(source, 100)
+    target.transfer.post(StoreStatus("arriving", source.url, 1))
+    target.transfer.import_queues(source.queries.queues())
+    target.transfer.import_dead_letters(letters(source))
+    verdict = StoreCopy(source, target).verify()
+    assert (verdict.different, len(verdict.differences)) == (100, 20)
+
+
+# -- why a job does not run
+
+
+@pytest.mark.parametrize(
+    ("store_status", "told"),
+    [
+        (StoreStatus("moved", ELSEWHERE, 1), f"The jobs of this store were carried over to {ELSEWHERE}"),
+        (StoreStatus("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
+    ],
+    ids=lambda given: getattr(given, "kind", "told"),
+)
+def test_why_tells_of_a_notice(source: Engine, store_status: StoreStatus, told: str) -> None:
+    source.insert([new_job("waits"), new_job("runs", queue="mail")])
+    claim_from(source, "mail")
+    now = source.clock.now()
+    assert explain(row(source, "waits"), source.queries, now, store_status).startswith(told)
+    assert explain(row(source, "runs"), source.queries, now, store_status).startswith("It is running")
+    assert "No worker is alive" in explain(row(source, "waits"), source.queries, now)

@@ -1,0 +1,186 @@
+"""A newcomer finds their way: help with examples that work, suggestions, versions, one style of error and exit code."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from headrace import __version__
+from headrace.cli.root import root, whole
+from headrace.cli.session import Session
+from tests.support.cases import check_each
+from tests.support.command_line import Shell
+from tests.support.measuring import unless_measured
+
+
+def every_command(
+    command: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in command.commands.items():
+            yield from every_command(child, (*path, name))
+
+
+COMMANDS = dict(every_command(whole()))
+LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
+ACTIONS = {
+    ("worker",),
+    ("web",),
+    ("demo",),
+    *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume")),
+} | {("workers", name) for name in ("pause", "resume", "stop", "log-level")}
+
+
+def examples(command: click.Command) -> list[str]:
+    lines = (command.epilog or "").splitlines()
+    return [line.strip() for line in lines if line.strip().startswith("headrace ")]
+
+
+def parse(arguments: list[str]) -> click.Context:
+    """Parse down to the command, without running any."""
+    context = root.make_context("headrace", list(arguments), obj=Session())
+    while isinstance(context.command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        name, command, rest = context.command.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(name, rest, parent=context)
+    return context
+
+
+def test_every_command_helps_with_an_example(shell: Shell) -> None:
+    def check(path: tuple[str, ...]) -> None:
+        ran = shell(*path, "--help")
+        assert ran.code == 0
+        assert "Example" in ran.out
+        assert f"Usage: headrace {' '.join(path)}".strip() in ran.out
+        assert COMMANDS[path].help, "it says what it does"
+
+    check_each(COMMANDS, check)
+
+
+def test_an_example_in_the_help_is_a_command_that_exists(shell: Shell) -> None:
+    def check(line: str) -> None:
+        words = shlex.split(line, comments=True)[1:]
+        context = parse(words)
+        assert context.command_path.startswith("headrace ")
+
+    check_each([line for command in COMMANDS.values() for line in examples(command)], check)
+
+
+def test_the_app_and_the_store_can_be_named_before_and_after_any_command() -> None:
+    def check(path: tuple[str, ...]) -> None:
+        names = {option for parameter in LEAVES[path].params for option in parameter.opts}
+        assert {"--app", "--url", "--traceback"} <= names
+        assert {"--app", "--url", "--traceback"} <= {option for parameter in root.params for option in parameter.opts}
+
+    check_each(LEAVES, check)
+
+
+def test_whatever_prints_data_prints_json_too() -> None:
+    def check(path: tuple[str, ...]) -> None:
+        assert "--json" in {option for parameter in LEAVES[path].params for option in parameter.opts}
+
+    check_each(sorted(set(LEAVES) - ACTIONS), check)
+
+
+def test_the_bare_command_shows_the_way(shell: Shell) -> None:
+    ran = shell()
+    assert (ran.code, ran.err) == (0, "")
+    assert "headrace demo" in ran.out
+    assert "_HEADRACE_COMPLETE=bash_source" in ran.out
+
+
+def test_the_version_is_told(shell: Shell) -> None:
+    assert shell("--version") == (0, f"headrace {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("wrker",), "worker"),
+        (("jobs", "--stat", "failed"), "--state"),
+        (("jobs", "shw"), "'shw'"),
+        (("queues", "peek"), "NAME"),
+        (("why",), "ID"),
+        (("why", "a", "b"), "b"),
+        (("why", "a", "b:c"), "b:c"),
+        (("worker", "-c", "many"), "many"),
+        (("jobs", "list", "--limit", "0"), "limit"),
+        (("bench", "--seconds", "0"), "seconds"),
+        (("worker", "--log-level", "loud"), "loud"),
+    ],
+)
+def test_wrong_use_ends_with_2_and_says_where_help_is(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+    ran = shell(*arguments)
+    assert ran.code == 2
+    assert ran.out == ""
+    first, second = ran.err.splitlines()
+    assert first.startswith("error: ")
+    assert said in first
+    assert second.startswith("try: headrace ")
+    assert second.endswith("--help")
+
+
+def test_an_app_named_without_its_option_is_answered_with_the_command_that_works(shell: Shell) -> None:
+    ran = shell("worker", "shop.jobs:app")
+    assert ran.code == 2
+    assert ran.err.splitlines()[1] == "try: headrace worker --app shop.jobs:app"
+
+
+def test_an_error_of_ours_is_one_line_and_its_origin_is_shown_on_demand(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell("enqueue", "x")
+    plain = shell("why", "nobody")
+    assert (plain.code, plain.out, plain.err.count("\n")) == (1, "", 1)
+    assert plain.err.startswith("error: no job has the id 'nobody'; it may have been deleted")
+    for ran in (shell("--traceback", "why", "nobody"), shell("why", "nobody", "--traceback")):
+        assert ran.code == 1
+        assert "Traceback (most recent call last)" in ran.err
+        assert ran.err.endswith(plain.err)
+    monkeypatch.setenv("HEADRACE_DEBUG", "1")
+    assert "Traceback" in shell("why", "nobody").err
+
+
+def test_a_defect_of_ours_is_one_line_as_well(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Session, "store", lambda self, **how: 1 / 0)
+    ran = shell("jobs")
+    assert ran == (1, "", "error: unexpected ZeroDivisionError: division by zero (--traceback shows where)\n")
+
+
+def test_ctrl_c_ends_any_command_quietly(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(self: Session, **how: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "store", interrupted)
+    ran = shell("jobs")
+    assert ran.code == 1
+    assert ran.err.split() == ["stopped"]
+
+
+def test_completion_knows_commands_and_states(shell: Shell) -> None:
+    def complete(words: str) -> str:
+        position = str(len(words.split()) - (0 if words.endswith(" ") else 1))
+        asked = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": position}
+        return shell.run(env=asked).out
+
+    assert "plain,worker" in complete("headrace wor")
+    assert "plain,failed" in complete("headrace jobs list --state fai")
+
+
+@unless_measured
+def test_looking_at_jobs_loads_neither_rich_nor_the_machinery_that_runs_them() -> None:
+    check = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import headrace.cli; "
+        "print([name for name in ('rich', 'asyncio', 'multiprocessing', 'headrace.runtime.worker.worker') "
+        "if name in sys.modules])"
+    )
+    source = str(Path(__file__).parents[3] / "src")
+    done = subprocess.run([sys.executable, "-c", check, source], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

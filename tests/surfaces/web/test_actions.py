@@ -1,0 +1,343 @@
+"""What forms of the dashboard do to jobs, schedules, channels, terms and the store, and what they tell of it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, JobNotFound, State, current_job
+from headrace.core.codec.redaction import MASK
+from headrace.core.jobs.dependencies import FlowRow
+from headrace.testing import VirtualClock, drain
+from headrace.web.pages import background
+from tests.runtime.alerts.receivers import web_server
+from tests.support.waiting import PATIENCE, eventually
+from tests.surfaces.web.actions import app, ask, client, clock, do, refused
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.pages.tasks import register
+
+__all__ = ["app", "client", "clock"]  # the fixtures
+DAY = 86_400.0
+SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
+
+
+# -- a job
+
+
+def test_a_job_that_waits_gets_another_place(app: Headrace, client: Client) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    told = do(client, f"/jobs/{job.id}/update", priority="7", queue="fast")
+    assert told == f"Job {job.id} has priority 7, queue fast."
+    job.refresh()
+    assert (job.priority, job.queue, job.state) == (7, "fast", State.PENDING)
+    assert "run_at 2100-01-01 12:00:00+00:00" in do(client, f"/jobs/{job.id}/update", run_at="2100-01-01T12:00")
+    assert (job.refresh().run_at, job.state) == (SOON, State.SCHEDULED)
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({}, "Nothing was changed."),
+        ({"priority": "0", "queue": "sums", "run_at": ""}, "Nothing was changed."),
+        ({"priority": "high"}, "priority: 'high' is not a whole number"),
+        ({"priority": "1", "run_at": "soon"}, "run_at: 'soon' is not a time such as"),
+        ({"priority": "1", "queue": "a/b\n"}, "queue"),
+    ],
+)
+def test_a_job_stays_as_it_is_where_the_form_is_wrong(
+    app: Headrace, client: Client, form: dict[str, str], told: str
+) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    assert told in refused(client, f"/jobs/{job.id}/update", **form)
+    assert (job.refresh().priority, job.queue, job.state) == (0, "sums", State.PENDING)
+
+
+def test_a_job_that_runs_is_neither_changed_nor_deleted(app: Headrace, client: Client) -> None:
+    told: list[str] = []
+
+    @app.task(name="itself")
+    def itself() -> None:
+        path = f"/jobs/{current_job().id}"
+        told.extend([refused(client, f"{path}/update", priority="7"), refused(client, f"{path}/delete")])
+        told.append(ask(client, f"{path}/cancel")["ask"])
+
+    job = itself.enqueue()
+    drain(app)
+    assert told == [
+        f"Job {job.id} has started; it can’t be changed any more.",
+        f"Job {job.id} is running; cancel it first.",
+        "Cancel itself while it runs?",
+    ]
+    assert (job.refresh().state, job.priority) == (State.COMPLETED, 0)
+
+
+def test_a_job_is_deleted_once_that_was_confirmed(app: Headrace, client: Client) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    asked = ask(client, f"/jobs/{job.id}/delete")
+    assert asked["detail"] == "add, pending. Its history goes too; this can’t be undone."
+    assert job.refresh().state is State.PENDING
+    answer = client.post(f"/jobs/{job.id}/delete", data={"confirmed": "yes"}).json()
+    assert answer == {"ok": True, "text": f"Job {job.id} was deleted.", "goto": "/jobs"}
+    with pytest.raises(JobNotFound):
+        job.refresh()
+
+
+# -- a job by hand
+
+
+def test_a_job_is_enqueued_with_what_the_form_says(app: Headrace, client: Client, clock: VirtualClock) -> None:
+    register(app)
+    form = {"task": "add", "args": "[1]", "kwargs": '{"b": 2}', "queue": "fast", "priority": "3", "tags": "a, ,b"}
+    answer = client.post("/enqueue", data={**form, "delay": "90.5", "timeout": "5"}).json()
+    [job] = app.jobs.find()
+    assert (answer["text"], answer["goto"]) == (f"Job {job.id} is scheduled.", f"/jobs/{job.id}")
+    assert (job.task, job.args, job.kwargs, job.queue, job.priority) == ("add", (1,), {"b": 2}, "fast", 3)
+    assert set(job.tags) == {"a", "b"}
+    assert job.run_at - clock.moment == timedelta(seconds=90.5)
+
+
+@pytest.mark.parametrize("text", ["2100-01-01T12:00", "2100-01-01T14:00+02:00", "2100-01-01T12:00:00Z"])
+def test_a_time_without_a_zone_is_utc(app: Headrace, client: Client, text: str) -> None:
+    register(app)
+    do(client, "/enqueue", task="add", args="[1, 2]", run_at=text)
+    assert [job.run_at for job in app.jobs.find()] == [SOON]
+
+
+def test_one_like_another_has_its_secrets(app: Headrace, client: Client) -> None:
+    job = register(app)["sign"].enqueue("ann", "sesame")
+    page = client.get(f"/enqueue?like={job.id}").text
+    assert (MASK in page, "sesame" in page) == (True, False)
+    do(client, "/enqueue", task="sign", like=job.id, args=json.dumps(["bob", MASK]))
+    assert sorted(one.args for one in app.jobs.find()) == [("ann", "sesame"), ("bob", "sesame")]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"task": ""}, "task: name the task that is to run"),
+        ({"priority": "high"}, "priority: 'high' is not a number"),
+        ({"priority": "1.5"}, "priority: '1.5' is not a number"),
+        ({"delay": "a while"}, "delay: 'a while' is not a number"),
+        ({"delay": "nan"}, "delay"),
+        ({"run_at": "tomorrow"}, "run_at: 'tomorrow' is not a time such as 2025-06-01T12:00"),
+        ({"args": "[1"}, "args: this is no JSON that can be read"),
+        ({"kwargs": "[1]"}, 'kwargs: expected an object such as {"a": 1}'),
+    ],
+)
+def test_nothing_is_enqueued_where_the_form_is_wrong(
+    app: Headrace, client: Client, form: dict[str, str], told: str
+) -> None:
+    register(app)
+    assert told in refused(client, "/enqueue", **{"task": "add", "args": "[1, 2]", **form})
+    assert app.jobs.count() == 0
+
+
+# -- a schedule
+
+
+def test_a_schedule_is_made_and_its_next_time_told(app: Headrace, client: Client) -> None:
+    register(app)
+    told = do(client, "/new-schedule", id="often", task="add", args="[1, 2]", every="300", queue="fast", priority="2")
+    assert told == "Schedule often runs in 5 min."
+    made = app.schedules.get("often")
+    assert (made.task, made.args, made.queue, made.priority) == ("add", (1, 2), "fast", 2)
+    assert made.every == timedelta(seconds=300)
+    assert "priority: 'x' is not a whole number" in refused(
+        client, "/new-schedule", id="b", task="add", every="5", priority="x"
+    )
+    assert "id: name the schedule" in refused(client, "/new-schedule", task="add", every="5")
+    assert [one.id for one in app.schedules.list()] == ["often"]
+
+
+def test_only_what_the_form_changes_of_a_schedule_is_changed(app: Headrace, client: Client) -> None:
+    register(app)
+    app.schedules.create("s", "add", args=[1, 2], every=300, limit=9, jitter=10, start=SOON)
+    form = {"every": "300", "limit": "9", "jitter": "10", "start": "2100-01-01T12:00", "args": "[1, 2]", "task": "add"}
+    before = app.schedules.get("s")
+    assert refused(client, "/schedules/s/update", **form) == "Nothing was changed."
+    assert app.schedules.get("s") == before
+    do(client, "/schedules/s/update", **{**form, "limit": "", "jitter": "", "start": ""})
+    after = app.schedules.get("s")
+    assert (after.limit, after.jitter, after.start, after.every) == (None, timedelta(0), None, before.every)
+    told = do(client, "/schedules/s/update", every="600", queue="fast", priority="4", args="[1, 3]")
+    assert told == "Schedule s is changed; it runs in 10 min."
+    after = app.schedules.get("s")
+    assert (after.every, after.queue, after.priority, after.args) == (timedelta(seconds=600), "fast", 4, (1, 3))
+
+
+def test_a_schedule_of_two_timings_is_refused(app: Headrace, client: Client) -> None:
+    register(app)
+    app.schedules.create("s", "add", args=[1, 2], every=300)
+    told = refused(client, "/schedules/s/update", every="300", cron="0 2 * * *")
+    assert told == "give exactly one of cron, every and at, not cron and every"
+    assert app.schedules.get("s").cron is None
+
+
+def test_another_task_keeps_the_place_and_is_handed_no_secret(app: Headrace, client: Client) -> None:
+    register(app)
+    app.schedules.create("s", "sign", args=["ann", "sesame"], every=300, queue="safe", priority=6)
+    shown = json.dumps(["ann", MASK])
+    assert "write it out" in refused(client, "/schedules/s/update", every="300", task="hold", args=shown)
+    assert app.schedules.get("s").task == "sign"
+    do(client, "/schedules/s/update", every="300", args=json.dumps(["bob", MASK]))
+    job = app.schedules.run_now("s")
+    assert job.args == ("bob", "sesame")
+    do(client, "/schedules/s/update", every="300", task="add", args="[1, 2]")
+    after = app.schedules.get("s")
+    assert (after.task, after.args, after.queue, after.priority) == ("add", (1, 2), "safe", 6)
+
+
+def test_a_schedule_is_held_up_run_and_deleted(app: Headrace, client: Client) -> None:
+    register(app)
+    app.schedules.create("s", "add", args=[1, 2], every=300)
+    assert do(client, "/schedules/s/pause") == "Schedule s is paused."
+    assert app.schedules.get("s").paused
+    told = do(client, "/schedules/s/run")
+    [job] = app.jobs.find()
+    assert told == f"Job {job.id} of schedule s is enqueued."
+    do(client, "/schedules/s/resume")
+    assert not app.schedules.get("s").paused
+    assert ask(client, "/schedules/s/delete")["detail"] == "Its history goes too."
+    assert do(client, "/schedules/s/delete") == "Schedule s was deleted."
+    assert list(app.schedules.list()) == []
+
+
+def test_who_deletes_a_schedule_that_code_declares_is_told_that_it_comes_back(app: Headrace, client: Client) -> None:
+    @app.every(minutes=5)
+    @app.task(name="tick")
+    def tick() -> None: ...
+
+    app.schedules.sync()
+    assert "comes back with the next worker" in ask(client, "/schedules/tick/delete")["detail"]
+
+
+# -- channels
+
+
+def test_a_channel_is_made_changed_tried_and_deleted(app: Headrace, client: Client) -> None:
+    with web_server() as hook:
+        told = do(client, "/alerts/new-channel", name="ops", kind="slack", url=f"{hook.url}/hush", severity="warning")
+        assert told == "Channel ops is there; send it a test."
+        assert do(client, "/alerts/channels/ops/test") == "Channel ops was told that this is a test."
+        assert refused(client, "/alerts/channels/ops/update", severity="warning") == "Nothing was changed."
+        assert refused(client, "/alerts/channels/ops/update", url="") == "Nothing was changed."
+        do(client, "/alerts/channels/ops/update", severity="critical", url="")
+        hook.status = 500
+        told = refused(client, "/alerts/channels/ops/test", 409)
+        assert told == "Channel ops was not told: the server answered 500"
+    assert [path for path, _, _ in hook.got] == ["/hush", "/hush"], "what is left empty stays"
+    assert app.alerts.channels.get("ops").severity == "critical"
+    assert do(client, "/alerts/channels/ops/switch", enabled="no") == "Channel ops is told nothing."
+    assert not app.alerts.channels.get("ops").enabled
+    assert do(client, "/alerts/channels/ops/switch", enabled="yes") == "Channel ops is told again."
+    assert app.alerts.channels.get("ops").enabled
+    assert ask(client, "/alerts/channels/ops/delete")["ask"] == "Delete channel ops?"
+    assert do(client, "/alerts/channels/ops/delete") == "Channel ops was deleted."
+    assert "ops" in refused(client, "/alerts/channels/ops/delete", 404)
+    assert "ops" not in [one.name for one in app.alerts.channels.list()]
+
+
+def test_a_port_of_a_channel_is_stored_as_a_number(app: Headrace, client: Client) -> None:
+    form = {"name": "post", "kind": "email", "host": "mail.example.com", "to": "ops@example.com"}
+    do(client, "/alerts/new-channel", **form, port="2525")
+    assert "mail.example.com:2525" in app.alerts.channels.get("post").target
+    told = refused(client, "/alerts/new-channel", kind="slack")
+    assert told == "name, kind: give the channel a name, and say how it is told"
+
+
+# -- terms, and jobs whose time has come
+
+
+def test_jobs_that_stay_too_long_are_dealt_with_as_their_terms_say(
+    app: Headrace, client: Client, clock: VirtualClock
+) -> None:
+    add = register(app)["add"]
+    do(client, "/lifecycle/terms", kind="queue", name="sums", max_pending="60", on_stale="dead")
+    do(client, "/lifecycle/terms", kind="queue", name="other", max_pending="60", on_stale="review")
+    stale, reviewed = add.enqueue(1, 2), add.using(queue="other").enqueue(1, 2)
+    clock.advance(61)
+    asked = ask(client, "/lifecycle/stale")
+    assert asked["ask"] == "Do with 2 jobs what their terms say?"
+    assert set(asked["detail"].rstrip(".").split("; ")) == {"1 go to the dead letters", "1 stay, for you to look at"}
+    assert stale.refresh().state is State.PENDING
+    told = do(client, "/lifecycle/stale")
+    assert told == "1 job ended by the terms. 1 job noted for review, and left alone."
+    assert (stale.refresh().state, reviewed.refresh().state) == (State.FAILED, State.PENDING)
+    assert [letter.job_id for letter in app.dead.list()] == [stale.id]
+
+
+def test_finished_jobs_are_archived_and_brought_back(app: Headrace, client: Client, clock: VirtualClock) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    drain(app)
+    clock.advance(60 * DAY)
+    asked = ask(client, "/lifecycle/archive")
+    assert asked["ask"] == "Have 1 job leave the store?"
+    assert asked["detail"] == "1 go into the archive, 0 are deleted for good."
+    assert app.jobs.count() == 1
+    assert do(client, "/lifecycle/archive") == "1 job went into the archive, 0 were deleted."
+    assert (app.jobs.count(), app.jobs.count(archived=True)) == (0, 1)
+    assert refused(client, "/lifecycle/restore") == "job: say the id of the archived job"
+    assert do(client, "/lifecycle/restore", job=job.id) == f"Job {job.id} is back, and pending."
+    assert (app.jobs.count(), app.jobs.count(archived=True)) == (1, 0)
+
+
+def test_terms_are_ordered_and_taken_back(app: Headrace, client: Client) -> None:
+    form = {"kind": "task", "name": "add", "max_pending": "60", "max_running": "none", "keep_failed": "default"}
+    told = do(client, "/lifecycle/terms", **form, on_stale="fail")
+    assert told == "The terms of task add hold from the next check of a worker on."
+    [said] = app.lifecycle.all_terms()
+    assert said.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
+    told = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
+    assert told == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
+    assert app.lifecycle.all_terms() == [said]
+    assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Say of which task or queue."
+    assert do(client, "/lifecycle/reset", kind="task", name="add") == "What was ordered for task add is taken back."
+    assert [one.ordered for one in app.lifecycle.all_terms() if one.ordered] == []
+
+
+# -- the store
+
+
+def test_the_store_is_repaired_once_that_was_confirmed(app: Headrace, client: Client) -> None:
+    app.engine.transfer.import_flows([FlowRow("empty", "empty", app.clock.now())])
+    assert "flow" in ask(client, "/system/repair")["detail"]
+    assert app.admin.repair(dry_run=True) == {"orphan_flows": 1}
+    assert do(client, "/system/repair") == "Put right: orphan_flows 1."
+    assert app.admin.repair(dry_run=True) == {}
+    assert do(client, "/system/repair") == "Put right: nothing."
+
+
+def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
+    assert do(client, "/system/optimize").startswith("Statistics are up to date; the store went from ")
+
+
+@pytest.mark.parametrize(
+    ("path", "what", "told"),
+    [
+        ("/lifecycle/stale", "lifecycle.detect_stale", "They are being dealt with"),
+        ("/lifecycle/archive", "lifecycle.archive", "Jobs are being archived"),
+        ("/system/repair", "admin.repair", "The store is being repaired"),
+        ("/system/optimize", "admin.optimize", "The store is being optimized"),
+    ],
+)
+def test_what_takes_long_is_told_to_go_on_and_does(
+    app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, path: str, what: str, told: str
+) -> None:
+    gate, done = threading.Event(), threading.Event()
+    facade, _, name = what.partition(".")
+
+    def slow(*_: Any, **__: Any) -> dict[str, int]:
+        gate.wait(PATIENCE)
+        done.set()
+        return {}
+
+    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(type(getattr(app, facade)), name, slow)
+    assert do(client, path) == f"{told}; this goes on in the background."
+    assert not done.is_set()
+    gate.set()
+    eventually(done.is_set, "the end of it")

@@ -1,0 +1,243 @@
+"""The pages of flows, dead letters, schedules, alerts, terms and the store, without a browser, on every engine."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.app.doctor import diagnose
+from headrace.core.dead_letters.records import STATUSES, Status
+from headrace.runtime.metrics.reader import MetricsReader
+from headrace.testing import drain
+from headrace.web.pages.page_cache import PageCache
+from headrace.web.pages.templating import coded
+from tests.support.waiting import PATIENCE, eventually
+from tests.surfaces.web.client import Client, basic
+from tests.surfaces.web.pages.stock import PATHS, stock
+from tests.surfaces.web.pages.tasks import register
+from tests.surfaces.web.test_pages import FORM, Inline, app
+
+__all__ = ["app"]  # the fixture: an app on each engine
+WRITES = {**FORM, "x-requested-with": "test"}
+
+
+def test_every_desk_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
+    names = stock(app, register(app))
+    client = Client(app.asgi())
+    for path in PATHS.values():
+        answer = client.get(path.format(**names))
+        assert answer.status_code == 200, path
+        page = Inline(answer.text)
+        assert page.found == [], path
+        assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
+        assert "<script>document" not in answer.text
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("status", [status for status in STATUSES if status != "pending"])
+def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) -> None:
+    @app.task(name="bad", retry=0)
+    def bad() -> None:
+        raise OSError("away")
+
+    job = bad.enqueue()
+    drain(app)
+    letter = app.dead.get(job.id)
+    app.engine.letters.resolve([letter.id], status)
+    client = Client(app.asgi())
+    for path in (f"/dead/{letter.id}", f"/dead?status={status}"):
+        answer = client.get(path)
+        assert (answer.status_code, status.replace("_", " ") in answer.text) == (200, True), path
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/flows/nothing", 404, "There is nothing"),
+        ("/flows?before=nothing", 404, "There is nothing"),
+        ("/dead/nothing", 404, "There is nothing"),
+        ("/dead?status=odd", 400, "odd"),
+        ("/dead?since=yesterday", 400, "neither an age"),
+        ("/schedules/nothing", 404, "There is nothing"),
+        ("/alerts/rules/nothing", 404, "There is nothing"),
+        ("/new-schedule?try=yes&cron=61+*+*+*+*", 200, "61"),
+        ("/new-schedule?try=yes&every=often", 200, "not a number"),
+        ("/new-schedule?try=yes&cron=*+*+*+*+*&every=5", 200, "exactly one"),
+        ("/alerts/new-rule?when=%3Cscript%3E", 200, "&lt;script&gt;"),
+    ],
+)
+def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, told: str) -> None:
+    answer = Client(app.asgi()).get(path)
+    assert (answer.status_code, told in answer.text, "Traceback" in answer.text) == (status, True, False)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "form", "told"),
+    [
+        ("/flows/nothing/cancel", "", "no flow"),
+        ("/dead/requeue", "query=", "filter the list first"),
+        ("/dead/requeue", "confirmed=yes&query=", "filter the list first"),
+        ("/dead/resolve", "confirmed=yes&query=queue%3Dx&status=odd", "status"),
+        ("/dead/nothing/requeue", "", "no dead letter"),
+        ("/dead/purge", "", "30 days"),
+        ("/new-schedule", "id=x", "name the task"),
+        ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&tz=Vienna", "Vienna"),
+        ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&args=%7B%7D", "expected a list"),
+        ("/schedules/nothing/pause", "", "nothing"),
+        ("/alerts/silence", "for=ever", "expected one of"),
+        ("/alerts/acknowledge/nothing", "", "no alert"),
+        ("/alerts/unsilence/nothing", "", "no silence"),
+        ("/alerts/new-rule", "name=x&when=depth+%3E+1&for_=soon", "not a number of seconds"),
+        ("/alerts/rules/nothing/switch", "enabled=no", "nothing"),
+        ("/lifecycle/archive", "", "time has come"),
+        ("/lifecycle/stale", "", "No job stays too long"),
+        ("/lifecycle/restore", "job=nothing", "nothing"),
+        ("/lifecycle/terms", "kind=host&name=x", "which task or queue"),
+        ("/system/repair", "", "nothing to repair"),
+    ],
+)
+def test_what_cannot_be_done_is_told(app: Headrace, path: str, form: str, told: str) -> None:
+    register(app)
+    answer = Client(app.asgi(), headers=WRITES).post(path, content=form)
+    assert answer.status_code in (400, 404), answer.text
+    assert answer.json()["ok"] is False
+    assert told in answer.json()["text"]
+
+
+@pytest.mark.engines("sqlite")
+def test_viewers_see_no_buttons_no_settings_and_no_trail(app: Headrace) -> None:
+    names = stock(app, register(app))
+    eve = basic("eve", "look")
+    client = Client(app.asgi(auth=("viewer=eve:look",)), headers=eve)
+    for path in PATHS.values():
+        text = client.get(path.format(**names)).text
+        forms = re.findall(r'<form[^>]*method="post".*?</form>', text.split("<main")[1], re.DOTALL)
+        assert [form for form in forms if "<button" in form] == [], path
+    system = client.get("/system").text
+    assert "shown to admins" in system
+    assert str(app.engine.facts()["file"]) not in system
+    assert client.post("/schedules/nightly/pause", content="", headers={**WRITES, **eve}).status_code == 403
+    assert not app.schedules.get("nightly").paused
+
+
+@pytest.mark.engines("sqlite")
+def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(app.asgi())
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise EngineUnavailable("no route to the server")
+
+    monkeypatch.setattr(type(app.engine.letters), "tallies", away)
+    monkeypatch.setattr(type(app.engine.document_store), "browse", away)
+    assert client.get("/workers").status_code == 200
+    answer = client.get("/dead")
+    assert answer.status_code == 503
+    assert "no route to the server" in answer.text
+
+
+@pytest.mark.engines("sqlite")
+def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
+    page_cache = PageCache(app)
+    page_cache.of_visit().metrics()
+    visit = page_cache.of_visit()
+    assert visit.age() == 0.0
+    visit.queues()
+    first = visit.age()
+    assert 0.0 < first < 60
+    assert page_cache.of_visit().shared(app.dead.stats) is page_cache.of_visit().shared(app.dead.stats)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, gate = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        gate.wait(PATIENCE)
+        counted.set()
+        return []
+
+    monkeypatch.setattr(type(app.lifecycle), "detect_stale", slow)
+    client = Client(app.asgi())
+    assert "Being counted" in client.get("/lifecycle").text
+    gate.set()
+    assert counted.wait(PATIENCE)
+    while "Being counted" in (text := client.get("/lifecycle").text):
+        pass
+    assert "No job stays too long" in text
+
+
+@pytest.mark.engines("sqlite")
+def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
+    stock(app, register(app))
+    app.task_by_name("render").using(queue="pictures", needs=["gpu"]).enqueue()
+    app.queue("pictures").pause()
+    found = diagnose(app)
+    assert {"queue_unserved", "queue_paused", "needs_unmet", "alert", "dead_letters", "schedule_paused"} <= {
+        finding.code for finding in found
+    }
+    client = Client(app.asgi())
+    while "Being counted" in (page := client.get("/system").text):
+        pass
+    for finding in found:
+        assert coded(finding.sentence) in page
+        assert coded(finding.advice) in page
+    assert 'href="/workers" aria-label="Look into it: needs unmet"' in page
+
+
+@pytest.mark.engines("sqlite")
+def test_a_queue_that_is_never_drained_says_so_wherever_it_is_shown(app: Headrace) -> None:
+    app.enqueue("elsewhere")
+    MetricsReader(app.engine, app.settings).catch_up()
+    client = Client(app.asgi())
+    for path in ("/", "/queues", "/queues/default"):
+        assert "never" in client.get(path).text, path
+    app.jobs.cancel(queue="default")
+    again = Client(app.asgi())
+    for path in ("/", "/queues", "/queues/default"):
+        assert "never" not in again.get(path).text, path
+
+
+@pytest.mark.engines("sqlite")
+def test_a_queue_that_nobody_serves_is_told_of_once_and_not_when_its_alert_is_silenced(
+    app: Headrace,
+) -> None:
+    app.enqueue("elsewhere")
+    other = app.task(name="other")(lambda: None)
+    with app.worker(queues=["busy"]):
+        other.using(queue="busy").enqueue().wait(PATIENCE)
+        app.alerts.rules.update("no_worker", for_=0)
+        app.alerts.evaluate()
+        (alert,) = [one for one in app.alerts.active() if one.rule == "no_worker"]
+        assert alert.labels["queue"] == "default"
+        page = Client(app.asgi()).get("/").text
+        assert "serves their queue" in page
+        assert "No live worker serves queue default" not in page
+        app.alerts.silence("no_worker", for_=3600)
+        page = Client(app.asgi()).get("/").text
+        assert "serves their queue" not in page
+        assert "No live worker serves queue default" not in page
+
+
+@pytest.mark.engines("sqlite")
+def test_what_fails_while_the_question_is_open_is_not_requeued(app: Headrace) -> None:
+    boom = app.task(name="boom", retry=0)(lambda: 1 / 0)
+    first = boom.enqueue()
+    drain(app)
+    client = Client(app.asgi())
+    asked = client.post("/dead/requeue", content="query=task%3Dboom", headers=WRITES).json()
+    assert "1 job" in asked["ask"]
+    moment = app.clock.now()
+    eventually(lambda: app.clock.now() > moment + 5, "another millisecond")
+    second = boom.enqueue()
+    drain(app)
+    form = urlencode({"query": "task=boom", "confirmed": asked["confirmed"]})
+    told = client.post("/dead/requeue", content=form, headers=WRITES).json()
+    assert told["text"].startswith("1 job"), told
+    assert (first.refresh().state, second.refresh().state) == ("pending", "failed")

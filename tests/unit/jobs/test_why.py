@@ -1,0 +1,195 @@
+"""why() names the one thing that keeps a job from running, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from headrace.app.services.why import explain
+from headrace.core.jobs.dependencies import Dependency
+from headrace.core.jobs.queue_rules import TaskRow
+from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import NO_DEADLINE
+from headrace.core.queues.limits import Limit, lane_of
+from headrace.engines.protocol.queries import Queries
+from tests.unit.events.test_history import row
+
+NOW = 1_000_000
+SILENT_AFTER = 30_000
+
+
+def worker(**given: Any) -> WorkerRow:
+    values: dict[str, Any] = {
+        "id": "w1", "host": "here", "pid": 1, "started_at": 0, "seen_at": NOW - 1000, "state": "running",
+        "wish": "run", "queues": "{}", "concurrency": 4, "running": 0, "completed": 0, "failed": 0,
+        "tasks": '["add"]', "heartbeat": 10_000,
+    }  # fmt: skip
+    return WorkerRow(**{**values, **given})
+
+
+class Counter:
+    """A desk that knows what the test says."""
+
+    def __init__(self, workers: list[WorkerRow], paused: tuple[str, ...], pending: int) -> None:
+        self._workers = workers
+        self._paused = paused
+        self._pending = pending
+
+    def workers(self) -> list[WorkerRow]:
+        return self._workers
+
+    def queues(self) -> list[QueueRow]:
+        return [QueueRow("default", "default" in self._paused, 0), QueueRow("other", "other" in self._paused, 0)]
+
+    def tasks(self) -> list[TaskRow]:
+        return []
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        return []
+
+    def edges(self, ids: Sequence[str]) -> list[Dependency]:
+        return []
+
+    def count(self, which: Filter) -> int:
+        assert which == Filter(states=(State.PENDING,), queue="default")
+        return self._pending
+
+
+def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
+    return explain(job, cast(Queries, Counter(list(workers), paused, pending)), NOW)
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
+def test_a_finished_job_is_over_and_since_when(state: State) -> None:
+    assert why(row(state=state, finished_at=0)) == f"It is over: {state} at 1970-01-01 00:00:00 UTC."
+
+
+def test_a_failed_job_says_for_what_reason() -> None:
+    assert "failed (attempts_used_up)" in why(row(state=State.FAILED, finished_at=0, reason="attempts_used_up"))
+
+
+def test_a_running_job_says_where_and_how_long() -> None:
+    told = why(row(state=State.RUNNING, attempt=2, worker="w1", started_at=NOW - 65_000, lease_until=NOW + 1))
+    assert told == "It is running: attempt 2 of 4 on worker w1 for 1 min 5 s."
+
+
+def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
+    told = why(row(state=State.RUNNING, attempt=1, worker="w1", started_at=0, lease_until=NOW - 1))
+    assert told.startswith("Worker w1 fell silent")
+
+
+def test_a_job_that_waits_for_others_says_so() -> None:
+    assert "nothing that it waits for is open" in why(row(state=State.WAITING))
+
+
+def test_a_scheduled_job_says_when_it_is_due() -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + 90_000)) == "It is scheduled to run in 1 min 30 s."
+    snoozed = why(row(state=State.SCHEDULED, run_at=NOW + 1500, reason="snoozed"))
+    assert snoozed == "It is scheduled to run in 1.5 s (snoozed)."
+
+
+def test_a_job_to_be_retried_says_when_and_after_what() -> None:
+    told = why(row(state=State.RETRYING, run_at=NOW + 4000, reason="attempt 1 of 4 failed"))
+    assert told == "It is to be retried in 4.0 s: attempt 1 of 4 failed."
+
+
+def test_a_paused_queue_comes_before_every_other_reason() -> None:
+    assert why(row(), paused=("default",)).startswith("Queue 'default' is paused")
+    assert "paused" not in why(row(), paused=("other",))
+
+
+def test_without_a_worker_it_says_to_start_one() -> None:
+    assert why(row()) == "No worker is alive; start one with `headrace worker`."
+
+
+def test_a_worker_that_has_been_silent_for_long_is_none() -> None:
+    assert "No worker is alive" in why(row(), worker(seen_at=NOW - SILENT_AFTER - 1))
+    assert "No worker is alive" not in why(row(), worker(seen_at=NOW - SILENT_AFTER))
+
+
+def test_workers_of_other_queues_do_not_help() -> None:
+    assert "No live worker serves queue 'default'" in why(row(), worker(queues='{"other":1}'))
+
+
+def test_it_tells_the_queue_and_the_needs_at_once_whatever_is_missing_first() -> None:
+    picky = row(lane=lane_of([Limit("needs", "gpu")]))
+    assert "`headrace worker --needs gpu`" in why(picky)
+    command = "`headrace worker -q default --needs gpu`"
+    assert command in why(picky, worker(queues='{"other":1}'))
+    assert command in why(picky, worker())
+
+
+def test_workers_that_do_not_know_the_task_do_not_help() -> None:
+    told = why(row(), worker(tasks='["sub"]'), worker(id="w2", queues='{"other":1}'))
+    assert told.startswith("No live worker of queue 'default' knows task 'add'")
+
+
+@pytest.mark.parametrize("state", ["paused", "stopping", "starting"])
+def test_workers_that_are_paused_or_stopping_do_not_help(state: str) -> None:
+    assert why(row(), worker(state=state)) == "Every worker of queue 'default' is paused or stopping."
+
+
+def test_busy_workers_are_counted_by_their_slots() -> None:
+    told = why(row(), worker(running=4), worker(id="w2", concurrency=2, running=2), pending=9)
+    assert told == "All 6 slots of queue 'default' are busy; 9 jobs are pending there."
+
+
+def test_otherwise_it_is_next() -> None:
+    told = why(row(), worker(running=1))
+    assert told == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
+
+
+@pytest.mark.parametrize(("attempt", "told"), [(0, ""), (1, "It was tried before, so jobs that never were go first")])
+def test_a_job_that_was_tried_before_is_told_who_goes_first(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, told: str
+) -> None:
+    fresh_first = [QueueRow("default", False, 0, '{"strategy":"fresh_first"}')]
+    monkeypatch.setattr(Counter, "queues", lambda self: fresh_first)
+    for running in (0, 4):
+        said = why(row(attempt=attempt), worker(running=running))
+        assert told in said
+        assert ("fresh_first" in said) == bool(attempt)
+
+
+def test_a_scheduled_job_whose_time_has_come_is_explained_like_a_pending_one() -> None:
+    assert "No worker is alive" in why(row(state=State.SCHEDULED, run_at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [(0, "0.0 s"), (59_900, "59.9 s"), (60_000, "1 min 0 s"), (7_260_000, "2 h 1 min"), (200_000_000, "2 days 7 h")],
+)
+def test_spans_are_told_in_their_two_largest_units(ms: int, words: str) -> None:
+    due = row(state=State.SCHEDULED, run_at=NOW + max(ms, 1))
+    assert why(due) == f"It is scheduled to run in {words}."
+
+
+def test_the_sentence_survives_any_reason() -> None:
+    for reason in ("", "unknown_task", "a: b: c", "{}"):
+        told = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
+        assert told.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("reason", "wait", "said"),
+    [
+        ("sleeps", 90_000, "It sleeps until 1970-01-01 00:18:10 UTC, for another 1 min 30 s."),
+        ("sleeps: cool down", 1000, "It sleeps (cool down) until 1970-01-01 00:16:41 UTC, for another 1.0 s."),
+        (
+            "waits for event 'paid'",
+            60_000,
+            "It waits for event 'paid', for at most another 1 min 0 s; send it with `headrace signal job 'paid'`.",
+        ),
+        (
+            "waits for event 'paid'",
+            NO_DEADLINE,
+            "It waits for event 'paid'; send it with `headrace signal job 'paid'`.",
+        ),
+    ],
+)
+def test_a_suspended_job_tells_the_time_or_the_event(reason: str, wait: int, said: str) -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + wait, reason=reason)) == said
