@@ -264,7 +264,7 @@ def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace,
         eventually((tmp_path / "began-1").exists)
         worker.send_signal(signal.SIGUSR1)
         eventually(lambda: b"in hold" in told.read_bytes(), what="where the job is")
-        eventually(lambda: b"pulse.py" in told.read_bytes(), what="where the worker's own threads are")
+        eventually(lambda: b"heartbeat.py" in told.read_bytes(), what="where the worker's own threads are")
         (tmp_path / "go-1").touch()
         assert job.result(PATIENCE) == "attempt 1"
         worker.send_signal(signal.SIGTERM)

@@ -25,10 +25,10 @@ PAGES, JOBS = 600, 7
 FOLD = """
 import sys
 from headrace import Headrace
-from headrace.runtime.metrics.rollup import Folder
+from headrace.runtime.metrics.rollup import Rollup
 
 app = Headrace(sys.argv[1])
-folder = Folder(app.engine, app.settings)
+folder = Rollup(app.engine, app.settings)
 while True:
     folder._pages = 1  # small pieces, so that there is much to be cut off
     folder.fold()

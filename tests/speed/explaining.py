@@ -107,7 +107,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "b": [DeadLetterInsert(n, "crash_loop", "WorkerLost", "words", "a fingerprint") for n in numbers],
         "t": [HistoryText(n, "words") for n in numbers],
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first
-        "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
+        "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "import_tags" else filed,
     }
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
     texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge", "familiar": "\nwork\ntask\n"}

@@ -95,16 +95,16 @@ HOT = [
     "insert",
     "insert_tags",
     "taken",
-    "file_outcomes",
-    "bury_outcomes",
+    "record_outcomes",
+    "add_dead_letters_of_outcomes",
     "settle",
     "complete",
     "stale_outcomes",
-    "file_stale",
+    "record_stale",
     "note_progress",
     "note_logs",
     "horizon",
-    "lock_lapsed",
+    "lock_expired",
     "promote",
     "claimable",
     "claim",
@@ -112,9 +112,9 @@ HOT = [
     "lost",
     "overdue",
     "lock_overdue",
-    "lock_disowned",
-    "bury",
-    "file_lost",
+    "lock_unknown_claims",
+    "add_dead_letters",
+    "record_lost",
     "expire",
     "release",
     "reaped",
@@ -122,13 +122,13 @@ HOT = [
     "unfinished",
     "history",
     "logs",
-    "pack_jobs",
-    "pack_history",
-    "pack_logs",
-    "unpack_jobs",
-    "unpack_tags",
-    "unpack_history",
-    "unpack_logs",
+    "export_jobs",
+    "export_history",
+    "export_logs",
+    "import_jobs",
+    "import_tags",
+    "import_history",
+    "import_logs",
 ]
 
 
@@ -183,7 +183,7 @@ def test_promotion_reads_what_is_due_in_order(store: SqliteEngine) -> None:
 
 
 def test_lapsing_reads_only_what_expired(store: SqliteEngine) -> None:
-    (look,) = looks_at_jobs(plan(store, "lock_lapsed"))
+    (look,) = looks_at_jobs(plan(store, "lock_expired"))
     assert "INDEX headrace_jobs_lapsing (expires_at>? AND expires_at<?)" in look
 
 
@@ -202,9 +202,9 @@ def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: Sqlite
         [
             ("settle", "o"),
             ("complete", "o"),
-            ("file_outcomes", "o"),
-            ("bury_outcomes", "o"),
-            ("file_stale", "o"),
+            ("record_outcomes", "o"),
+            ("add_dead_letters_of_outcomes", "o"),
+            ("record_stale", "o"),
             ("stale_outcomes", "o"),
             ("renew", "lease"),
             ("lost", "lease"),
@@ -224,17 +224,17 @@ def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine) -
             "claim",
             "expire",
             "release",
-            "file_lost",
-            "bury",
+            "record_lost",
+            "add_dead_letters",
             "move_stale",
             "tasks_of",
             "reaped",
-            "file_moves",
+            "record_moves",
             "move_cancel",
             "move_revive",
             "move_hurry",
             "move_delete",
-            "amend",
+            "update_job",
             "ids_of",
             "state_of",
         ],
@@ -257,7 +257,7 @@ def test_what_a_worker_may_have_lost_is_sought_among_running_jobs_only(store: Sq
         (look,) = looks_at_jobs(plan(store, name))
         assert re.fullmatch(r"(SCAN|SEARCH) (headrace_jobs|job) USING (COVERING )?INDEX headrace_jobs_leased.*", look)
 
-    check_each(["overdue", "lock_overdue", "lock_disowned"], check)
+    check_each(["overdue", "lock_overdue", "lock_unknown_claims"], check)
 
 
 # -- those that stay long
@@ -310,7 +310,7 @@ def test_a_walk_of_others_reads_their_own_index(store: SqliteEngine) -> None:
 
 
 def test_the_history_of_an_old_job_is_found_by_the_job(store: SqliteEngine) -> None:
-    steps = plan(store, "aged")
+    steps = plan(store, "job_ages")
     assert walks_through(steps, "h", "headrace_jobs", "headrace_history") == []
     assert len([step for step in steps if "SEARCH h USING INDEX headrace_history_job (job=?)" in step]) >= 4
 
@@ -326,7 +326,7 @@ def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine) -> 
 
 
 def test_depths_are_counted_in_the_partial_indexes(store: SqliteEngine) -> None:
-    looks = looks_at_jobs(plan(store, "depths"))
+    looks = looks_at_jobs(plan(store, "queue_counts"))
     assert len(looks) == 6
     for look, index in zip(looks, ("pending", "due", "waiting", "leased", "finished", "finished"), strict=True):
         assert f"INDEX headrace_jobs_{index}" in look

@@ -37,15 +37,17 @@ SIZES = [1, 100, 1000]
 BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}, {"jobs_pending"}
 BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
-    **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "lost"], BY_ID),
-    **dict.fromkeys(["get", "endings", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
-    **dict.fromkeys(["file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
-    **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
-    **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
-    **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of", "tell_moved"], BY_NUMBER),
+    **dict.fromkeys(
+        ["stored_as_given", "taken", "complete", "record_stale", "note_progress", "note_logs", "lost"], BY_ID
+    ),
+    **dict.fromkeys(["get", "parent_results", "unfinished", "import_tags", "import_history", "import_logs"], BY_ID),
+    **dict.fromkeys(["record_lost", "expire", "release", "reaped", "record_moves"], BY_NUMBER),
+    **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "update_job", "export_jobs"], BY_NUMBER),
+    **dict.fromkeys(["overdue", "lock_overdue", "lock_unknown_claims", "workers"], BY_LEASE),
+    **dict.fromkeys(["record_reviews", "record_marked", "move_stale", "tasks_of", "append_move_events"], BY_NUMBER),
     **dict.fromkeys(["lock_children", "unblocked", "hold", "unhold"], BY_NUMBER),
-    **dict.fromkeys(["lock_judged", "renew"], BY_ID | BY_NUMBER),
-    "aged": BY_NUMBER | {"history_job"},
+    **dict.fromkeys(["lock_stale", "renew"], BY_ID | BY_NUMBER),
+    "job_ages": BY_NUMBER | {"history_job"},
     "unreviewed": BY_NUMBER | {"history_job"},
     "crashes_of": {"history_job"},
     "walk_running": BY_LEASE,
@@ -54,8 +56,8 @@ HOT: dict[str, set[str]] = {
     "insert_whole": set(),
     "insert_one": set(),
     "settle": BY_ID | BY_NUMBER | {"history_job", "logs_job", "steps_pkey"},
-    "bury": BY_NUMBER | {"history_job", "logs_job", "steps_pkey"},
-    "lock_lapsed": {"jobs_lapsing"},
+    "add_dead_letters": BY_NUMBER | {"history_job", "logs_job", "steps_pkey"},
+    "lock_expired": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
     **dict.fromkeys(["heads", "fresh", "tried", "lanes", "levels", "oldest", "newest"], IN_LINE),
@@ -63,17 +65,17 @@ HOT: dict[str, set[str]] = {
     **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows"], BY_NUMBER),
     **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
     "running": BY_LEASE,
-    "standing": {"jobs_unique"} | BY_STEP,
+    "existing_jobs": {"jobs_unique"} | BY_STEP,
     "lock_unstarted": BY_NUMBER | BY_STEP,
     "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
     "history": BY_ID | {"history_job"},
     "logs": BY_ID | {"logs_job"},
-    "pack_history": {"history_job"},
-    "pack_logs": {"logs_job"},
-    **dict.fromkeys(["lock_leased", "lock_open", "unpack_steps"], BY_ID),
-    **dict.fromkeys(["file_step", "is_suspended", "wake"], BY_NUMBER),
-    **dict.fromkeys(["events_so_far", "pack_steps", "forget_steps"], BY_STEP),
-    "forget_steps_of_completed": BY_NUMBER | BY_STEP,
+    "export_history": {"history_job"},
+    "export_logs": {"logs_job"},
+    **dict.fromkeys(["lock_leased", "lock_open", "import_steps"], BY_ID),
+    **dict.fromkeys(["record_step", "is_suspended", "wake"], BY_NUMBER),
+    **dict.fromkeys(["events_so_far", "export_steps", "delete_steps"], BY_STEP),
+    "delete_steps_of_completed": BY_NUMBER | BY_STEP,
     **dict.fromkeys(["steps", "wake_if_come"], BY_ID | BY_STEP),
 }
 SETTLING = [name for name, indexes in HOT.items() if indexes >= BY_ID]
@@ -239,7 +241,7 @@ def test_time_reads_only_what_it_is_up_to(store: Store) -> None:
 
     check_each(
         [
-            ("lock_lapsed", "jobs_lapsing", "expires_at <="),
+            ("lock_expired", "jobs_lapsing", "expires_at <="),
             ("promote", "jobs_due", "run_at <="),
             ("overdue", "jobs_leased", "lease_until <="),
         ],
@@ -438,4 +440,4 @@ def test_jobs_that_leave_are_found_one_by_one(store: Store) -> None:
     def check(name: str) -> None:
         assert explained(store.own, store.sql[name], values_of(name)).walks() == []
 
-    check_each(["lock_leaving", "any_kin", "open_parents", "cut_off", "open_flows"], check)
+    check_each(["lock_jobs_to_delete", "any_dependents", "open_parents", "cut_off", "open_flows"], check)

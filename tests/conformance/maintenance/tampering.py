@@ -17,7 +17,7 @@ _ROWS = {
     "steps": f"headrace_steps (job, kind, name, number, at) VALUES ({{n}}, 'step', 'x', {{n}}, {NOW})",
     "tags": "headrace_tags (tag, job) VALUES ('lost', {n})",
 }
-_KEYS = {"history": "h", "logs": "l", "steps": "steps", "bonds": "parents"}
+_KEYS = {"history": "h", "logs": "l", "steps": "steps", "dependencies": "parents"}
 
 
 class Tampering:
@@ -33,7 +33,7 @@ class Tampering:
         self._number += 1
         if self.is_redis:
             self._leave_key(what)
-        elif what == "bonds":
+        elif what == "dependencies":
             child = "(SELECT seq FROM headrace_jobs WHERE id = 'child')"
             edge = f"({child}, {self._number}, 'cancel', {'true' if self._is_postgres else '0'})"
             self.execute(f"INSERT INTO headrace_bonds (child, parent, policy, blocks) VALUES {edge}")

@@ -82,7 +82,7 @@ def test_finding_changes_nothing(engine: Engine) -> None:
 # -- orphans
 
 
-@pytest.mark.parametrize("what", ["history", "logs", "steps", "tags", "bonds"])
+@pytest.mark.parametrize("what", ["history", "logs", "steps", "tags", "dependencies"])
 def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what: str) -> None:
     engine = store.open()
     busy_store(engine)

@@ -415,7 +415,7 @@ def test_what_is_rare_is_found_at_the_first_look(redis_engine: RedisEngine, look
     engine.insert([new_job(f"after{number}") for number in range(1500)], now=NOW)
     looks.clear()
     assert [job.id for job in engine.queries.find(which, 10).jobs] == ["rare"]
-    assert looks == ["walk"]
+    assert looks == ["search_jobs"]
     assert engine.queries.count(which) == 1
 
 
@@ -541,7 +541,7 @@ def test_long_histories_are_read_some_at_a_time(
 
     def listened_to(script: Any, *args: Any, **named: Any) -> Any:
         answer = run(script, *args, **named)
-        if script.name == "histories":
+        if script.name == "read_histories":
             asked.append(sum(map(len, answer)))
         return answer
 

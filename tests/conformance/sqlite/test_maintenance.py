@@ -194,7 +194,7 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
 
     engine.prepare()
     with engine.store.writing() as db:
-        db.execute(SQL["put_pressure"], {"value": as_json([WriteContention(NOW // HOUR, 10_000, 900, 5)])})
+        db.execute(SQL["put_write_contention"], {"value": as_json([WriteContention(NOW // HOUR, 10_000, 900, 5)])})
     (finding,) = engine.care.inspect(NOW)
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence

@@ -274,7 +274,7 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert len(states(copy)) == 3
-        assert not [finding for finding in copy.care.inspect() if finding.code in ("forlorn", "orphan_bonds")]
+        assert not [finding for finding in copy.care.inspect() if finding.code in ("forlorn", "orphan_dependencies")]
         seen = []
         for _ in range(10):
             for claim in copy.exchange([], want(1)).claims:

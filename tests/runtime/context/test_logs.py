@@ -223,7 +223,7 @@ def test_operations_of_the_store_are_told_with_their_time(app: Headrace, stream:
     if level == "INFO":
         assert told == {}
     else:
-        assert {"insert", "desk.find"} <= told.keys()
+        assert {"insert", "queries.find"} <= told.keys()
         assert told["insert"]["ms"] > 0
 
 

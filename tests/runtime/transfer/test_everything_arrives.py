@@ -204,7 +204,7 @@ def test_a_paper_that_can_not_be_stored_is_told(
     monkeypatch.setattr(target.document_store, "put", lambda documents: True)
     made = StoreCopy(source, target)
     made.run(0)
-    assert [str(difference) for difference in made.verify().differences] == ["paper rule lost is missing"]
+    assert [str(difference) for difference in made.verify().differences] == ["document rule lost is missing"]
 
 
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
@@ -441,7 +441,7 @@ def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: En
         made = StoreCopy(source, target)
         made.run(0)
     told = [str(difference) for difference in made.verify().differences]
-    assert "bond a -> b is missing" in told
+    assert "dependency a -> b is missing" in told
     assert "flow f is missing" in told
 
 

@@ -216,7 +216,7 @@ def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_
         app.engine.transfer.post(StoreStatus("moved", "redis://new", app.clock.now()))
         ran = shell("doctor")
         assert ran.code == 1
-        assert "the jobs of this store were carried over to redis://new" in ran.out
+        assert "the jobs of this store were copied to redis://new" in ran.out
         assert "headrace copy --reopen" in ran.out
         app.engine.transfer.post(StoreStatus("arriving", "redis://old", app.clock.now()))
         ran = shell("doctor")

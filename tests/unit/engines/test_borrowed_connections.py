@@ -55,13 +55,13 @@ def unopened(kind: type[Any]) -> Any:
 def test_no_library_is_loaded_that_the_connection_is_not_of() -> None:
     script = """
 import sqlite3, sys
-from headrace.engines import guests
+from headrace.engines.shared import borrowed_connections
 db = sqlite3.connect(":memory:")
-guests.sqlite_guest(db, "").driver().execute("SELECT 1")
+borrowed_connections.borrowed_sqlite(db, "").driver().execute("SELECT 1")
 db.close()
 try:
-    guests.sqlite_guest(sys, "")
-except guests.InvalidJob:
+    borrowed_connections.borrowed_sqlite(sys, "")
+except borrowed_connections.InvalidJob:
     print(*sorted({"sqlalchemy", "django", "psycopg", "asyncio"} & set(sys.modules)), "nothing more")
 """
     source = str(Path(borrowed_connections.__file__).parents[2])

@@ -220,8 +220,8 @@ def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(
     local_bells: LocalBells, folder: Path
 ) -> None:
     program = (
-        "import sys; from pathlib import Path; from headrace.engines.wakeup.local import Belfry; "
-        "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
+        "import sys; from pathlib import Path; from headrace.engines.wakeup.local import LocalBells; "
+        "bell = LocalBells(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
     )
     source = Path(module.__file__).parents[2]
     listener = subprocess.Popen(

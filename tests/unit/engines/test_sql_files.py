@@ -49,7 +49,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package
 
 
 def load(package: Package, text: str) -> dict[str, str]:
-    return load_statements(package({"statements.sql": text}), RECORDS)
+    return load_statements(package({"sql/some.sql": text}), RECORDS, files=["some"])
 
 
 # -- statements

@@ -30,7 +30,7 @@ def test_a_store_with_nothing_wrong_has_no_findings() -> None:
 
 
 def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> None:
-    kinds = ["history", "logs", "tags", "steps", "bonds", "flows", "index"]
+    kinds = ["history", "logs", "tags", "steps", "dependencies", "flows", "index"]
     found = mark_stale(IntegrityCounts(orphans=dict.fromkeys(kinds, 2)), NOW)
     assert [finding.code for finding in found] == [f"orphan_{kind}" for kind in kinds]
     assert all(finding.repairable and finding.count == 2 and "--repair" in finding.advice for finding in found)

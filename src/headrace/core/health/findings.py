@@ -126,7 +126,7 @@ _ORPHANS = {
     "logs": ("log line belongs to no job", "log lines belong to no job"),
     "tags": ("tag belongs to no job", "tags belong to no job"),
     "steps": ("remembered step belongs to no job", "remembered steps belong to no job"),
-    "bonds": ("bond lacks a job at one end", "bonds lack a job at one end"),
+    "dependencies": ("dependency lacks a job at one end", "dependencies lack a job at one end"),
     "flows": ("flow has no job", "flows have no job"),
     "index": ("index entry leads to no job", "index entries lead to no job"),
     "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),

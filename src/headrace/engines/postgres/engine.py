@@ -149,7 +149,7 @@ class PostgresEngine:
 
         def store(tx: Transaction) -> Wakeups:
             if dependencies.names_others(jobs, edges):  # what is all new is in nobody's way
-                tx.ask("alone_with_kin")
+                tx.ask("lock_dependencies")
             effects = unique_insert.run(dependencies.insert_graph(placed, edges, flow, lengths, at), tx)
             if topics := effects.topics():
                 tx.ask("ring", channel=self._channel, messages=as_json(topics))
@@ -188,7 +188,7 @@ class PostgresEngine:
         at = self.at(now)
 
         def beat(tx: Transaction) -> RenewResult:
-            wish = tx.ask("attend", w=as_json([worker]))
+            wish = tx.ask("register_worker", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
                 held = as_json(leases)
@@ -225,7 +225,7 @@ class PostgresEngine:
         return held
 
     def unregister_worker(self, worker_id: str) -> None:
-        self.write(lambda tx: tx.run("sign_off", ids=as_json([worker_id])))
+        self.write(lambda tx: tx.run("unregister_workers", ids=as_json([worker_id])))
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()

@@ -95,7 +95,7 @@ class Exchange:
     ) -> SettleResult:
         tx = PostgresTransaction(db, self._sql, self._channel)
         if self._meets_kin:
-            tx.ask("beside_others_with_kin")
+            tx.ask("share_dependencies")
         settle_and_claim.note(tx, notes)
         if self._frees_a_place(outcomes):
             tx.ask("ring", messages=as_json(["work"]), channel=self._channel)
@@ -129,7 +129,7 @@ class Exchange:
             return SettleResult([], effects)
 
         def settle_rest(db: Connection) -> SettleResult:
-            tx(db).ask("beside_others_with_kin")
+            tx(db).ask("share_dependencies")
             return settle_and_claim.settle_rest(tx(db), left, worker, self._channel, now, groups)
 
         rest = self._server.transact(settle_rest)
@@ -164,7 +164,7 @@ class Exchange:
 
     def _lapse(self, db: Connection, now: int) -> tuple[int, Wakeups]:
         tx = PostgresTransaction(db, self._sql, self._channel)
-        tx.ask("alone_with_kin")
+        tx.ask("lock_dependencies")
         lapsed, effects = lease_recovery.lapse(tx, now, settle_and_claim.BATCH_OF_TIME)
         if topics := effects.topics():
             tx.run("ring", messages=as_json(topics), channel=self._channel)

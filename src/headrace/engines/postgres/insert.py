@@ -112,7 +112,7 @@ class Insert:
     def stored(self, jobs: Sequence[NewJob]) -> set[str]:
         """The ids of these jobs that are in the store as they are given here."""
         values = {"j": storable(as_json(jobs))}
-        return set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["mine"], values))))
+        return set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["stored_as_given"], values))))
 
     def _first_taken(self, jobs: Sequence[NewJob]) -> str:
         ids = as_json([job.id for job in jobs])

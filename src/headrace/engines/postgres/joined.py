@@ -174,7 +174,7 @@ class TransactionalInsert:
         mine = set(_names.decode(added))
         if mine:  # somebody else took one of the ids just now
             yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(mine))}
-        (told,) = yield self._host.sql["notice"], {}
+        (told,) = yield self._host.sql["store_status"], {}
         store_status = _store_status.decode(told) if told else None
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)

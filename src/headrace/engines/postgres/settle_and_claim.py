@@ -144,7 +144,7 @@ def settle_rest(
         tx.run("ring", messages=as_json(topics), channel=channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
     if stale:
-        tx.run("file_stale", o=as_json(stale), now=now, worker=worker)
+        tx.run("record_stale", o=as_json(stale), now=now, worker=worker)
     return SettleResult(stale, settled.effects, bool(settled.places), settled.some_wait)
 
 

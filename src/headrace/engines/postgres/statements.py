@@ -1,4 +1,16 @@
-"""The engine's SQL, loaded once and then told which schema its tables are in."""
+"""The engine's SQL: one named statement for each thing the engine does, qualified with the schema of its tables.
+
+A batch is one JSON parameter (see engines/shared/sql_files.py): arrays of the driver cost its side fifteen times as
+much for each job. Statements that others' writes could overtake lock the rows first (`lock_…`, FOR UPDATE): from then
+on nobody else moves these jobs.
+
+A prepared statement keeps its plan, which may be from before the first job, so none may depend on how large the
+planner takes a table or a batch to be. Where a batch is joined it has to come first, and its jobs be looked up one by
+one. In LATERAL, `OFFSET 0` sees to that; elsewhere `= ANY (ARRAY[…])`, a condition that no hash, no merge and no order
+of a whole index can serve, and `jsonb_typeof`, which is always true and makes the planner expect one element where it
+would expect a hundred. Jobs by number are found by `= ANY (ARRAY(…))`, which is not a join at all. On our own
+connections `PostgresUrl` rules out what is left to choose.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +36,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive.sql"))
+    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive"))
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -47,7 +47,14 @@ _KEYS_MEASURED = 100
 _PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
 _EVERYTHING = 1 << 40
 
-_OWN = {"h": "history", "l": "logs", "steps": "steps", "parents": "bonds", "children": "bonds", "blocks": "bonds"}
+_OWN = {
+    "h": "history",
+    "l": "logs",
+    "steps": "steps",
+    "parents": "dependencies",
+    "children": "dependencies",
+    "blocks": "dependencies",
+}
 _INDEXES = {
     *("due", "leases", "lapsing", "in", "lane", "held", "queue", "task", "tag", "state", "worker", "flow"),
     *("unique", "past"),

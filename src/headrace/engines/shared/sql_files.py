@@ -72,11 +72,11 @@ def load_statements(
     package: str,
     records: Mapping[str, type[msgspec.Struct]],
     extract: Extract = _json_extract,
-    files: Sequence[str] = ("statements.sql",),
+    files: Sequence[str] = (),
     size: str = "octet_length({})",
 ) -> dict[str, str]:
-    """The statements of these files of the package, by name. `size` is what tells the bytes of a text."""
-    text = "".join(_read(package, name) for name in files)
+    """The statements of these files in the folder `sql` of the package, by name. `size` is the size of a text."""
+    text = "".join(_read(package, f"sql/{name}.sql") for name in files)
     for known, kind in records.items():
         text = text.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
         text = text.replace(f"{{{known}:most}}", ", ".join(_up_to_most(kind.__struct_fields__, size)))

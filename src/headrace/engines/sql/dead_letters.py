@@ -60,38 +60,38 @@ class SqlDeadLetterStore:
         self._database = database
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._database.read(lambda tx: tx.ask("letters", ids=as_json(ids))))
+        return _letters.decode(self._database.read(lambda tx: tx.ask("dead_letters", ids=as_json(ids))))
 
     def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._database.read(lambda tx: tx.ask("letters_of", ids=as_json(job_ids))))
+        return _letters.decode(self._database.read(lambda tx: tx.ask("dead_letters_of", ids=as_json(job_ids))))
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         def look(tx: Transaction) -> Any:
             where, values = _conditions(tx, which, before)
-            return tx.ask("find_letters", where, **values, limit=limit)
+            return tx.ask("find_dead_letters", where, **values, limit=limit)
 
         return _letters.decode(self._database.read(look))
 
     def oldest(self, status: Status, limit: int) -> list[str]:
         def look(tx: Transaction) -> Any:
-            return tx.ask("oldest_letters", status=status, limit=limit)
+            return tx.ask("oldest_dead_letters", status=status, limit=limit)
 
         return _names.decode(self._database.read(look))
 
     def count(self, which: DeadLetterFilter) -> int:
         def look(tx: Transaction) -> int:
             where, values = _conditions(tx, which)
-            return int(tx.ask("count_letters", where, **values))
+            return int(tx.ask("count_dead_letters", where, **values))
 
         return self._database.read(look)
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         where = _of(statuses or STATUSES)
-        found = _groups.decode(self._database.read(lambda tx: tx.ask("letter_groups", where, limit=limit)))
+        found = _groups.decode(self._database.read(lambda tx: tx.ask("dead_letter_groups", where, limit=limit)))
         return [group_of(*fields) for fields in found]
 
     def tallies(self) -> list[DeadLetterStats]:
-        return _tallies.decode(self._database.read(lambda tx: tx.ask("letter_tallies")))
+        return _tallies.decode(self._database.read(lambda tx: tx.ask("dead_letter_stats")))
 
     def add(
         self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
@@ -129,7 +129,7 @@ class SqlDeadLetterStore:
             found = [letter for letter in _locked(tx, ids) if letter.status == "pending"]
             closings = [_closed(letter, status, by, note, at) for letter in found]
             if closings:
-                tx.run("close_letters", c=as_json(closings))
+                tx.run("resolve_dead_letters", c=as_json(closings))
             return [letter.id for letter in found]
 
         closed = self._database.write(close)
@@ -144,7 +144,7 @@ class SqlDeadLetterStore:
             for letter in _locked(tx, [letter_id]):
                 notes = with_note(letter.notes, text, by, at)
                 same = (letter.status, letter.resolved_at, letter.resolved_by, letter.requeues)
-                return tx.run("close_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
+                return tx.run("resolve_dead_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
             return False
 
         return self._database.write(add)
@@ -153,7 +153,7 @@ class SqlDeadLetterStore:
         def remove(tx: Transaction) -> int:
             # Nothing is resolved before it is entered, so ids that are later need not be looked at.
             where, values = _conditions(tx, DeadLetterFilter(statuses=tuple(statuses), until=before))
-            return tx.run("purge_letters", where, **values, before=before, limit=limit)
+            return tx.run("purge_dead_letters", where, **values, before=before, limit=limit)
 
         return self._database.write(remove) if statuses else 0
 
@@ -161,7 +161,7 @@ class SqlDeadLetterStore:
         def forget(tx: Transaction) -> list[str]:
             found = [letter.id for letter in _locked(tx, ids)]
             if found:
-                tx.run("remove_letters", ids=as_json(found))
+                tx.run("remove_dead_letters", ids=as_json(found))
             return found
 
         return self._database.write(forget)
@@ -171,23 +171,23 @@ def add_letter(
     tx: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
 ) -> tuple[Added, Wakeups]:
     """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
-    tx.ask("alone_with_kin")
+    tx.ask("lock_dependencies")
     unique_insert.hold_open(tx)
     ids, effects = as_json([order.job_id]), Wakeups()
     for _, seq, state in _jobs.decode(tx.ask("lock_jobs", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
-        if any(letter.status == "pending" for letter in _letters.decode(tx.ask("letters_of", ids=ids))):
+        if any(letter.status == "pending" for letter in _letters.decode(tx.ask("dead_letters_of", ids=ids))):
             return "pending", effects
         if state not in FINAL:
             file_moves(tx, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
         burial = DeadLetterInsert(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
-        tx.run("bury", b=as_json([burial]), now=at)
-        (letter,) = _letters.decode(tx.ask("letters_of", ids=ids))
+        tx.run("add_dead_letters", b=as_json([burial]), now=at)
+        (letter,) = _letters.decode(tx.ask("dead_letters_of", ids=ids))
         noted = DeadLetterResolution(
             letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at)
         )
-        tx.run("close_letters", c=as_json([noted]))
+        tx.run("resolve_dead_letters", c=as_json([noted]))
         if state not in FINAL:
             tx.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
             effects = follow_lost(tx, [seq], at)
@@ -210,13 +210,13 @@ class _Requeuing:
         self._gone: list[tuple[DeadLetterRow, RequeueRequest]] = []
 
     def all_of(self, orders: Sequence[RequeueRequest]) -> list[Requeued]:
-        self._tx.ask("alone_with_kin")
+        self._tx.ask("lock_dependencies")
         unique_insert.hold_open(self._tx)
         ids = as_json([order.id for order in orders])
-        job_ids = [letter.job_id for letter in _letters.decode(self._tx.ask("letters", ids=ids))]
+        job_ids = [letter.job_id for letter in _letters.decode(self._tx.ask("dead_letters", ids=ids))]
         told = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
         jobs = {job_id: (seq, state) for job_id, seq, state in told}
-        letters = {letter.id: letter for letter in _letters.decode(self._tx.ask("lock_letters", ids=ids))}
+        letters = {letter.id: letter for letter in _letters.decode(self._tx.ask("lock_dead_letters", ids=ids))}
         done = []
         for order in orders:
             done.append(self._decide(order, letters.pop(order.id, None), jobs))
@@ -249,7 +249,7 @@ class _Requeuing:
 
     def _write(self) -> None:
         if self._closings:
-            self._tx.run("close_letters", c=as_json(self._closings))
+            self._tx.run("resolve_dead_letters", c=as_json(self._closings))
         if self._raises:
             seqs = [each.seq for each in self._raises]
             later = {each.seq for each in self._raises if each.run_at > self._at}
@@ -278,7 +278,7 @@ def _closed(letter: DeadLetterRow, status: Status, by: str | None, note: str | N
 
 
 def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
-    return _letters.decode(tx.ask("lock_letters", ids=as_json(ids)))
+    return _letters.decode(tx.ask("lock_dead_letters", ids=as_json(ids)))
 
 
 def _of(statuses: Collection[Status]) -> str:
@@ -290,9 +290,9 @@ def _of(statuses: Collection[Status]) -> str:
 def _conditions(tx: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:
     """A WHERE of fixed fragments and its parameters."""
     values: dict[str, Any] = {name: value for name in _EQUAL if (value := getattr(which, name)) is not None}
-    terms = [tx.fragment(f"where_letter_{name}") for name in values]
+    terms = [tx.fragment(f"where_dead_letter_{name}") for name in values]
     if which.statuses or terms:  # an index of one status each
         terms.append(_of(which.statuses or STATUSES))
     first, last = bounds(which)
     values |= {"first": first, "last": last if before is None else min(before, last)}
-    return " AND ".join([*terms, tx.fragment("where_letter_ids")]), values
+    return " AND ".join([*terms, tx.fragment("where_dead_letter_ids")]), values

@@ -78,7 +78,7 @@ def insert_graph(
 
 
 def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
-    ours = _names.decode((yield Ask("mine", {"j": as_json(jobs)})))
+    ours = _names.decode((yield Ask("stored_as_given", {"j": as_json(jobs)})))
     return {job.id for job in jobs} == set(ours)
 
 
@@ -109,16 +109,16 @@ def _circle(
     pairs = [(edge.parent, edge.child) for edge in edges]
     # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
     if older and any(edge.parent in standing for edge in edges):
-        pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
+        pairs += _pairs.decode((yield Ask("edges_below", {"ids": as_json(older)})))
     return circle_in(pairs)
 
 
 def _tie(edges: Sequence[Dependency], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Wakeups]:
     if not edges:
         return Wakeups()
-    yield Ask("tie", {"b": as_json(edges)})
+    yield Ask("add_edges", {"b": as_json(edges)})
     if concerned := [name for name in _names_in(edges) if name in standing]:
-        yield Ask("mark_kin", {"ids": as_json(concerned)})
+        yield Ask("mark_dependents", {"ids": as_json(concerned)})
     older = [standing[name] for name in {edge.child for edge in edges} if name in standing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
@@ -148,7 +148,7 @@ def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Seque
         if not (children or loose):
             break
         if completed:
-            yield Ask("unbind", {"seqs": as_json(completed), "completed": True})
+            yield Ask("delete_edges", {"seqs": as_json(completed), "completed": True})
         cancelled = (yield from _lose(lost, now)) if lost else []
         completed, lost, loose = (yield from _unblock([*children, *loose], now, effects)), cancelled, ()
         effects.done |= bool(completed or lost)
@@ -162,7 +162,7 @@ def _locked_children(parents: Sequence[int]) -> Steps[list[int]]:
 def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
     """What waited for jobs that failed or were cancelled is cancelled, goes on, or is held, as it was agreed."""
     batch = {"seqs": as_json(lost)}
-    yield Ask("unbind", {**batch, "completed": False})
+    yield Ask("delete_edges", {**batch, "completed": False})
     cancelled = yield from _cancel(lost, now)
     yield Ask("hold", batch)
     return cancelled
@@ -214,7 +214,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
 
 def with_dependents(tx: Transaction, seqs: Sequence[int]) -> list[int]:
     """Those of these jobs whose end concerns others."""
-    return _numbers.decode(tx.ask("kin_among", seqs=as_json(seqs))) if seqs else []
+    return _numbers.decode(tx.ask("with_dependents", seqs=as_json(seqs))) if seqs else []
 
 
 def follow_lost(tx: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
@@ -260,7 +260,7 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, n
     places: dict[int, int] = {}
     shut = any(outcome.spawned for outcome in outcomes) and _is_shut(tx)
     asked = [SettleKey(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
-    for place, seq in sorted(_kin.decode(tx.ask("kin_outcomes", o=as_json(asked)))):
+    for place, seq in sorted(_kin.decode(tx.ask("outcomes_with_dependents", o=as_json(asked)))):
         # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
         if not (shut and outcomes[place].spawned):
             places.setdefault(seq, place)
@@ -289,8 +289,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, n
 def _is_shut(tx: Transaction) -> bool:
     """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
     # First: whoever closes the door waits for our writes, but for nothing that we only read before.
-    tx.run("hold_door")
-    return has_moved(tx.ask("notice"))
+    tx.run("hold_inserts")
+    return has_moved(tx.ask("store_status"))
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:
@@ -336,7 +336,7 @@ def _names_in(edges: Sequence[Dependency]) -> list[str]:
 
 def _filed(seqs: Sequence[int], event: Trigger, target: State, detail: str, now: int) -> Ask:
     values: dict[str, Any] = {"event": event.value, "target": target.value, "detail": detail, "now": now}
-    return Ask("file_changes", {"seqs": as_json(seqs), **values})
+    return Ask("record_changes", {"seqs": as_json(seqs), **values})
 
 
 def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:

@@ -29,7 +29,7 @@ class SqlDocumentStore:
 
     def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
         values = {"kind": kind, "keys": as_json(keys)}
-        return _documents.decode(self._database.read(lambda tx: tx.ask("papers", **values))) if keys else []
+        return _documents.decode(self._database.read(lambda tx: tx.ask("documents", **values))) if keys else []
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
@@ -45,20 +45,20 @@ class SqlDocumentStore:
         old = _in_order(document for document in documents if document.version)
 
         def store(tx: Transaction) -> int:
-            stored = tx.run("replace_papers", p=as_json(old)) if old else 0
-            return stored + (tx.run("add_papers", p=as_json(new)) if new else 0)
+            stored = tx.run("replace_documents", p=as_json(old)) if old else 0
+            return stored + (tx.run("add_documents", p=as_json(new)) if new else 0)
 
         return self._all_or_none(store, len(documents))
 
     def remove(self, documents: Sequence[Document]) -> bool:
         gone = as_json(_in_order(documents))
-        return self._all_or_none(lambda tx: tx.run("remove_papers", p=gone), len(documents))
+        return self._all_or_none(lambda tx: tx.run("remove_documents", p=gone), len(documents))
 
     def drop(self, kind: str, before: str, limit: int) -> int:
-        return self._database.write(lambda tx: tx.run("drop_papers", kind=kind, before=before, limit=limit))
+        return self._database.write(lambda tx: tx.run("drop_documents", kind=kind, before=before, limit=limit))
 
     def kinds(self, prefix: str = "") -> list[str]:
-        found = _names.decode(self._database.read(lambda tx: tx.ask("kinds_of_papers")))
+        found = _names.decode(self._database.read(lambda tx: tx.ask("kinds_of_documents")))
         return [kind for kind in found if kind.startswith(prefix)]
 
     def _all_or_none(self, act: Callable[[Transaction], int], expected: int) -> bool:

@@ -42,17 +42,17 @@ class SqlEventStore:
 
 def tell(tx: Transaction, told: EventBatch) -> None:
     """Store this page with whatever else the transaction does."""
-    tx.run("tell", page=told.text, size=told.size, at=told.at)
+    tx.run("append_events", page=told.text, size=told.size, at=told.at)
 
 
 def tell_moved(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
     """Tell what has become, or is about to become, of these jobs."""
-    tx.run("tell_moved", type=type, seqs=as_json(seqs), now=now)
+    tx.run("append_move_events", type=type, seqs=as_json(seqs), now=now)
 
 
 @contextmanager
 def without_events(tx: Transaction) -> Iterator[None]:
     """Inside, nothing that is filed is told: it happened long ago, and elsewhere."""
-    tx.run("hush")
+    tx.run("mute_events")
     yield
-    tx.run("speak")  # not after an error: then nothing of all this has been
+    tx.run("unmute_events")  # not after an error: then nothing of all this has been

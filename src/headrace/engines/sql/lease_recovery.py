@@ -78,10 +78,10 @@ def _reap(
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(tx: Transaction) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
-        tx.ask("alone_with_kin")
+        tx.ask("lock_dependencies")
         rows = _overdue.decode(tx.ask("lock_overdue", **question))
         # Whoever waits for these may not have arrived. Asked after they were found: before, one might come in between.
-        if rows and is_arriving(tx.ask("notice")):
+        if rows and is_arriving(tx.ask("store_status")):
             return None
         unbegun, unsettled, again, failed, looping = _sort(rows, dead, max_crashes)
         _release(tx, [row.seq for row in unbegun], "its worker died before it began", now)
@@ -90,7 +90,7 @@ def _reap(
         _expire(tx, failed, State.FAILED, now, "attempts used up", WORKER_LOST, letters)
         _expire(tx, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, letters)
         if len(rows) < limit:
-            gone = [worker for worker in dead if tx.run("sign_off", ids=as_json([worker]))]
+            gone = [worker for worker in dead if tx.run("unregister_workers", ids=as_json([worker]))]
             if gone:
                 tell(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _answer(tx, rows), dependencies.follow_lost(tx, [row.seq for row in (*failed, *looping)], now)
@@ -105,7 +105,7 @@ def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease
     """Release what runs under the worker beyond what it holds, and ring for it."""
 
     def give_back(tx: Transaction) -> list[str]:
-        seqs = _numbers.decode(tx.ask("lock_disowned", worker=worker, lease=as_json(held)))
+        seqs = _numbers.decode(tx.ask("lock_unknown_claims", worker=worker, lease=as_json(held)))
         _release(tx, seqs, "its claim never reached the worker", now)
         return _names.decode(tx.ask("ids_of", seqs=as_json(seqs)))
 
@@ -147,9 +147,9 @@ def _expire(
     if not rows:
         return
     lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
-    tx.run("file_lost", **lost, target=target.value, detail=detail)
+    tx.run("record_lost", **lost, target=target.value, detail=detail)
     if reason is not None and opens_letter(letters, reason):
-        tx.run("bury", now=now, b=as_json(_burials(tx, rows, reason)))
+        tx.run("add_dead_letters", now=now, b=as_json(_burials(tx, rows, reason)))
     tx.run("expire", **lost, target=target.value, reason=reason)
 
 
@@ -192,7 +192,7 @@ def _answer(tx: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
 
 def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wakeups]:
     """Cancel jobs whose `expires` passed before they started; how many, and whom it concerns."""
-    seqs = _numbers.decode(tx.ask("lock_lapsed", now=now, limit=limit))
+    seqs = _numbers.decode(tx.ask("lock_expired", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
     file_moves(tx, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
@@ -204,4 +204,4 @@ def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wake
 
 def file_moves(tx: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int) -> None:
     """File where these jobs come from, before they are moved."""
-    tx.run("file_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)
+    tx.run("record_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

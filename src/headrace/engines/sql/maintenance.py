@@ -44,7 +44,7 @@ _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
 _lanes = msgspec.json.Decoder(list[tuple[int, str]])
 _workers = Rows(WorkerRow)
 _rows = Rows(JobRow)
-_OF_JOBS = ("history", "logs", "steps", "tags", "bonds")
+_OF_JOBS = ("history", "logs", "steps", "tags", "dependencies")
 _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000
 
@@ -53,10 +53,12 @@ def inspect(database: Database, now: int) -> list[Finding]:
     """The findings about what is in the tables."""
 
     def count(tx: Transaction) -> IntegrityCounts:
-        strays, unreaped, overdue, forlorn = _counts.decode(tx.ask("census", late=now - LATE, limit=_MOST_COUNTED))
+        strays, unreaped, overdue, forlorn = _counts.decode(
+            tx.ask("integrity_counts", late=now - LATE, limit=_MOST_COUNTED)
+        )
         orphans = {what: len(_owners.decode(tx.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.ask("workers")))
-        if tx.ask("notice"):  # nobody works here, and not everything may have arrived
+        if tx.ask("store_status"):  # nobody works here, and not everything may have arrived
             return integrity_counts
         integrity_counts.damaged = len(_in_damaged_lanes(tx))
         orphans["flows"] = len(_names.decode(tx.ask("orphan_flows", limit=_MOST_COUNTED)))
@@ -98,7 +100,7 @@ def _fail_damaged(database: Database, limit: int, now: int) -> int:
 
 def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
     jobs = _rows.decode(tx.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
-    if tx.ask("notice") or not any(job.state is State.PENDING for job in jobs):
+    if tx.ask("store_status") or not any(job.state is State.PENDING for job in jobs):
         return "missing", Wakeups()
     tx.run("relane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
@@ -111,7 +113,7 @@ def _drop_orphans(database: Database, what: str, limit: int) -> int:
     if not found:
         return 0
     seqs = as_json(sorted(set(found), key=str))
-    if what in ("tags", "bonds"):  # a job has few of them
+    if what in ("tags", "dependencies"):  # a job has few of them
         return database.write(lambda tx: tx.run(f"drop_orphan_{what}", seqs=seqs))
     return database.write(lambda tx: tx.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
 
@@ -119,7 +121,7 @@ def _drop_orphans(database: Database, what: str, limit: int) -> int:
 def _drop_flows(database: Database, limit: int) -> int:
     def find(tx: Transaction) -> list[str]:
         # While jobs are carried here, their flows come first.
-        return [] if tx.ask("notice") else _names.decode(tx.ask("orphan_flows", limit=limit))
+        return [] if tx.ask("store_status") else _names.decode(tx.ask("orphan_flows", limit=limit))
 
     names = database.read(find)
     return database.write(lambda tx: tx.run("drop_flows", ids=as_json(names))) if names else 0
@@ -130,7 +132,7 @@ def _forget_workers(database: Database, now: int) -> int:
 
     def forget(tx: Transaction) -> int:
         gone = [worker.id for worker in _workers.decode(tx.ask("workers")) if is_gone(worker, now)]
-        return tx.run("sign_off", ids=as_json(gone)) if gone else 0
+        return tx.run("unregister_workers", ids=as_json(gone)) if gone else 0
 
     # A read first: it is nearly always for nothing.
     known = _workers.decode(database.read(lambda tx: tx.ask("workers")))

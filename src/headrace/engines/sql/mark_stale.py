@@ -18,11 +18,11 @@ _numbers = msgspec.json.Decoder(list[int])
 
 def mark_stale(tx: Transaction, judgments: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
     """For each whether it was carried out, and whom that concerned."""
-    tx.ask("alone_with_kin")
-    tx.run("hold_door")  # what is told of the notice is to be true until they have ended
-    if tx.ask("notice") is not None:
+    tx.ask("lock_dependencies")
+    tx.run("hold_inserts")  # what is told of the notice is to be true until they have ended
+    if tx.ask("store_status") is not None:
         return [False] * len(judgments), dependencies.Wakeups()
-    found = _locked.decode(tx.ask("lock_judged", ids=as_json([one.id for one in judgments])))
+    found = _locked.decode(tx.ask("lock_stale", ids=as_json([one.id for one in judgments])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}
     for place, one in enumerate(judgments):
@@ -40,20 +40,20 @@ def _review(tx: Transaction, judged: dict[int, StaleAction], now: int) -> list[i
     """Each version once: a job that is left as it is will be found again and again."""
     fresh = _numbers.decode(tx.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
     if fresh:
-        tx.run("file_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
+        tx.run("record_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
     return fresh
 
 
 def _fail(tx: Transaction, judged: dict[int, StaleAction], now: int) -> dependencies.Wakeups:
     seqs = list(judged)
-    tx.run("file_judged", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
+    tx.run("record_marked", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
     burials = [
         DeadLetterInsert(seq, REASON, "StaleJob", one.detail, one.fingerprint)
         for seq, one in judged.items()
         if one.action == "dead"
     ]
     if burials:
-        tx.run("bury", b=as_json(burials), now=now)
+        tx.run("add_dead_letters", b=as_json(burials), now=now)
     tx.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
     effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = effects.work = True  # a slot that a rule counts may be free

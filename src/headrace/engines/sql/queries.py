@@ -73,7 +73,7 @@ class SqlQueries:
 
         def move_them(tx: Transaction) -> list[str]:
             nonlocal effects
-            tx.ask("alone_with_kin")
+            tx.ask("lock_dependencies")
             hold_open(tx, deleting=event is Trigger.DELETE)  # what lives on elsewhere may be cleared away here
             where, values = _conditions(tx, which, states)
             if event is Trigger.HURRY:  # what waits with its own run behind it has nothing to start
@@ -103,7 +103,7 @@ class SqlQueries:
         return _rows.decode(self._ask("get", ids=as_json(ids), most=most(light)))
 
     def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        return _parent_results.decode(self._ask("endings", ids=as_json(ids)))
+        return _parent_results.decode(self._ask("parent_results", ids=as_json(ids)))
 
     def finished(self, ids: Collection[str]) -> set[str]:
         return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
@@ -129,7 +129,7 @@ class SqlQueries:
         return _rows.decode(self._database.read(look))
 
     def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
-        return _queue_counts.decode(self._ask("depths", finished=not open_only))
+        return _queue_counts.decode(self._ask("queue_counts", finished=not open_only))
 
     def history(self, job_id: str) -> list[HistoryRow]:
         return _filings.decode(self._ask("history", id=job_id))
@@ -148,7 +148,7 @@ class SqlQueries:
     # -- flows
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
-        return _edges.decode(self._ask("bonds", ids=as_json(ids)))
+        return _edges.decode(self._ask("edges", ids=as_json(ids)))
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
         told = self._ask("flows", limit=limit, before=before, ids=as_json(ids))
@@ -172,15 +172,15 @@ class SqlQueries:
 
     def rule_queue(self, name: str, rules: QueueRules) -> None:
         now, text = self._database.at(None), None if rules == QueueRules() else as_json(rules)
-        self._database.write(lambda tx: tx.run("rule_queue", name=name, rules=text, now=now))
+        self._database.write(lambda tx: tx.run("set_queue_rules", name=name, rules=text, now=now))
         self._database.forget_rules()
         self._database.ring("work")
 
     def rule_task(self, name: str, rules: TaskRules) -> None:
         def write(tx: Transaction) -> int:
             if rules == TaskRules():
-                return tx.run("unrule_task", name=name)
-            return tx.run("rule_task", name=name, rules=as_json(rules))
+                return tx.run("drop_task_rules", name=name)
+            return tx.run("set_task_rules", name=name, rules=as_json(rules))
 
         self._database.write(write)
         self._database.forget_rules()
@@ -196,7 +196,9 @@ class SqlQueries:
 
     def _gather_some(self, task: str, after: int) -> None:
         lane_limit, until = as_json(f"t:{task}"), after + _GATHERED_AT_ONCE
-        self._database.write(lambda tx: tx.run("gather", task=task, lane_limit=lane_limit, after=after, until=until))
+        self._database.write(
+            lambda tx: tx.run("assign_lanes", task=task, lane_limit=lane_limit, after=after, until=until)
+        )
 
     def tasks(self) -> list[TaskRow]:
         found = msgspec.json.decode(self._ask("tasks"), type=list[tuple[str, str]])
@@ -212,7 +214,7 @@ class SqlQueries:
         return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(told, type=list[tuple[str, int]])}
 
     def needing(self) -> list[tuple[str, str, int, str]]:
-        found = msgspec.json.decode(self._ask("needing"), type=list[tuple[str, str, int, str]])
+        found = msgspec.json.decode(self._ask("lanes_needing"), type=list[tuple[str, str, int, str]])
         return sorted(lane for lane in found if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
@@ -220,7 +222,7 @@ class SqlQueries:
 
     def wish(self, worker_id: str, wish: str) -> bool:
         try:
-            known = self._database.write(lambda tx: tx.run("wish", id=worker_id, wish=wish)) == 1
+            known = self._database.write(lambda tx: tx.run("set_worker_command", id=worker_id, wish=wish)) == 1
         except UnicodeEncodeError:  # a lone surrogate: there is no such worker
             return False
         self._database.ring("orders")
@@ -239,7 +241,7 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
     if event is Trigger.DELETE:
         return _delete(tx, seqs, at)
     if event is Trigger.REVIVE:
-        tx.run("requeue_dead", seqs=as_json(seqs), now=at, by=by)
+        tx.run("requeue_dead_letters", seqs=as_json(seqs), now=at, by=by)
         revive(tx, seqs, _by(by), at)
         return Wakeups()
     target = next(iter(TRANSITIONS[event].targets))
@@ -282,7 +284,7 @@ def _amend(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None, at:
     source = State(tx.ask("state_of", seq=seqs[0]))
     target = state_after(source, changes.run_at, at)
     file_moves(tx, seqs, Trigger.AMEND, target, changes.in_words() + signed(by), at)
-    tx.run("amend", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
+    tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
     return True
 
 

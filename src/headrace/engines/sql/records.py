@@ -135,6 +135,7 @@ _ALL = (
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
 FILES = (
-    *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
-    *("upkeep.sql", "sweeping.sql", "care.sql", "shelf.sql", "events.sql", "finding.sql"),
+    *("store", "insert", "unique", "queue_rules", "claim", "limits", "settle", "leases", "steps", "dependencies"),
+    *("moves", "queries", "search", "workers", "schedules", "documents", "dead_letters", "events", "staleness"),
+    *("retention", "maintenance", "transfer"),
 )

@@ -92,12 +92,12 @@ class SqlRetentionStore:
         now = self._database.at(None)
 
         def remove(tx: Transaction) -> list[str]:
-            if tx.ask("any_kin", ids=as_json([lease.id for lease in leases])):
-                tx.ask("alone_with_kin")  # before any row is locked, as everybody does
-            tx.run("hold_door")  # what is told of the notice is to be true until they are gone
-            if tx.ask("notice"):  # what is being carried over is not thrown away meanwhile
+            if tx.ask("any_dependents", ids=as_json([lease.id for lease in leases])):
+                tx.ask("lock_dependencies")  # before any row is locked, as everybody does
+            tx.run("hold_inserts")  # what is told of the notice is to be true until they are gone
+            if tx.ask("store_status"):  # what is being carried over is not thrown away meanwhile
                 return []
-            return _remove(tx, now, _leaving.decode(tx.ask("lock_leaving", lease=as_json(leases))))
+            return _remove(tx, now, _leaving.decode(tx.ask("lock_jobs_to_delete", lease=as_json(leases))))
 
         gone = self._database.write(remove) if leases else []
         if gone:
@@ -109,11 +109,11 @@ class SqlRetentionStore:
         return gone
 
     def last(self) -> RetentionRun | None:
-        told = self._database.read(lambda tx: tx.ask("swept"))
+        told = self._database.read(lambda tx: tx.ask("retention_run"))
         return read(_swept.decode, told) if told else None
 
     def record(self, swept: RetentionRun) -> None:
-        self._database.write(lambda tx: tx.run("put_swept", value=as_json(swept)))
+        self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(swept)))
 
 
 def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
@@ -126,7 +126,7 @@ def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
         return []
     seqs = as_json([job.seq for job in going])
     tell_moved(tx, "job.removed", [job.seq for job in going], now)
-    tx.run("forget_steps", seqs=seqs)
+    tx.run("delete_steps", seqs=seqs)
     tx.run("move_delete", seqs=seqs)
     if flows := {job.flow for job in going if job.flow is not None}:
         tx.run("drop_flows", ids=as_json(sorted(flows)))

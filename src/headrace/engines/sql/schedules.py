@@ -74,8 +74,8 @@ class SqlScheduleStore:
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         def fire_them(tx: Transaction) -> list[bool]:
-            tx.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
-            if tx.ask("notice") is not None:  # put up since they were found to be due
+            tx.run("hold_inserts")  # what is told of the notice is to be true until the jobs are stored
+            if tx.ask("store_status") is not None:  # put up since they were found to be due
                 return [False] * len(firings)
             # Of one schedule only the first can apply; the version says no to the others.
             rows = {firing.row.id: firing.row for firing in reversed(firings)}

@@ -64,28 +64,28 @@ class SqlStalenessStore:
         self._database = database
 
     def terms(self) -> list[PolicyRow]:
-        found = _said.decode(self._database.read(lambda tx: tx.ask("terms")))
+        found = _said.decode(self._database.read(lambda tx: tx.ask("policies")))
         return [_row(*fields) for fields in found]
 
     def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
         def declare(tx: Transaction) -> None:
-            tx.run("declare_terms", t=as_json(rows))
-            tx.run("drop_empty_terms")
+            tx.run("declare_policy", t=as_json(rows))
+            tx.run("drop_empty_policies")
 
         if rows:
             self._database.write(declare)
 
     def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
         def order(tx: Transaction) -> None:
-            tx.run("order_terms", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
-            tx.run("drop_empty_terms")
+            tx.run("order_policy", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
+            tx.run("drop_empty_policies")
 
         self._database.write(order)
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         def look(tx: Transaction) -> JobAgePage:
             seqs, reached = _walk(tx, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
-            found = _aged_in(tx.ask("aged", seqs=as_json(seqs))) if seqs else []
+            found = _aged_in(tx.ask("job_ages", seqs=as_json(seqs))) if seqs else []
             return JobAgePage(found, None if reached is None else as_json(reached))
 
         return self._database.read(look)

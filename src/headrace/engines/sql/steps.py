@@ -52,8 +52,8 @@ def signal(database: Database, job_id: str, name: str, value: str | None, checks
 
 
 def _keep(tx: Transaction, seq: int, step: Step, now: int) -> None:
-    if tx.run("remember", seq=seq, s=as_json([step])):
-        tx.run("file_step", seq=seq, at=now, kind=step.kind, name=step.name)
+    if tx.run("save_step", seq=seq, s=as_json([step])):
+        tx.run("record_step", seq=seq, at=now, kind=step.kind, name=step.name)
 
 
 def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
@@ -73,6 +73,6 @@ def wake_if_come(tx: Transaction, settled: Sequence[Outcome]) -> None:
 def forget(tx: Transaction, seqs: Sequence[int], event: Trigger) -> None:
     """Before jobs are moved: what is deleted remembers nothing, and what was completed begins anew."""
     if event is Trigger.DELETE:
-        tx.run("forget_steps", seqs=as_json(seqs))
+        tx.run("delete_steps", seqs=as_json(seqs))
     elif event is Trigger.REVIVE:
-        tx.run("forget_steps_of_completed", seqs=as_json(seqs))
+        tx.run("delete_steps_of_completed", seqs=as_json(seqs))

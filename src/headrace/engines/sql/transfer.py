@@ -37,19 +37,19 @@ class SqlTransfer:
         self._database = database
 
     def store_status(self) -> StoreStatus | None:
-        told = self._database.read(lambda tx: tx.ask("notice"))
+        told = self._database.read(lambda tx: tx.ask("store_status"))
         return _store_status.decode(told) if told else None
 
     def post(self, store_status: StoreStatus | None) -> None:
         def hang_out(tx: Transaction) -> None:
             if store_status is None:
-                tx.run("drop_notice")
+                tx.run("drop_store_status")
             else:
                 # Even if it is to stay open: whoever closes the door waits for those who are in the middle of a claim.
-                tx.run("close_door")
-                tx.run("put_notice", value=as_json(store_status))
+                tx.run("close_inserts")
+                tx.run("put_store_status", value=as_json(store_status))
             if store_status is None or store_status.kind != "moved":
-                tx.run("open_door")
+                tx.run("open_inserts")
 
         self._database.write(hang_out)
         self._database.ring("work")
@@ -57,12 +57,12 @@ class SqlTransfer:
     def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         def exchange(tx: Transaction) -> bool:
             if store_status is not None:
-                tx.run("close_door")
-            told = tx.ask("notice")
+                tx.run("close_inserts")
+            told = tx.ask("store_status")
             if (_store_status.decode(told) if told else None) != before or not _replace(tx, told, store_status):
                 raise _Overtaken  # so that the door is as it was
             if store_status is None or store_status.kind != "moved":
-                tx.run("open_door")
+                tx.run("open_inserts")
             return True
 
         try:
@@ -74,7 +74,7 @@ class SqlTransfer:
 
     def pack(self, after: int, limit: int) -> list[JobExport]:
         def look(tx: Transaction) -> list[JobExport]:
-            return exports_of(tx, _rows.decode(tx.ask("pack_jobs", after=after, limit=limit)))
+            return exports_of(tx, _rows.decode(tx.ask("export_jobs", after=after, limit=limit)))
 
         return self._database.read(look)
 
@@ -91,15 +91,15 @@ class SqlTransfer:
                 return 0
             jobs = [job_export.job for job_export in fresh]
             tx.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
-            added = tx.run("unpack_jobs", r=as_json(jobs))
+            added = tx.run("import_jobs", r=as_json(jobs))
             if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if tags_of(job.tags)]:
-                tx.run("unpack_tags", r=as_json(tagged))
+                tx.run("import_tags", r=as_json(tagged))
             with without_events(tx):
                 file_history(
                     tx, ((job_export.job.id, history_row) for job_export in fresh for history_row in job_export.history)
                 )
-            _file(tx, "unpack_logs", ((job_export.job.id, line) for job_export in fresh for line in job_export.logs))
-            _file(tx, "unpack_steps", ((job_export.job.id, step) for job_export in fresh for step in job_export.steps))
+            _file(tx, "import_logs", ((job_export.job.id, line) for job_export in fresh for line in job_export.logs))
+            _file(tx, "import_steps", ((job_export.job.id, step) for job_export in fresh for step in job_export.steps))
             return added
 
         try:
@@ -115,36 +115,36 @@ class SqlTransfer:
         return sum(self.unpack([job_export], origin) for job_export in job_exports)
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        return _dead.decode(self._database.read(lambda tx: tx.ask("pack_dead", after=after, limit=limit)))
+        return _dead.decode(self._database.read(lambda tx: tx.ask("export_dead_letters", after=after, limit=limit)))
 
     def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         def put_away(tx: Transaction) -> int:
             if origin is not None:
                 _hold_store_status(tx, origin)
             with without_events(tx):
-                return tx.run("unpack_dead", r=as_json(records))
+                return tx.run("import_dead_letters", r=as_json(records))
 
         return self._database.write(put_away) if records else 0
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:
         if queues:
-            self._database.write(lambda tx: tx.run("unpack_queues", r=as_json(queues)))
+            self._database.write(lambda tx: tx.run("import_queues", r=as_json(queues)))
 
     def import_flows(self, flows: Sequence[FlowRow]) -> None:
         if flows:
-            self._database.write(lambda tx: tx.run("unpack_flows", f=as_json(flows)))
+            self._database.write(lambda tx: tx.run("import_flows", f=as_json(flows)))
 
     def import_edges(self, edges: Sequence[Dependency]) -> None:
         if edges:
-            self._database.write(lambda tx: tx.ask("tie", b=as_json(edges)))
+            self._database.write(lambda tx: tx.ask("add_edges", b=as_json(edges)))
 
 
 def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
     """The jobs with everything that was filed about them."""
     seqs = as_json([job.seq for job in jobs])
-    history = _by_job(_filings.decode(tx.ask("pack_history", seqs=seqs)))
-    logs = _by_job(_lines.decode(tx.ask("pack_logs", seqs=seqs)))
-    steps = _by_job(_steps.decode(tx.ask("pack_steps", seqs=seqs)))
+    history = _by_job(_filings.decode(tx.ask("export_history", seqs=seqs)))
+    logs = _by_job(_lines.decode(tx.ask("export_logs", seqs=seqs)))
+    steps = _by_job(_steps.decode(tx.ask("export_steps", seqs=seqs)))
     return [
         JobExport(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
         for job in jobs
@@ -159,17 +159,17 @@ def _until(job: JobRow, history: list[HistoryRow]) -> list[HistoryRow]:
 def _replace(tx: Transaction, told: str | None, store_status: StoreStatus | None) -> bool:
     """Put the notice in the place of what was read there, if nobody else was faster."""
     if told is None:
-        return store_status is None or tx.run("first_notice", value=as_json(store_status)) == 1
+        return store_status is None or tx.run("first_store_status", value=as_json(store_status)) == 1
     if store_status is None:
-        return tx.run("drop_this_notice", told=told) == 1
-    return tx.run("change_notice", told=told, value=as_json(store_status)) == 1
+        return tx.run("drop_this_store_status", told=told) == 1
+    return tx.run("change_store_status", told=told, value=as_json(store_status)) == 1
 
 
 def _hold_store_status(tx: Transaction, origin: str | None) -> None:
     """Nobody takes the notice away, or hangs one out, before the transaction ends."""
     # First: whoever hangs one out locks in this order, too.
-    tx.run("hold_door")
-    told = tx.ask("hold_notice")
+    tx.run("hold_inserts")
+    told = tx.ask("hold_store_status")
     store_status = _store_status.decode(told) if told else None
     if origin is None:
         if store_status is not None and store_status.kind == "moved":
@@ -192,7 +192,7 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
 
 def file_history(tx: Transaction, filings: Iterable[tuple[str, HistoryRow]]) -> None:
     """File what happened to jobs elsewhere, or before they were stored, in this order."""
-    _file(tx, "unpack_history", filings)
+    _file(tx, "import_history", filings)
 
 
 def _file(tx: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]) -> None:

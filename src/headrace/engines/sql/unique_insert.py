@@ -105,7 +105,7 @@ def _admit_some(
 
 def refuse_if_moved() -> Steps[None]:
     """Store nothing where nobody would find it."""
-    store_status = yield Ask("notice", {})
+    store_status = yield Ask("store_status", {})
     if has_moved(store_status):
         raise StoreMoved(_store_status.decode(store_status).other)
 
@@ -116,8 +116,8 @@ def hold_open(tx: Transaction, *, deleting: bool = False) -> None:
     Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
     """
     # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
-    tx.run("hold_door")
-    told = tx.ask("notice")
+    tx.run("hold_inserts")
+    told = tx.ask("store_status")
     if told is not None and not (deleting and has_moved(told)):
         raise closed_by(_store_status.decode(told))
 
@@ -141,7 +141,7 @@ def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
     }
     if not bound:
         return {}
-    told = _found.decode((yield Ask("standing", {"c": as_json(list(bound.values()))})))
+    told = _found.decode((yield Ask("existing_jobs", {"c": as_json(list(bound.values()))})))
     places = list(bound)
     return {places[number]: standing for number, standing in told if standing is not None}
 
@@ -173,7 +173,7 @@ def _refuse_unless_whole(verdicts: Sequence[UniqueResult]) -> None:
 def _change(changes: list[JobReplacement], now: int) -> Steps[None]:
     for (target, detail), seqs in _by_target(changes, now).items():
         history_row = {"event": Trigger.AMEND.value, "target": target, "detail": detail, "now": now}
-        yield Ask("file_changes", {"seqs": as_json(seqs), **history_row})
+        yield Ask("record_changes", {"seqs": as_json(seqs), **history_row})
     if times := _numbered([change for change in changes if not change.whole]):
         yield Ask("reschedule_jobs", {"p": as_json(times), "now": now})
     if wholes := _numbered([change for change in changes if change.whole]):

@@ -44,7 +44,7 @@ from headrace.engines.sqlite.database import SqliteDatabase, guard_through_forks
 from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.turnstile import Turnstile
 
-SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))
+SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
 _FILTERS = ("queue", "task", "tag", "since", "until")
 _PATIENCE = 5.0

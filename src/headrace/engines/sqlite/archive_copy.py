@@ -22,7 +22,7 @@ _AT_ONCE = 200
 def put(path: Path, pages: Iterable[Sequence[ArchiveRow]]) -> None:
     """Write these rows into a backup that nobody has open, in the place of what it has."""
     with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        db.execute(FILE["forget_archive"])
+        db.execute(FILE["drop_archive"])
         for number, page in enumerate(pages):
             db.execute("BEGIN")
             if number == 0:

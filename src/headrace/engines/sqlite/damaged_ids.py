@@ -11,7 +11,7 @@ from headrace.core.health.findings import Finding, judge_ids
 from headrace.engines.sql.transaction import Database, Transaction
 
 _hexes = msgspec.json.Decoder(list[str])
-_KINDS = ("jobs", "letters", "schedules")
+_KINDS = ("jobs", "dead_letters", "schedules")
 
 
 def findings(database: Database) -> list[Finding]:

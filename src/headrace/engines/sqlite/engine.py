@@ -213,7 +213,7 @@ class SqliteEngine:
         if _is_past(due, now):
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
             db.execute(SQL["promote"], {"seqs": seqs})
-            db.execute(SQL["tell_moved"], {"type": "job.promoted", "seqs": seqs, "now": now})
+            db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, told = db.execute(SQL["horizon"]).fetchone()
             book = rules_snapshot(told)  # what was promoted may have lanes
         taking = ClaimRun(db, want, book, self._cursors, now)
@@ -227,8 +227,8 @@ class SqliteEngine:
         self.prepare()
         at = self.at(now)
         with self.store.writing(quiet=True) as db:
-            db.execute(SQL["attend"], msgspec.structs.astuple(worker))
-            wish, next_expiry = db.execute(SQL["wish_of"], {"id": worker.id}).fetchone()
+            db.execute(SQL["register_worker"], msgspec.structs.astuple(worker))
+            wish, next_expiry = db.execute(SQL["worker_command"], {"id": worker.id}).fetchone()
             lost: frozenset[Lease] = frozenset()
             if leases:
                 batch = {"lease": as_json(leases), "now": at}
@@ -277,7 +277,7 @@ class SqliteEngine:
     def unregister_worker(self, worker_id: str) -> None:
         self.prepare()
         with self.store.writing() as db:
-            db.execute(SQL["sign_off"], {"ids": as_json([worker_id])})
+            db.execute(SQL["unregister_workers"], {"ids": as_json([worker_id])})
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()

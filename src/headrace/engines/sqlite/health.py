@@ -87,7 +87,7 @@ def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
 
 def pressure(db: sqlite3.Connection) -> list[WriteContention]:
     """What the writers of all processes met in the hours of the last day."""
-    return _pressures.decode(scalar(db, SQL["pressure"]) or "[]")
+    return _pressures.decode(scalar(db, SQL["write_contention"]) or "[]")
 
 
 def size_of(store: SqliteDatabase, suffix: str) -> int:

@@ -40,7 +40,7 @@ def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: b
 
 def tell(db: sqlite3.Connection, told: EventBatch) -> int:
     """Store a page of events with whatever else the transaction does; its number."""
-    return db.execute(SQL["tell"], {"page": told.text, "size": told.size, "at": told.at}).lastrowid or 0
+    return db.execute(SQL["append_events"], {"page": told.text, "size": told.size, "at": told.at}).lastrowid or 0
 
 
 def _write_fresh(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:

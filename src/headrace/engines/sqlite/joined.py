@@ -170,7 +170,7 @@ def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: Flo
 def _refuse_if_moved(db: SqliteDriver) -> None:
     # Asked under the write lock, so the answer holds; an error of the closed door would have another type in
     # each library.
-    told = db.execute(SQL["notice"]).fetchone()[0]
+    told = db.execute(SQL["store_status"]).fetchone()[0]
     store_status = _store_status.decode(told) if told else None
     if store_status is not None and store_status.kind == "moved":
         raise StoreMoved(store_status.other)

@@ -194,8 +194,8 @@ class SqliteMaintenance:
             self._told = told
         if fresh.jobs or fresh.late:
             with self._store.writing() as db:
-                known = _pressures.decode(scalar(db, SQL["pressure"]) or "[]")
-                db.execute(SQL["put_pressure"], {"value": as_json(add_pressure(known, fresh))})
+                known = _pressures.decode(scalar(db, SQL["write_contention"]) or "[]")
+                db.execute(SQL["put_write_contention"], {"value": as_json(add_pressure(known, fresh))})
 
     # -- copies
 
@@ -212,7 +212,7 @@ class SqliteMaintenance:
             # A read transaction around all of it: without, the copy would begin anew whenever somebody commits.
             db.execute("BEGIN")
             try:
-                scalar(db, SQL["notice"])  # the moment that the copy is of
+                scalar(db, SQL["store_status"])  # the moment that the copy is of
                 db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
             finally:
                 db.execute("ROLLBACK")
@@ -223,9 +223,9 @@ class SqliteMaintenance:
         self._engine.start_over()
         self._engine.prepare()
         with self._store.writing() as db:
-            db.execute(SQL["forget_workers"])
-            db.execute(SQL["forget_pressure"])
-            db.execute(SQL["forget_archive"])
+            db.execute(SQL["drop_workers"])
+            db.execute(SQL["drop_write_contention"])
+            db.execute(SQL["drop_archive"])
         self._shorten_log()
 
     def clear(self) -> None:

@@ -78,9 +78,9 @@ def _models(version: int) -> tuple[dict[str, str], dict[str, str]]:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         _apply(model, [migration for migration in MIGRATIONS if migration.version <= version], 0)
         expected = _described(model)
-        model.execute(SQL["close_door"])
+        model.execute(SQL["close_inserts"])
         for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive beside the jobs
-            model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))[statement])
+            model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))[statement])
         return expected, _described(model)
 
 

@@ -65,7 +65,7 @@ class SettleRun:
             before, rest = rest, self._without_kin(rest)  # by what others left behind, one has kin that had none
             assert len(rest) < len(before), "what is fresh and has no kin can be settled"
         if stale:
-            self._db.execute(SQL["file_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
+            self._db.execute(SQL["record_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
         return stale
 
     def _without_kin(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -117,9 +117,9 @@ def _complete(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
 def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
     """Settle what is not a plain success, filing what the row is about to lose."""
     if told := [outcome for outcome in outcomes if not outcome.quiet]:
-        db.execute(SQL["file_outcomes"], {"o": as_json(told)})
+        db.execute(SQL["record_outcomes"], {"o": as_json(told)})
     if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
-        db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
+        db.execute(SQL["add_dead_letters_of_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
     steps.wake_if_come(SqliteTransaction(db), outcomes)
     return applied

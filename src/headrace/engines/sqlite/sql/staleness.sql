@@ -1,22 +1,22 @@
 -- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
 
--- name: terms
+-- name: policies
 SELECT json_group_array(json_array(kind, name, declared, ordered)) FROM (
     SELECT * FROM headrace_terms ORDER BY kind, name);
 
--- name: declare_terms (each t: PolicyRow)
+-- name: declare_policy (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM json_each(:t) AS t
 WHERE true
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_terms (each t: PolicyRow)
+-- name: order_policy (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, ordered)
 SELECT t.kind, t.name, t.ordered FROM json_each(:t) AS t
 WHERE true
 ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
 
--- name: drop_empty_terms
+-- name: drop_empty_policies
 DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
@@ -86,7 +86,7 @@ SELECT json_array(
 
 -- As core/retention/staleness.py tells it, one array for each field. Most jobs have no history, so it is asked first whether
 -- there is any.
--- name: aged
+-- name: job_ages
 SELECT json_array(json_group_array(id), json_group_array(task), json_group_array(queue), json_group_array(state),
                   json_group_array(version), json_group_array(since), json_group_array(due),
                   json_group_array(json(iif(reviewed, 'true', 'false'))))
@@ -116,7 +116,7 @@ FROM (
 
 -- What becomes of them. By id and version alone; no other predicate decides.
 
--- name: lock_judged
+-- name: lock_stale
 SELECT json_group_array(json_array(id, version, seq)) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
@@ -127,13 +127,13 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND NOT EXISTS (SELECT 1 FROM headrace_history AS h
                   WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version);
 
--- name: file_reviews (each t: HistoryText)
+-- name: record_reviews (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
 FROM json_each(:t) AS t
 JOIN headrace_jobs AS job ON job.seq = t.seq;
 
--- name: file_judged (each t: HistoryText)
+-- name: record_marked (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail)
 SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail

@@ -1,6 +1,6 @@
 -- The shelf: see engines/protocol/documents.py.
 
--- name: papers
+-- name: documents
 SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key IN (SELECT value FROM json_each(:keys)) ORDER BY key);
 
@@ -20,26 +20,26 @@ SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
 SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last ORDER BY key DESC LIMIT :limit);
 
--- name: add_papers (each p: DocumentRow)
+-- name: add_documents (each p: DocumentRow)
 INSERT INTO headrace_shelf (kind, key, version, value)
 SELECT p.kind, p.key, 1, p.text FROM json_each(:p) AS p
 WHERE true
 ON CONFLICT (kind, key) DO NOTHING;
 
--- name: replace_papers (each p: DocumentRow)
+-- name: replace_documents (each p: DocumentRow)
 UPDATE headrace_shelf AS paper SET version = paper.version + 1, value = p.text
 FROM json_each(:p) AS p
 WHERE paper.kind = p.kind AND paper.key = p.key AND paper.version = p.version;
 
--- name: remove_papers (each p: DocumentRow)
+-- name: remove_documents (each p: DocumentRow)
 DELETE FROM headrace_shelf WHERE (kind, key, version) IN (SELECT p.kind, p.key, p.version FROM json_each(:p) AS p);
 
--- name: drop_papers
+-- name: drop_documents
 DELETE FROM headrace_shelf WHERE kind = :kind AND key IN (
     SELECT key FROM headrace_shelf WHERE kind = :kind AND key < :before ORDER BY key LIMIT :limit);
 
 -- One step for each kind, however many papers it has.
--- name: kinds_of_papers
+-- name: kinds_of_documents
 WITH RECURSIVE known(kind) AS (
     SELECT min(kind) FROM headrace_shelf
     UNION ALL

@@ -40,13 +40,13 @@ SELECT json_group_array(job) FROM (
 DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
   AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
 
--- name: orphan_bonds
+-- name: orphan_dependencies
 SELECT json_group_array(child) FROM (
     SELECT bond.child FROM headrace_bonds AS bond
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit);
 
--- name: drop_orphan_bonds
+-- name: drop_orphan_dependencies
 DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value FROM json_each(:seqs))
   AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
@@ -58,7 +58,7 @@ SELECT json_group_array(id) FROM (
 
 -- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
 
--- name: census
+-- name: integrity_counts
 SELECT json_array(
     (SELECT count(*) FROM headrace_jobs
      WHERE state = 'running' AND worker NOT IN (SELECT id FROM headrace_workers)),
@@ -122,26 +122,8 @@ SELECT count(*) FROM headrace_history WHERE job = :job;
 -- name: length_logs
 SELECT count(*) FROM headrace_logs WHERE job = :job;
 
--- name: pressure
-SELECT (SELECT value FROM headrace_store WHERE name = 'pressure');
-
--- name: put_pressure
-REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
-
--- A restored file is no part of the life that it is a copy of: nobody works there yet.
-
--- name: forget_workers
-DELETE FROM headrace_workers;
-
--- name: forget_pressure
-DELETE FROM headrace_store WHERE name = 'pressure';
-
--- name: emptied_tables
-SELECT json_group_array(name) FROM sqlite_master
-WHERE type = 'table' AND name LIKE 'headrace@_%' ESCAPE '@' AND name NOT IN ('headrace_schema', 'headrace_store');
-
 -- In a backup the archive is in the file itself; in a store it is not.
--- name: forget_archive
+-- name: drop_archive
 DROP TABLE IF EXISTS headrace_archive;
 
 -- Ids that are not ASCII, as bytes: what is no UTF-8 can be read, but not asked for.
@@ -152,10 +134,10 @@ SELECT json_group_array(hex(id)) FROM headrace_jobs WHERE id GLOB '*[^ -~]*';
 -- name: rename_jobs
 UPDATE headrace_jobs SET id = :new WHERE id = CAST(:old AS TEXT);
 
--- name: unusual_ids_of_letters
+-- name: unusual_ids_of_dead_letters
 SELECT json_group_array(hex(id)) FROM headrace_dead WHERE id GLOB '*[^ -~]*';
 
--- name: rename_letters
+-- name: rename_dead_letters
 UPDATE headrace_dead SET id = :new WHERE id = CAST(:old AS TEXT);
 
 -- name: unusual_ids_of_schedules

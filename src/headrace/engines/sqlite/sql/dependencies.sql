@@ -7,7 +7,7 @@ INSERT INTO headrace_flows (id, name, created_at) VALUES (:id, :name, :created_a
 SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: bonds_below
+-- name: edges_below
 WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids))
     UNION
@@ -19,7 +19,7 @@ JOIN headrace_bonds AS bond ON bond.parent = below.seq
 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
 JOIN headrace_jobs AS child ON child.seq = bond.child;
 
--- name: tie (each b: Dependency)
+-- name: add_edges (each b: Dependency)
 INSERT INTO headrace_bonds (child, parent, policy, blocks)
 SELECT child.seq, parent.seq, b.policy, b.blocks
 FROM json_each(:b) AS b
@@ -28,7 +28,7 @@ JOIN headrace_jobs AS parent ON parent.id = b.parent
 WHERE true
 ON CONFLICT DO NOTHING;
 
--- name: mark_kin
+-- name: mark_dependents
 UPDATE headrace_jobs SET kin = 1 WHERE kin = 0 AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: hold_back
@@ -37,10 +37,10 @@ UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
                          reason = iif(reason LIKE 'waits for event %', NULL, reason)
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- name: kin_among
+-- name: with_dependents
 SELECT json_group_array(seq) FROM headrace_jobs WHERE kin <> 0 AND seq IN (SELECT value FROM json_each(:seqs));
 
--- name: kin_outcomes (each o: SettleKey)
+-- name: outcomes_with_dependents (each o: SettleKey)
 SELECT json_group_array(json_array(o.key, job.seq))
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
@@ -53,7 +53,7 @@ SELECT json_group_array(json_array(child, jobs)) FROM (
 
 -- What the end of jobs means to those that wait for them.
 
--- name: unbind
+-- name: delete_edges
 UPDATE headrace_bonds SET blocks = 0
 WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs)) AND (:completed OR policy = 'run');
 
@@ -168,7 +168,7 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- Reading.
 
--- name: bonds
+-- name: edges
 SELECT json_group_array(json_array(parent, child, policy, json(iif(blocks, 'true', 'false')))) FROM (
     SELECT parent.id AS parent, child.id AS child, bond.policy, bond.blocks, child.seq, parent.seq
     FROM headrace_jobs AS job
@@ -195,13 +195,13 @@ SELECT json_group_array(json_array(json_array(id, name, created_at), json(jobs))
     WHERE (:before IS NULL OR id < :before) AND (:ids = '[]' OR id IN (SELECT value FROM json_each(:ids)))
     ORDER BY id DESC LIMIT :limit);
 
--- name: unpack_flows (each f: FlowRow)
+-- name: import_flows (each f: FlowRow)
 INSERT INTO headrace_flows (id, name, created_at)
 SELECT f.id, f.name, f.created_at FROM json_each(:f) AS f WHERE true
 ON CONFLICT DO NOTHING;
 
 -- One writer at a time: nobody is in anybody's way.
--- name: alone_with_kin
+-- name: lock_dependencies
 SELECT 1;
 
 -- name: lock_children

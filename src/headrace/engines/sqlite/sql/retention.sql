@@ -64,11 +64,11 @@ JOIN headrace_jobs AS parent ON parent.seq = above.parent
 WHERE parent.state = 'failed'
   AND EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
 
--- name: any_kin
+-- name: any_dependents
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (job.kin <> 0 OR job.flow IS NOT NULL));
 
--- name: lock_leaving (each lease: Lease)
+-- name: lock_jobs_to_delete (each lease: Lease)
 SELECT json_group_array(json_array(job.seq, job.id, job.kin, job.flow, job.state)) FROM json_each(:lease) AS lease
 JOIN headrace_jobs AS job ON job.id = lease.id AND job.version = lease.version
 WHERE job.state IN ('completed', 'failed', 'cancelled')
@@ -82,8 +82,8 @@ WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
        OR (child.state = 'failed' AND EXISTS (
                SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
 
--- name: swept
+-- name: retention_run
 SELECT (SELECT value FROM headrace_store WHERE name = 'swept');
 
--- name: put_swept
+-- name: put_retention_run
 REPLACE INTO headrace_store (name, value) VALUES ('swept', :value);

@@ -43,13 +43,13 @@ SELECT coalesce(json_agg(job), '[]')::text FROM (
 DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
   AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
 
--- name: orphan_bonds
+-- name: orphan_dependencies
 SELECT coalesce(json_agg(child), '[]')::text FROM (
     SELECT bond.child FROM headrace_bonds AS bond
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit) AS orphans;
 
--- name: drop_orphan_bonds
+-- name: drop_orphan_dependencies
 DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
   AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
@@ -61,7 +61,7 @@ SELECT coalesce(json_agg(id), '[]')::text FROM (
 
 -- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
 
--- name: census
+-- name: integrity_counts
 SELECT json_build_array(
     (SELECT count(*) FROM headrace_jobs
      WHERE state = 'running' AND worker NOT IN (SELECT id FROM headrace_workers)),

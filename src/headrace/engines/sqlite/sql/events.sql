@@ -2,7 +2,7 @@
 
 -- VALUES, and not SELECT: an INSERT that selects from its own table is given a temporary one, which costs more than the
 -- page itself.
--- name: tell
+-- name: append_events
 INSERT INTO headrace_events (at, total, page)
 VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0), :page);
 
@@ -10,7 +10,7 @@ VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DE
 UPDATE headrace_events SET page = :page WHERE seq = :seq;
 
 -- What is about to be removed, or was just promoted, by queue and task.
--- name: tell_moved
+-- name: append_move_events
 INSERT INTO headrace_events (at, total, page)
 SELECT :now, sum(jobs) + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0),
        json_group_array(json_array(:type, :now, queue, task, NULL, json(ids)))
@@ -32,8 +32,8 @@ DELETE FROM headrace_events WHERE seq IN (
     JOIN (SELECT seq, total FROM headrace_events ORDER BY seq DESC LIMIT 1) AS newest ON page.seq < newest.seq
     WHERE page.at < :before OR page.total <= newest.total - :most);
 
--- name: hush
+-- name: mute_events
 INSERT OR REPLACE INTO headrace_store (name, value) VALUES ('hush', '');
 
--- name: speak
+-- name: unmute_events
 DELETE FROM headrace_store WHERE name = 'hush';

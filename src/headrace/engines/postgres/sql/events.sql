@@ -2,11 +2,11 @@
 -- there earlier: nothing is read as long as a transaction is open that began to write before.
 
 -- What rings for nothing else rings for the event itself.
--- name: tell
+-- name: append_events
 INSERT INTO headrace_events (at, size, page) VALUES (:at, :size, :page) RETURNING pg_notify(:channel, 'events');
 
 -- What is about to be removed, by queue and task.
--- name: tell_moved
+-- name: append_move_events
 INSERT INTO headrace_events (at, size, page)
 SELECT :now, sum(jobs), json_agg(json_build_array(:type::text, :now::bigint, queue, task, NULL, ids))::text
 FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jobs
@@ -55,8 +55,8 @@ WHERE (page.xid, page.seq) IN (
       AND (oldest.at < :before OR oldest.upto <= beyond.events)
     LIMIT :limit);
 
--- name: hush
+-- name: mute_events
 INSERT INTO headrace_store (name, value) VALUES ('hush', '') ON CONFLICT (name) DO NOTHING;
 
--- name: speak
+-- name: unmute_events
 DELETE FROM headrace_store WHERE name = 'hush';

@@ -10,7 +10,7 @@ SELECT coalesce(json_agg(json_build_array(queue, task, lane, jobs)), '[]')::text
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane) AS running;
 
 -- The gate of a capability begins like this; other gates may have it in their names, too.
--- name: needing
+-- name: lanes_needing
 SELECT coalesce(json_agg(json_build_array(lane.queue, lane.lane, lane.jobs, job.id)), '[]')::text FROM (
     SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
     WHERE state = 'pending' AND lane > '' AND position('"n:' IN lane) > 0 GROUP BY queue, lane) AS lane
@@ -138,23 +138,13 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                          AND state || '' = 'pending' FOR UPDATE SKIP LOCKED));
 
--- The look before it was a transaction of its own, and may have seen no notice yet.
--- name: claim_chosen
-UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
-                         started_at = :now, lease_until = :until, progress = NULL
-WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
-                       WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-                         AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
-                         AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
-                       FOR UPDATE SKIP LOCKED));
-
 -- Numbers between which every job is.
 -- name: span
 SELECT json_build_array(coalesce((SELECT seq FROM headrace_jobs ORDER BY seq LIMIT 1), 0),
                         coalesce((SELECT seq FROM headrace_jobs ORDER BY seq DESC LIMIT 1), 0))::text;
 
 -- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
--- name: gather
+-- name: assign_lanes
 UPDATE headrace_jobs
 SET lane = CASE lane WHEN '' THEN '[' ELSE left(lane, -1) || ',' END || :lane_limit || ']'
 WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND position(:lane_limit IN lane) = 0;
@@ -179,16 +169,6 @@ ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
 
 -- name: drop_buckets
 DELETE FROM headrace_buckets WHERE full_at < :now;
-
--- name: rule_task
-INSERT INTO headrace_tasks (name, rules) VALUES (:name, :rules)
-ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
-
--- name: unrule_task
-DELETE FROM headrace_tasks WHERE name = :name;
-
--- name: tasks
-SELECT coalesce(json_agg(json_build_array(name, rules) ORDER BY name), '[]')::text FROM headrace_tasks;
 
 -- name: rows
 SELECT coalesce(json_agg(json_build_array({JobRow:most}) ORDER BY key), '[]')::text

@@ -12,12 +12,12 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE id = :id AND state NOT IN ('completed', 'failed', 'cancelled') FOR UPDATE) AS still_open;
 
--- name: remember (each s: Step)
+-- name: save_step (each s: Step)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT :seq, s.kind, s.name, s.number, s.at, s.value, s.checksum FROM jsonb_array_elements(:s::jsonb) AS s(value)
 ON CONFLICT (job, kind, name, number) DO NOTHING;
 
--- name: file_step
+-- name: record_step
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT seq, :at, :kind, state, state, version, attempt, worker, started_at, :name
 FROM headrace_jobs WHERE seq = :seq;
@@ -47,24 +47,24 @@ WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version + 1 AND jsonb_typeo
 SELECT coalesce(json_agg(json_build_array({Step}) ORDER BY seq), '[]')::text
 FROM headrace_steps WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id);
 
--- name: forget_steps
+-- name: delete_steps
 DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM jsonb_array_elements(:seqs::jsonb) AS gone CROSS JOIN LATERAL (
         SELECT s.ctid AS place FROM headrace_steps AS s WHERE s.job = gone::bigint OFFSET 0) AS of_one));
 
--- name: forget_steps_of_completed
+-- name: delete_steps_of_completed
 DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM headrace_jobs AS job CROSS JOIN LATERAL (
         SELECT s.ctid AS place FROM headrace_steps AS s WHERE s.job = job.seq OFFSET 0) AS of_one
     WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND job.state = 'completed'));
 
--- name: pack_steps
+-- name: export_steps
 SELECT coalesce(json_agg(json_build_array(job, json_build_array({Step})) ORDER BY seq), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) AS packed(one) CROSS JOIN LATERAL (
     SELECT * FROM headrace_steps WHERE job = packed.one::bigint OFFSET 0) AS remembered;
 
 -- Here `r.value` is the step's: the condition that is always true is another one.
--- name: unpack_steps (each r: CarriedStep)
+-- name: import_steps (each r: CarriedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)

@@ -1,43 +1,5 @@
 -- Dead letters: how they are written, and what the desk asks of them.
 
--- name: bury_outcomes (each o: Outcome)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'),
-       o.at,
-       json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
-                   'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
-                   'max_attempts', coalesce(o.max_attempts, job.max_attempts), 'created_at', job.created_at,
-                   'started_at', job.started_at, 'worker', job.worker, 'error_type', o.error_type,
-                   'error_message', o.error_message, 'error_traceback', o.error_traceback, 'lifo', job.rank < 0,
-                   'lane', job.lane, 'unique_key', job.unique_key,
-                   'flow', job.flow, 'parents', json((
-                       SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
-                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
-                   'history', json((
-                       SELECT json_group_array(json_array({HistoryRow})) FROM (
-                           SELECT * FROM (
-                               SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
-                                      min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
-                               FROM headrace_history AS filed WHERE filed.job = job.seq AND filed.version <= job.version)
-                           WHERE place <= 10 OR seq = first_failure ORDER BY seq DESC))),
-                   'version', job.version, 'progress', job.progress, 'steps', json((
-                       SELECT json_group_array(name) FROM (
-                           SELECT name FROM headrace_steps AS step WHERE step.job = job.seq AND step.kind = 'step'
-                           ORDER BY step.seq LIMIT 100))),
-                   'logs', json((
-                       SELECT json_group_array(json_array({LogLine})) FROM (
-                           SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
-                           ORDER BY line.seq DESC LIMIT 10)))),
-       coalesce(o.fingerprint, ''),
-       coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
-                 ORDER BY before.id DESC LIMIT 1), 0)
-FROM json_each(:o) AS o
-JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
-WHERE true
-ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
-SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
-    entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
-
 -- name: tasks_of
 SELECT json_group_array(json_array(seq, task)) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
 
@@ -46,7 +8,7 @@ SELECT json_group_array(json_array(job, at, worker)) FROM (
     SELECT job, at, worker FROM headrace_history
     WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'expire' ORDER BY seq);
 
--- name: bury (each b: DeadLetterInsert)
+-- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, task, queue, b.reason, :now,
        json_object('state', headrace_jobs.state, 'payload', payload, 'checksum', checksum, 'options', options,
@@ -83,15 +45,15 @@ ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
 SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
 
--- name: requeue_dead
+-- name: requeue_dead_letters
 UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
 WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
                                         WHERE seq IN (SELECT value FROM json_each(:seqs)));
 
--- name: letters
+-- name: dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: letters_of
+-- name: dead_letters_of
 SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id);
@@ -99,37 +61,37 @@ WHERE id IN (SELECT max(id) FROM headrace_dead
 -- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
 -- that are asked for are read, all others are told by the indexes.
 
--- name: where_letter_reason
+-- name: where_dead_letter_reason
 letter.reason = :reason
 
--- name: where_letter_task
+-- name: where_dead_letter_task
 letter.task = :task
 
--- name: where_letter_queue
+-- name: where_dead_letter_queue
 letter.queue = :queue
 
--- name: where_letter_fingerprint
+-- name: where_dead_letter_fingerprint
 letter.fingerprint = :fingerprint
 
--- name: where_letter_requeues
+-- name: where_dead_letter_requeues
 letter.requeues = :requeues
 
--- name: where_letter_ids
+-- name: where_dead_letter_ids
 letter.id >= :first AND letter.id < :last
 
--- name: find_letters
+-- name: find_dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM (
     SELECT * FROM headrace_dead
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC);
 
--- name: oldest_letters
+-- name: oldest_dead_letters
 SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit);
 
--- name: count_letters
+-- name: count_dead_letters
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 
--- name: letter_groups
+-- name: dead_letter_groups
 SELECT json_group_array(json_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen))
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
@@ -140,7 +102,7 @@ FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, fou
       JOIN headrace_dead AS newest ON newest.id = found.last
       ORDER BY found.letters DESC, found.last DESC);
 
--- name: letter_tallies
+-- name: dead_letter_stats
 SELECT json_group_array(json_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
                                    newest.entered_at))
 FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
@@ -152,7 +114,7 @@ JOIN headrace_dead AS newest ON newest.id = found.last;
 SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: close_letters (each c: DeadLetterResolution)
+-- name: resolve_dead_letters (each c: DeadLetterResolution)
 UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
 FROM json_each(:c) AS c WHERE headrace_dead.id = c.id;
@@ -166,19 +128,19 @@ UPDATE headrace_jobs SET
     checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
 FROM json_each(:r) AS r WHERE headrace_jobs.seq = r.seq;
 
--- name: purge_letters
+-- name: purge_dead_letters
 DELETE FROM headrace_dead WHERE id IN (
     SELECT letter.id FROM headrace_dead AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit);
 
--- name: remove_letters
+-- name: remove_dead_letters
 DELETE FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
 
--- name: pack_dead
+-- name: export_dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
 
--- name: unpack_dead (each r: DeadLetterRow)
+-- name: import_dead_letters (each r: DeadLetterRow)
 INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
                                      snapshot, fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,

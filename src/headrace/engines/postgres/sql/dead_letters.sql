@@ -10,7 +10,7 @@ FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
 CROSS JOIN LATERAL (
     SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'expire' OFFSET 0) AS h;
 
--- name: bury (each b: DeadLetterInsert)
+-- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
        job.id, job.task, job.queue, b.reason, :now,
@@ -51,22 +51,22 @@ ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
 SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
 
--- name: requeue_dead
+-- name: requeue_dead_letters
 UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
 WHERE status = 'pending'
   AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
                           WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
 
--- name: letters
+-- name: dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
--- name: lock_letters
+-- name: lock_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY id FOR UPDATE) AS locked;
 
--- name: letters_of
+-- name: dead_letters_of
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) GROUP BY job_id);
@@ -74,38 +74,38 @@ WHERE id IN (SELECT max(id) FROM headrace_dead
 -- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
 -- that are asked for are read, all others are told by the indexes.
 
--- name: where_letter_reason
+-- name: where_dead_letter_reason
 letter.reason = :reason
 
--- name: where_letter_task
+-- name: where_dead_letter_task
 letter.task = :task
 
--- name: where_letter_queue
+-- name: where_dead_letter_queue
 letter.queue = :queue
 
--- name: where_letter_fingerprint
+-- name: where_dead_letter_fingerprint
 letter.fingerprint = :fingerprint
 
--- name: where_letter_requeues
+-- name: where_dead_letter_requeues
 letter.requeues = :requeues
 
--- name: where_letter_ids
+-- name: where_dead_letter_ids
 letter.id >= :first AND letter.id < :last
 
--- name: find_letters
+-- name: find_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC) AS found;
 
--- name: oldest_letters
+-- name: oldest_dead_letters
 SELECT coalesce(json_agg(id ORDER BY id), '[]')::text
 FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit) AS oldest;
 
--- name: count_letters
+-- name: count_dead_letters
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 
--- name: letter_groups
+-- name: dead_letter_groups
 SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen)), '[]')::text
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
@@ -116,7 +116,7 @@ FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, fou
       JOIN headrace_dead AS newest ON newest.id = found.last
       ORDER BY found.letters DESC, found.last DESC) AS told;
 
--- name: letter_tallies
+-- name: dead_letter_stats
 SELECT coalesce(json_agg(json_build_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
                                           newest.entered_at)), '[]')::text
 FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
@@ -130,7 +130,7 @@ SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
     WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY seq FOR UPDATE) AS locked;
 
--- name: close_letters (each c: DeadLetterResolution)
+-- name: resolve_dead_letters (each c: DeadLetterResolution)
 UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
 FROM jsonb_array_elements(:c::jsonb) AS c(value) WHERE headrace_dead.id = c.id;
@@ -145,20 +145,20 @@ UPDATE headrace_jobs SET
 FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq;
 
 -- As an array: a join might read a subquery anew for each row, and it would lock others each time.
--- name: purge_letters
+-- name: purge_dead_letters
 DELETE FROM headrace_dead WHERE id = ANY (ARRAY(
     SELECT letter.id FROM headrace_dead AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
     FOR UPDATE SKIP LOCKED));
 
--- name: remove_letters
+-- name: remove_dead_letters
 DELETE FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
--- name: pack_dead
+-- name: export_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
 
--- name: unpack_dead (each r: DeadLetterRow)
+-- name: import_dead_letters (each r: DeadLetterRow)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,
                            fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot,

@@ -14,7 +14,7 @@ SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
     SELECT id, seq, state FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY seq FOR UPDATE) AS named;
 
--- name: bonds_below
+-- name: edges_below
 WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     UNION
@@ -27,7 +27,7 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = below.seq OFFSET
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
 
--- name: tie (each b: Dependency)
+-- name: add_edges (each b: Dependency)
 WITH tied AS (
     INSERT INTO headrace_bonds (child, parent, policy, blocks)
     SELECT child.seq, parent.seq, b.policy, b.blocks
@@ -39,7 +39,7 @@ WITH tied AS (
 )
 SELECT count(*) FROM tied;
 
--- name: mark_kin
+-- name: mark_dependents
 WITH marked AS (
     UPDATE headrace_jobs SET kin = 1
     WHERE kin = 0 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
@@ -57,11 +57,11 @@ WITH held AS (
 )
 SELECT count(*) FROM held;
 
--- name: kin_among
+-- name: with_dependents
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
 WHERE kin <> 0 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- name: kin_outcomes (each o: SettleKey)
+-- name: outcomes_with_dependents (each o: SettleKey)
 SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq)), '[]')::text
 FROM (
     SELECT o.key, job.seq
@@ -78,10 +78,10 @@ SELECT coalesce(json_agg(json_build_array(child, jobs)), '[]')::text FROM (
 
 -- Whoever locks jobs of a family in an order of his own has to be alone with it; those who settle, each in the order of
 -- the bonds, may do so side by side. It comes first in a transaction: who holds a row already would wait in a circle.
--- name: alone_with_kin
+-- name: lock_dependencies
 SELECT count(pg_advisory_xact_lock('headrace_bonds'::regclass::oid::bigint));
 
--- name: beside_others_with_kin
+-- name: share_dependencies
 SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigint));
 
 -- What the end of jobs means to those that wait for them. Children are locked first, in an order that is the same for
@@ -94,7 +94,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
                                WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
     ORDER BY job.seq FOR UPDATE) AS children;
 
--- name: unbind
+-- name: delete_edges
 WITH unbound AS (
     UPDATE headrace_bonds SET blocks = false
     WHERE blocks AND parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
@@ -257,7 +257,7 @@ WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 
 -- Reading.
 
--- name: bonds
+-- name: edges
 SELECT coalesce(json_agg(json_build_array(parent.id, child.id, bond.policy, bond.blocks)
                          ORDER BY bond.child, bond.parent), '[]')::text
 FROM (
@@ -282,7 +282,7 @@ SELECT coalesce(json_agg(json_build_array(json_build_array(id, name, created_at)
       AND (:ids::jsonb = '[]' OR id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
     ORDER BY id DESC LIMIT :limit) AS found;
 
--- name: unpack_flows (each f: FlowRow)
+-- name: import_flows (each f: FlowRow)
 INSERT INTO headrace_flows (id, name, created_at)
 SELECT f.id, f.name, f.created_at FROM jsonb_array_elements(:f::jsonb) AS f(value)
 ON CONFLICT DO NOTHING;

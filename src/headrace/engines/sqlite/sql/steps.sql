@@ -7,12 +7,12 @@ SELECT json_group_array(seq) FROM headrace_jobs WHERE id = :id AND version = :ve
 SELECT json_group_array(seq) FROM headrace_jobs
 WHERE id = :id AND state NOT IN ('completed', 'failed', 'cancelled');
 
--- name: remember (each s: Step)
+-- name: save_step (each s: Step)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT :seq, s.kind, s.name, s.number, s.at, s.value, s.checksum FROM json_each(:s) AS s WHERE true
 ON CONFLICT (job, kind, name, number) DO NOTHING;
 
--- name: file_step
+-- name: record_step
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT seq, :at, :kind, state, state, version, attempt, worker, started_at, :name
 FROM headrace_jobs WHERE seq = :seq;
@@ -42,18 +42,18 @@ SELECT json_group_array(json_array({Step})) FROM (
     SELECT s.* FROM headrace_steps AS s JOIN headrace_jobs AS job ON job.seq = s.job
     WHERE job.id = :id ORDER BY s.seq);
 
--- name: forget_steps
+-- name: delete_steps
 DELETE FROM headrace_steps WHERE job IN (SELECT value FROM json_each(:seqs));
 
--- name: forget_steps_of_completed
+-- name: delete_steps_of_completed
 DELETE FROM headrace_steps
 WHERE job IN (SELECT seq FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'completed');
 
--- name: pack_steps
+-- name: export_steps
 SELECT json_group_array(json_array(job, json_array({Step}))) FROM (
     SELECT * FROM headrace_steps WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
 
--- name: unpack_steps (each r: CarriedStep)
+-- name: import_steps (each r: CarriedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
 FROM json_each(:r) AS r

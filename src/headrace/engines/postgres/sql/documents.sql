@@ -1,6 +1,6 @@
 -- The shelf: see engines/protocol/documents.py.
 
--- name: papers
+-- name: documents
 SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key), '[]')::text FROM headrace_shelf
 WHERE kind = :kind AND key = ANY (ARRAY(SELECT jsonb_array_elements_text(:keys::jsonb)));
 
@@ -23,29 +23,29 @@ SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key DESC), '[]'):
     SELECT * FROM headrace_shelf WHERE kind = :kind AND key >= :first AND key < :last
     ORDER BY kind DESC, key DESC LIMIT :limit) AS paper;
 
--- name: add_papers (each p: DocumentRow)
+-- name: add_documents (each p: DocumentRow)
 INSERT INTO headrace_shelf (kind, key, version, value)
 SELECT p.kind, p.key, 1, p.text FROM jsonb_array_elements(:p::jsonb) WITH ORDINALITY AS p(value, place)
 ORDER BY p.place
 ON CONFLICT (kind, key) DO NOTHING;
 
--- name: replace_papers (each p: DocumentRow)
+-- name: replace_documents (each p: DocumentRow)
 UPDATE headrace_shelf AS paper SET version = paper.version + 1, value = p.text
 FROM jsonb_array_elements(:p::jsonb) AS p(value)
 WHERE paper.kind = ANY (ARRAY[p.kind]) AND paper.key = ANY (ARRAY[p.key]) AND paper.version = p.version
   AND jsonb_typeof(p.value) = 'array';
 
--- name: remove_papers (each p: DocumentRow)
+-- name: remove_documents (each p: DocumentRow)
 DELETE FROM headrace_shelf AS paper USING jsonb_array_elements(:p::jsonb) AS p(value)
 WHERE paper.kind = ANY (ARRAY[p.kind]) AND paper.key = ANY (ARRAY[p.key]) AND paper.version = p.version
   AND jsonb_typeof(p.value) = 'array';
 
--- name: drop_papers
+-- name: drop_documents
 DELETE FROM headrace_shelf WHERE kind = :kind AND key = ANY (ARRAY(
     SELECT key FROM headrace_shelf WHERE kind = :kind AND key < :before ORDER BY kind, key LIMIT :limit));
 
 -- One step for each kind, however many papers it has.
--- name: kinds_of_papers
+-- name: kinds_of_documents
 WITH RECURSIVE known(kind) AS (
     SELECT min(kind) FROM headrace_shelf
     UNION ALL

@@ -71,13 +71,13 @@ SELECT coalesce(json_agg(DISTINCT above.job), '[]')::text FROM above
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = above.parent AND state = 'failed' OFFSET 0) AS parent
 WHERE EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
 
--- name: any_kin
+-- name: any_dependents
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
                  AND (job.kin <> 0 OR job.flow IS NOT NULL));
 
 -- What somebody else has locked is left for the next sweep.
--- name: lock_leaving (each lease: Lease)
+-- name: lock_jobs_to_delete (each lease: Lease)
 SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow, state)), '[]')::text FROM (
     SELECT job.seq, job.id, job.kin, job.flow, job.state
     FROM jsonb_array_elements(:lease::jsonb) AS lease(value), headrace_jobs AS job
@@ -94,9 +94,9 @@ WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint
        OR (child.state = 'failed' AND EXISTS (
                SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
 
--- name: swept
+-- name: retention_run
 SELECT (SELECT value FROM headrace_store WHERE name = 'swept');
 
--- name: put_swept
+-- name: put_retention_run
 INSERT INTO headrace_store (name, value) VALUES ('swept', :value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -1,20 +1,20 @@
 -- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
 
--- name: terms
+-- name: policies
 SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
 FROM headrace_terms;
 
--- name: declare_terms (each t: PolicyRow)
+-- name: declare_policy (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
--- name: order_terms (each t: PolicyRow)
+-- name: order_policy (each t: PolicyRow)
 INSERT INTO headrace_terms (kind, name, ordered)
 SELECT t.kind, t.name, t.ordered FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
 
--- name: drop_empty_terms
+-- name: drop_empty_policies
 DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
@@ -88,7 +88,7 @@ SELECT json_build_array(
 
 -- As core/retention/staleness.py tells it, one array for each field: json_build_array would look up the types of its arguments
 -- anew for every job. Most jobs have no history, and only for those that have it is looked at.
--- name: aged
+-- name: job_ages
 SELECT json_build_array(
            json_agg(job.id), json_agg(job.task), json_agg(job.queue), json_agg(job.state), json_agg(job.version),
            json_agg(greatest(CASE job.state WHEN 'running' THEN coalesce(job.started_at, 0)
@@ -116,7 +116,7 @@ LEFT JOIN LATERAL (
 -- What becomes of them. By id and version alone; no other predicate decides.
 
 -- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read them all.
--- name: lock_judged
+-- name: lock_stale
 WITH named AS MATERIALIZED (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
 SELECT coalesce(json_agg(json_build_array(id, version, seq)), '[]')::text FROM (
@@ -130,13 +130,13 @@ WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT bool_or(h.event = 'review' AND h.version = job.version) FROM headrace_history AS h
        WHERE h.job = job.seq) IS NOT TRUE;
 
--- name: file_reviews (each t: HistoryText)
+-- name: record_reviews (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
 SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
 FROM jsonb_array_elements(:t::jsonb) AS t(value)
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
 
--- name: file_judged (each t: HistoryText)
+-- name: record_marked (each t: HistoryText)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail)
 SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail

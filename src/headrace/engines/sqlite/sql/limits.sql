@@ -9,7 +9,7 @@ SELECT json_group_array(json_array(queue, task, lane, jobs)) FROM (
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane);
 
 -- The gate of a capability begins like this; other gates may have it in their names, too.
--- name: needing
+-- name: lanes_needing
 SELECT json_group_array(json_array(lane.queue, lane.lane, lane.jobs, job.id)) FROM (
     SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
     WHERE state = 'pending' AND lane > '' AND instr(lane, '"n:') > 0 GROUP BY queue, lane) AS lane
@@ -132,18 +132,13 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
 -- name: relane
 UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
--- name: claim_chosen
-UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
-                         started_at = :now, lease_until = :until, progress = NULL
-WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
-
 -- Numbers between which every job is. Not one SELECT of both: that would read the whole index.
 -- name: span
 SELECT json_array(coalesce((SELECT min(seq) FROM headrace_jobs WHERE seq > 0), 0),
                   coalesce((SELECT max(seq) FROM headrace_jobs WHERE seq > 0), 0));
 
 -- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
--- name: gather
+-- name: assign_lanes
 UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :lane_limit || ']'
 WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :lane_limit) = 0;
 
@@ -166,16 +161,6 @@ ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
 
 -- name: drop_buckets
 DELETE FROM headrace_buckets WHERE full_at < :now;
-
--- name: rule_task
-INSERT INTO headrace_tasks (name, rules) VALUES (:name, :rules)
-ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
-
--- name: unrule_task
-DELETE FROM headrace_tasks WHERE name = :name;
-
--- name: tasks
-SELECT json_group_array(json_array(name, rules)) FROM (SELECT * FROM headrace_tasks ORDER BY name);
 
 -- name: rows
 SELECT json_group_array(json_array({JobRow:most})) FROM (

@@ -1,0 +1,111 @@
+-- The look before it was a transaction of its own, and may have seen no notice yet.
+-- name: claim_chosen
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
+                       WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+                         AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
+                         AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+                       FOR UPDATE SKIP LOCKED));
+
+-- A notice may have been put up since the claim that saw them: whoever waits for these jobs may not have arrived yet.
+-- name: lock_expired
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT seq FROM headrace_jobs
+    WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+    LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
+
+-- name: promote
+WITH due AS (
+    UPDATE headrace_jobs SET state = 'pending', version = version + 1
+    WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+                             AND coalesce(expires_at, :now + 1) > :now
+                           ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING id, queue, task
+), told AS (
+    INSERT INTO headrace_events (at, size, page)
+    SELECT :now, sum(jobs), json_agg(json_build_array('job.promoted', :now::bigint, queue, task, NULL, ids))::text
+    FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM due GROUP BY queue, task) AS promoted
+    HAVING count(*) > 0
+    RETURNING pg_notify(:channel, 'events')
+)
+SELECT 1 FROM due;
+
+-- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
+-- by a join: a planner that expects many rows would read the whole table for it. The horizon is not told by min(), for
+-- which a plan from before the first job would look at every entry. An idle server that is woken for one job feels
+-- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. Whether
+-- something waits is looked up from the end, where no claim has left dead entries. What an idle queue can't use of its
+-- share, the first that can has at once: to ask again would cost as much as the claim.
+-- Rules are told as they are stored, and looked at as text: one that is damaged must not stop the claims of all.
+-- If a job is among them whose task is not `familiar` to the worker, none is claimed, and such tasks are told. The names
+-- are one text, which costs nothing to take apart.
+-- name: claim
+WITH horizon AS MATERIALIZED (
+    SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
+           (SELECT expires_at FROM headrace_jobs
+            WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+            ORDER BY expires_at LIMIT 1) AS lapses,
+           (SELECT 1 FROM headrace_store WHERE name = 'notice') AS notice,
+           ruled.tasks, ruled.limited, known.told, known.plain, known.idle
+    FROM (SELECT json_agg(json_build_array(name, rules)) AS tasks,
+                 bool_or(rules ~ '"(paused|rate|concurrency)":') AS limited
+          FROM headrace_tasks) AS ruled
+    CROSS JOIN (
+          SELECT json_agg(json_build_array(name, paused, laned, idle, rules)) AS told,
+                 array_agg(name) FILTER (
+                     WHERE NOT paused AND NOT laned
+                       AND (rules IS NULL OR rules !~ '"(strategy|ageing|rate|concurrency|key_rate|key_concurrency)":')) AS plain,
+                 array_agg(name) FILTER (WHERE idle) AS idle
+          FROM (SELECT name, paused, rules,
+                       EXISTS (SELECT 1 FROM headrace_jobs AS laned
+                               WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned,
+                       (SELECT 1 FROM headrace_jobs AS waiting
+                        WHERE waiting.state = 'pending' AND waiting.queue = queue.name
+                        ORDER BY waiting.lane DESC, waiting.priority, waiting.rank DESC LIMIT 1) IS NULL AS idle
+                FROM headrace_queues AS queue OFFSET 0) AS queues) AS known
+), shares AS MATERIALIZED (
+    SELECT queue, plain, CASE WHEN place = min(place) FILTER (WHERE plain AND idle IS NOT true) OVER ()
+                              THEN quota + coalesce(sum(quota) FILTER (WHERE idle) OVER (), 0)::bigint
+                              ELSE quota END AS quota
+    FROM (SELECT share ->> 0 AS queue, (share ->> 1)::bigint AS quota, place,
+                 share ->> 0 = ANY (horizon.plain) AS plain, share ->> 0 = ANY (horizon.idle) AS idle
+          FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) WITH ORDINALITY AS share(share, place)
+          WHERE jsonb_typeof(share) = 'array') AS given
+), picked AS MATERIALIZED (
+    SELECT pick.place, pick.task, shares.queue
+    FROM horizon CROSS JOIN shares
+    CROSS JOIN LATERAL (
+        SELECT waiting.ctid AS place, waiting.task FROM headrace_jobs AS waiting
+        WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
+          AND coalesce(waiting.expires_at, :until) > :now
+        ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
+        LIMIT shares.quota
+        FOR UPDATE SKIP LOCKED) AS pick
+    WHERE shares.plain AND horizon.notice IS NULL AND horizon.limited IS NOT true
+      AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true
+), strange AS MATERIALIZED (
+    SELECT json_agg(json_build_array(queue, task))::text AS told
+    FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met
+    WHERE strpos(:familiar::text, chr(10) || task || chr(10)) = 0
+), claimed AS (
+    UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
+                                    worker = :worker, started_at = :now, lease_until = :until, progress = NULL
+    WHERE job.ctid = ANY (ARRAY(SELECT picked.place FROM picked CROSS JOIN strange WHERE strange.told IS NULL))
+    RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
+              job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
+              job.metadata, job.rank
+)
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, horizon.told, tasks)::text END, due, lapses,
+       strange.told, claimed.*
+FROM horizon CROSS JOIN strange LEFT JOIN claimed ON true;
+
+-- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
+
+-- name: expire
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now::bigint END,
+                         reason = :reason
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

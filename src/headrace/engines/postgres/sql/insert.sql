@@ -1,0 +1,57 @@
+-- name: insert (each j: NewJob)
+WITH fresh AS (
+    INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+                               max_attempts, expires_at, options, tags, metadata, version, unique_key,
+                               lane, flow, kin)
+    SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
+           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
+           j.lane, j.flow, j.kin
+    FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+    ORDER BY j.key
+    ON CONFLICT (id) DO NOTHING
+    RETURNING seq, id, queue, tags
+), tagged AS (
+    INSERT INTO headrace_tags (tag, job)
+    SELECT DISTINCT tag, seq FROM fresh, jsonb_array_elements_text(fresh.tags::jsonb) AS tag
+), rung AS (
+    SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END)
+    FROM (SELECT DISTINCT queue FROM fresh) AS queues
+), told AS (
+    INSERT INTO headrace_events (at, size, page, true_of)
+    SELECT :at, :size, :page::text, CASE WHEN count(*) < :expected THEN json_agg(id)::text END
+    FROM fresh HAVING count(*) > 0 AND :page::text IS NOT NULL
+)
+SELECT CASE WHEN count(*) <> :expected THEN (SELECT coalesce(json_agg(id), '[]')::text FROM fresh) END,
+       (SELECT count(*) FROM rung)
+FROM fresh;
+
+-- A single job without tags, as most are. Nobody is busy then, and a server that has just been woken feels every step:
+-- this has half as many. Numbers come as text, lest each size of them had a prepared statement of its own.
+-- name: insert_one
+WITH fresh AS (
+    INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+                               max_attempts, expires_at, options, metadata, version, unique_key, lane, flow, kin)
+    SELECT :id, :task, :queue, :state, :priority::integer, :rank::bigint, :payload, :checksum::bigint,
+           :created_at::bigint, :run_at::bigint, :max_attempts::bigint, :expires_at::bigint, :options, :metadata,
+           :version::bigint, :unique_key, :lane, :flow, :kin::smallint
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+    ON CONFLICT (id) DO NOTHING
+    RETURNING queue
+), told AS (
+    INSERT INTO headrace_events (at, size, page)
+    SELECT :created_at::bigint, 1, :page::text FROM fresh WHERE :page::text IS NOT NULL
+)
+SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END) FROM fresh;
+
+-- name: stored_as_given (each j: NewJob)
+SELECT coalesce(json_agg(job.id), '[]')::text
+FROM jsonb_array_elements(:j::jsonb) AS j(value)
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[j.id]) AND job.created_at = j.created_at AND job.checksum = j.checksum
+                         AND job.task = j.task
+WHERE jsonb_typeof(j.value) = 'array';
+
+-- name: taken
+SELECT coalesce(json_agg(id), '[]')::text
+FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;

@@ -1,0 +1,133 @@
+-- What held a place in a lane, or in a queue or a task with rules, may let somebody else's job begin.
+-- name: complete (each o: Completion)
+WITH done AS (
+    UPDATE headrace_jobs AS job SET state = 'completed', version = job.version + 1, result = o.result,
+                                    result_checksum = o.result_checksum, finished_at = o.finished_at,
+                                    reason = NULL, lease_until = NULL
+    FROM jsonb_array_elements(:o::jsonb) AS o(value)
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
+    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin <> 0 THEN job.seq END AS kin,
+              job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
+                  OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
+                                            WHERE strpos(rules, '"concurrency":') > 0)) AS frees
+), called AS (
+    SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
+    UNION ALL
+    SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
+), told AS (
+    INSERT INTO headrace_events (at, size, page, true_of)
+    SELECT :at, :size, :page::text, CASE WHEN count(*) < :completions THEN coalesce(json_agg(id), '[]')::text END
+    FROM done HAVING :page::text IS NOT NULL
+)
+SELECT json_build_array(
+           CASE WHEN count(*) <> :expected THEN
+               (SELECT coalesce(json_agg(json_build_array(id, version)), '[]') FROM done) END,
+           CASE WHEN count(kin) > 0 THEN (SELECT json_agg(kin) FROM done WHERE kin > 0) END,
+           coalesce(bool_or(frees), false))::text,
+       (SELECT count(*) FROM called)
+FROM done;
+
+-- name: settle (each o: Outcome)
+WITH o AS MATERIALIZED (
+    SELECT job, o.value
+    FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
+    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
+    WHERE (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
+    ORDER BY o.key
+    FOR UPDATE OF job
+), filed AS (
+    INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
+                                  error_type, error_message, error_traceback)
+    SELECT (o.job).seq, o.at, o.event, (o.job).state, o.state, (o.job).version + 1, (o.job).attempt, (o.job).worker,
+           (o.job).started_at, o.reason, o.error_type, o.error_message, o.error_traceback
+    FROM o WHERE NOT o.quiet
+    RETURNING job
+), buried AS (
+    INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+    SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
+           (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,
+           json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
+                             'options', (o.job).options, 'tags', (o.job).tags, 'metadata', (o.job).metadata,
+                             'priority', (o.job).priority, 'attempt', (o.job).attempt,
+                             'max_attempts', coalesce(o.max_attempts, (o.job).max_attempts),
+                             'created_at', (o.job).created_at, 'started_at', (o.job).started_at,
+                             'worker', (o.job).worker, 'error_type', o.error_type,
+                             'error_message', o.error_message, 'error_traceback', o.error_traceback,
+                             'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane,
+                             'unique_key', (o.job).unique_key,
+                             'flow', (o.job).flow, 'parents', (
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
+                                 CROSS JOIN LATERAL (
+                                     SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+                                 WHERE bond.child = (o.job).seq),
+                             'history', (
+                                 SELECT coalesce(json_agg(json_build_array({HistoryRow}) ORDER BY seq DESC), '[]') FROM (
+                                     SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
+                                            min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
+                                     FROM headrace_history AS filed
+                                     WHERE filed.job = (o.job).seq AND filed.version <= (o.job).version) AS kept
+                                 WHERE place <= 10 OR seq = first_failure),
+                             'version', (o.job).version, 'progress', (o.job).progress, 'steps', (
+                                 SELECT coalesce(json_agg(name ORDER BY seq), '[]') FROM (
+                                     SELECT name, seq FROM headrace_steps AS step
+                                     WHERE step.job = (o.job).seq AND step.kind = 'step'
+                                     ORDER BY step.seq + 0 LIMIT 100) AS remembered),
+                             'logs', (
+                                 SELECT coalesce(json_agg(json_build_array({LogLine})), '[]') FROM (
+                                     SELECT * FROM headrace_logs AS line WHERE line.job = (o.job).seq
+                                     ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
+           coalesce(o.fingerprint, ''),
+           coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
+                     ORDER BY before.id DESC LIMIT 1), 0)
+    FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM filed) >= 0 -- told after what was filed
+    ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+    SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
+        entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint
+), done AS (
+    UPDATE headrace_jobs AS job SET
+        state = o.state,
+        version = job.version + 1,
+        attempt = job.attempt - o.refund,
+        releases = job.releases + o.refund,
+        crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE job.crashes END,
+        run_at = coalesce(o.run_at, job.run_at),
+        rank = CASE WHEN o.run_at IS NULL THEN job.rank WHEN job.rank < 0 THEN -o.run_at ELSE o.run_at END,
+        max_attempts = coalesce(o.max_attempts, job.max_attempts),
+        result = o.result,
+        result_checksum = o.result_checksum,
+        reason = CASE WHEN o.state = 'waiting' THEN NULL ELSE o.reason END,
+        finished_at = o.finished_at,
+        expires_at = CASE WHEN o.state = 'waiting' THEN NULL ELSE job.expires_at END,
+        worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE job.worker END,
+        lease_until = NULL
+    FROM o WHERE job.seq = ANY (ARRAY[(o.job).seq])
+    RETURNING job.id, (o.job).version
+)
+SELECT coalesce(json_agg(json_build_array(id, version)), '[]')::text FROM done;
+
+-- name: record_stale (each o: Outcome)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, detail,
+                              error_type, error_message, error_traceback)
+SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt, :worker,
+       'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
+       o.error_type, o.error_message, o.error_traceback
+FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id])
+WHERE jsonb_typeof(o.value) = 'array'
+ORDER BY o.key
+RETURNING pg_notify(:channel, 'events');
+
+-- name: note_progress (each n: JobNote)
+UPDATE headrace_jobs AS job SET progress = n.progress
+FROM jsonb_array_elements(:n::jsonb) AS n(value)
+WHERE job.id = ANY (ARRAY[n.id]) AND job.version = n.version AND jsonb_typeof(n.value) = 'array';
+
+-- name: note_logs (each n: JobNote)
+INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
+SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
+FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = n.version
+WHERE jsonb_typeof(n.value) = 'array'
+ORDER BY n.key;
+
+-- Claiming.

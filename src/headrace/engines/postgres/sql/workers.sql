@@ -1,0 +1,37 @@
+-- Who has no heartbeat only shows up, and reports nothing else: what is known of it stays.
+-- name: register_worker (each w: WorkerRow)
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+                              completed, failed, tasks, heartbeat, capabilities)
+SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.wish, w.queues, w.concurrency, w.running,
+       w.completed, w.failed, w.tasks, w.heartbeat, w.capabilities
+FROM jsonb_array_elements(:w::jsonb) AS w(value)
+ON CONFLICT (id) DO UPDATE SET
+    seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
+    host = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.host ELSE excluded.host END,
+    pid = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.pid ELSE excluded.pid END,
+    queues = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.queues ELSE excluded.queues END,
+    concurrency = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.concurrency ELSE excluded.concurrency END,
+    completed = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.completed ELSE excluded.completed END,
+    failed = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.failed ELSE excluded.failed END,
+    tasks = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.tasks ELSE excluded.tasks END,
+    heartbeat = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.heartbeat ELSE excluded.heartbeat END,
+    capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END
+RETURNING wish;
+
+-- name: set_worker_command
+UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+
+-- name: unregister_workers
+DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+
+-- name: workers
+SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
+    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
+           least(concurrency, coalesce(held.jobs, 0)) AS running
+    FROM headrace_workers AS known
+    LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held
+           ON held.worker = known.id) AS worker;
+
+-- Carrying the contents over.

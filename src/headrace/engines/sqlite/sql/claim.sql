@@ -1,0 +1,55 @@
+-- name: claim_chosen
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
+
+-- Rules are told as they are stored, also elsewhere: to read what is damaged is left to who can tell it.
+-- Behind a notice there are no queues, not even an empty list of them, and time stands still.
+-- name: horizon
+SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
+       (SELECT min(expires_at) FROM headrace_jobs
+        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
+       CASE WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+            THEN (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused) END,
+       (SELECT json_array(
+            (SELECT json_group_array(json_array(name, rules)) FROM headrace_queues WHERE rules IS NOT NULL),
+            (SELECT json_group_array(name) FROM headrace_queues AS queue
+             WHERE EXISTS (SELECT 1 FROM headrace_jobs
+                           WHERE state = 'pending' AND headrace_jobs.queue = queue.name AND lane > '')),
+            (SELECT json_group_array(json_array(name, rules)) FROM headrace_tasks)));
+
+-- name: lock_expired
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM headrace_jobs
+    WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+    LIMIT :limit);
+
+-- name: due
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+    ORDER BY run_at LIMIT :limit);
+
+-- name: promote
+UPDATE headrace_jobs SET state = 'pending', version = version + 1
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: claimable
+SELECT json_group_array(json_array({Claim})) FROM (
+    SELECT id, seq AS ref, task, queue, priority, version + 1 AS version, attempt + 1 AS attempt, max_attempts,
+           payload, checksum, created_at, run_at, crashes, releases, options, metadata
+    FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = ''
+    ORDER BY priority DESC, rank, seq LIMIT :limit OFFSET :skip);
+
+-- name: claim
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq IN (SELECT value FROM json_each(:refs));
+
+-- Leases.
+
+-- name: expire
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now END,
+                         reason = :reason
+WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -1,0 +1,42 @@
+-- name: write_contention
+SELECT (SELECT value FROM headrace_store WHERE name = 'pressure');
+
+-- name: put_write_contention
+REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
+
+-- A restored file is no part of the life that it is a copy of: nobody works there yet.
+
+-- name: drop_write_contention
+DELETE FROM headrace_store WHERE name = 'pressure';
+
+-- name: store_status
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+
+-- name: put_store_status
+REPLACE INTO headrace_store (name, value) VALUES ('notice', :value);
+
+-- name: drop_store_status
+DELETE FROM headrace_store WHERE name = 'notice';
+
+-- name: first_store_status
+INSERT INTO headrace_store (name, value) VALUES ('notice', :value) ON CONFLICT DO NOTHING;
+
+-- name: change_store_status
+UPDATE headrace_store SET value = :value WHERE name = 'notice' AND value = :told;
+
+-- name: drop_this_store_status
+DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
+
+-- name: hold_store_status
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+
+-- name: close_inserts
+CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
+BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;
+
+-- There is one writer at a time.
+-- name: hold_inserts
+SELECT 1;
+
+-- name: open_inserts
+DROP TRIGGER IF EXISTS headrace_moved;

@@ -1,0 +1,40 @@
+-- name: drop_workers
+DELETE FROM headrace_workers;
+
+-- Who has no heartbeat only shows up, and reports nothing else: what is known of it stays.
+-- name: register_worker
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+                              completed, failed, tasks, heartbeat, capabilities)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET
+    seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
+    host = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.host ELSE excluded.host END,
+    pid = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.pid ELSE excluded.pid END,
+    queues = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.queues ELSE excluded.queues END,
+    concurrency = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.concurrency ELSE excluded.concurrency END,
+    completed = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.completed ELSE excluded.completed END,
+    failed = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.failed ELSE excluded.failed END,
+    tasks = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.tasks ELSE excluded.tasks END,
+    heartbeat = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.heartbeat ELSE excluded.heartbeat END,
+    capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END;
+
+-- name: worker_command
+SELECT wish, (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1)
+FROM headrace_workers WHERE id = :id;
+
+-- name: set_worker_command
+UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+
+-- name: unregister_workers
+DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: workers
+SELECT json_group_array(json_array({WorkerRow})) FROM (
+    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
+           min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
+                             WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
+    FROM headrace_workers ORDER BY started_at, id);
+
+-- Carrying the contents over.
