@@ -197,8 +197,8 @@ def test_a_worker_that_was_stopped_is_not_remembered_until_the_exit(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hooks: list[Any] = []
-    monkeypatch.setattr("headrace.runtime.worker.exit_hook.atexit.register", hooks.append)
-    monkeypatch.setattr("headrace.runtime.worker.exit_hook.atexit.unregister", hooks.remove)
+    monkeypatch.setattr("headrace.runtime.worker.shutdown.atexit.register", hooks.append)
+    monkeypatch.setattr("headrace.runtime.worker.shutdown.atexit.unregister", hooks.remove)
     worker: Worker = app.worker().start()
     assert len(hooks) == 2, "its own, and that of its sandboxes"
     worker.stop()

@@ -18,7 +18,7 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
     def double(n: int) -> int:
         return 2 * n
 
-    monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.05)
+    monkeypatch.setattr("headrace.runtime.worker.worker._MAINTAIN_EVERY", 0.05)
     job = double.enqueue(4)
     answers, room = [0, 0], WorkerExchange.room
     monkeypatch.setattr(

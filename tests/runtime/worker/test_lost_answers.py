@@ -79,9 +79,9 @@ def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_
             is_away.set()
             if ends_meanwhile:
                 gate.open()
-            eventually(lambda: not worker._worker_exchange.held, "that the leases are given up")
+            eventually(lambda: not worker._exchange.held, "that the leases are given up")
             is_away.clear()
-            eventually(lambda: not worker._worker_exchange._in_doubt, "that lost claims are given back")
+            eventually(lambda: not worker._exchange._in_doubt, "that lost claims are given back")
             gate.open()
             job.wait(PATIENCE)
             assert (len(runs), job.attempt) == (1, 1)

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 @pytest.fixture
 def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Headrace]:
-    monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.1)
+    monkeypatch.setattr("headrace.runtime.worker.worker._MAINTAIN_EVERY", 0.1)
     with Headrace(url, shutdown_timeout=5.0) as app:
         yield app
 
@@ -68,8 +68,8 @@ def test_nobody_makes_way(app: Headrace, preemptible: bool, priority: int, held_
         job = long.enqueue()
         assert began.wait(PATIENCE)
         urgent.enqueue()
-        staleness_store = worker._next_upkeep
-        eventually(lambda: worker._next_upkeep > staleness_store + 0.2)  # it has looked since
+        staleness_store = worker._maintain_at
+        eventually(lambda: worker._maintain_at > staleness_store + 0.2)  # it has looked since
         assert job.refresh().state == "running"
         may_end.set()
         assert job.wait(PATIENCE) == "completed"
@@ -108,8 +108,8 @@ def test_a_paused_worker_ends_no_run(app: Headrace) -> None:
         assert began.wait(PATIENCE)
         worker.pause()
         urgent.enqueue()
-        staleness_store = worker._next_upkeep
-        eventually(lambda: worker._next_upkeep > staleness_store + 0.2)
+        staleness_store = worker._maintain_at
+        eventually(lambda: worker._maintain_at > staleness_store + 0.2)
         assert job.refresh().state == "running"
         may_end.set()
         assert job.wait(PATIENCE) == "completed"

@@ -290,3 +290,13 @@ def test_what_somebody_has_to_put_right_is_not_waited_for(tmp_path: Path) -> Non
         pytest.raises(EngineUnavailable, match="choose another file"),
     ):
         app.worker().start()
+
+
+@pytest.mark.engines("sqlite")
+def test_a_worker_that_has_not_started_has_done_nothing_and_takes_no_commands(app: Headrace) -> None:
+    worker = app.worker()
+    assert (worker.completed, worker.failed, worker.is_stalled) == (0, 0, False)
+    for command in (worker.pause, worker.resume):
+        with pytest.raises(HeadraceError, match="has not started"):
+            command()
+    worker.stop()

@@ -212,11 +212,11 @@ def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
         lookout = StoreSampler(app, lambda: next(looks))
         described = app.worker(heartbeat=10)
         described._worker_state = SimpleNamespace(running={})  # type: ignore[assignment]
-        described._worker_exchange = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
+        described._exchange = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
         app.engine.renew(described.describe(), [], 1000)
         assert lookout.look().workers[0].rate is None
         clock.advance(10)
-        described._worker_exchange.completed = 220
+        described._exchange.completed = 220
         app.engine.renew(described.describe(), [], 1000)
         assert lookout.look().workers[0].rate == 12.0
         assert lookout.look().workers[0].rate == 12.0, "nothing was told meanwhile"

@@ -34,3 +34,25 @@ def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bo
                 return False
             time.sleep(_LOOK)  # no event: who gives up may be a signal handler of this very thread
         pause = min(pause * 2, OUTAGE_LONGEST)
+
+
+class Outage:
+    """How long a worker pauses while its store is away: twice as long each time."""
+
+    def __init__(self) -> None:
+        self._pause = self._ends = 0.0
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left of the pause; none, or less, if it is over."""
+        return self._ends - time.monotonic()
+
+    def over(self) -> None:
+        self._pause = 0.0
+
+    def longer(self) -> float:
+        return self.lasts(min(max(self._pause * 2, OUTAGE_FIRST), OUTAGE_LONGEST))
+
+    def lasts(self, seconds: float) -> float:
+        self._pause, self._ends = seconds, time.monotonic() + seconds
+        return seconds
