@@ -134,6 +134,6 @@ def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None
 
 def test_a_store_that_is_cleared_has_no_papers(engine: Engine) -> None:
     engine.document_store.put([Document("rule", "a", 0, "x")])
-    engine.care.clear()
+    engine.maintenance.clear()
     assert engine.document_store.kinds() == []
     assert engine.document_store.browse("rule") == []

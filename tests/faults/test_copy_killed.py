@@ -25,7 +25,7 @@ from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
 from tests.faults.conftest import ROOT
-from tests.runtime.transfer.store_contents import contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import contents, dead_letters, fill, without_nul
 from tests.support.builders import new_job, want
 from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.proxy import Proxy
@@ -136,7 +136,7 @@ def test_a_copy_killed_at_each_step_ends_as_if_nothing_had_happened(
     out, _ = (last := course.start()).communicate(timeout=PATIENCE)
     assert last.returncode == 0, out
     assert_same(course, before)
-    assert letters(target) == letters(source)
+    assert dead_letters(target) == dead_letters(source)
     assert target.queries.queues() == source.queries.queues()
     assert sorted(target.queries.queue_counts(), key=str) == sorted(source.queries.queue_counts(), key=str)
     assert target.transfer.store_status() is None

@@ -52,9 +52,9 @@ def requeue(url: str) -> subprocess.Popen[bytes]:
 
 def check_each_record_with_its_job(app: Headrace) -> None:
     jobs = {row.id: row for row in app.engine.queries.find(Filter(), JOBS + 1).jobs}
-    letters = app.engine.letters.find(DeadLetterFilter(), 2 * JOBS)
-    assert (len(jobs), len(letters)) == (JOBS, JOBS)
-    seen = Counter((letter.status, letter.requeues, jobs[letter.job_id].state) for letter in letters)
+    dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 2 * JOBS)
+    assert (len(jobs), len(dead_letters)) == (JOBS, JOBS)
+    seen = Counter((letter.status, letter.requeues, jobs[letter.job_id].state) for letter in dead_letters)
     assert set(seen) <= {("pending", 0, State.FAILED), ("requeued", 1, State.PENDING)}
 
 
@@ -63,12 +63,12 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
 ) -> None:
     cut_off = 0
     for _ in range(4):
-        before = app.engine.letters.count(REQUEUED)
+        before = app.engine.dead_letters.count(REQUEUED)
         with ExitStack() as at_end:
             process = requeue(url)
             at_end.callback(process.wait)
             at_end.callback(process.kill)
-            eventually(lambda: app.engine.letters.count(REQUEUED) > before or process.poll() is not None)  # noqa: B023
+            eventually(lambda: app.engine.dead_letters.count(REQUEUED) > before or process.poll() is not None)  # noqa: B023
             time.sleep(chance.uniform(0, 0.05))
             process.send_signal(signal.SIGKILL)
         cut_off += app.dead.count() > 0
@@ -76,7 +76,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
     assert cut_off, "it was never cut off in its middle"
     assert requeue(url).wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
-    assert app.engine.letters.count(REQUEUED) == JOBS
+    assert app.engine.dead_letters.count(REQUEUED) == JOBS
     revivals = [entry.event for entry in app.engine.queries.history("j7")].count(Trigger.REVIVE)
     assert revivals == 1
 
@@ -85,4 +85,4 @@ def test_requeues_at_the_same_time_bring_each_job_back_once(app: Headrace, url: 
     for process in [requeue(url) for _ in range(3)]:
         assert process.wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
-    assert app.engine.letters.count(REQUEUED) == JOBS
+    assert app.engine.dead_letters.count(REQUEUED) == JOBS

@@ -19,15 +19,15 @@ def hold(
     pipe: Connection, engine: Engine, worker: str, jobs: int, begun: int, settled: int = 0, ended: int = 0
 ) -> None:
     """Sign on, claim some jobs, begin a few of them, settle or only end a few of these, and sit there."""
-    presence = engine.register_worker(worker_row(worker, concurrency=max(jobs, 1)))
+    liveness = engine.register_worker(worker_row(worker, concurrency=max(jobs, 1)))
     claims = claim(engine, jobs, worker=worker)
-    places = [presence.begin(claimed.ref) for claimed in claims[:begun]]
+    places = [liveness.begin(claimed.ref) for claimed in claims[:begun]]
     for number, place in enumerate(places[: settled + ended]):
         assert place is not None
         if number < settled:
-            presence.settled(place)
+            liveness.settled(place)
         else:
-            presence.ended(place, claims[number].ref)
+            liveness.ended(place, claims[number].ref)
     pipe.send([claimed.id for claimed in claims])
     pipe.recv()
 

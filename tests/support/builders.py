@@ -316,7 +316,7 @@ def schedule(schedule_id: str = "tick", *, due_at: int | None = NOW, version: in
 
 
 def firing(row: ScheduleRow, *jobs: NewJob, due_at: int | None = LATER) -> ScheduleFire:
-    """What a timekeeper hands in for one time of the schedule: each job with its occurrence, and the next time."""
+    """What a scheduler hands in for one time of the schedule: each job with its occurrence, and the next time."""
     at = row.occurrence or NOW
     fired = msgspec.structs.replace(
         row,

@@ -43,7 +43,7 @@ class Daemon:
         self.process: subprocess.Popen[bytes] | None = None
         self._owner = os.getpid()
         # In a session of its own, as the server itself: Ctrl-C is for us, who have tests to tear down.
-        self._keeper = subprocess.Popen(
+        self._step_store = subprocess.Popen(
             ["/bin/sh", "-c", _KEEPER, "keeper", str(self.folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -102,7 +102,7 @@ class Daemon:
         self.end(signal.SIGINT)
         shutil.rmtree(self.folder, ignore_errors=True)
         with contextlib.suppress(BrokenPipeError):
-            self._keeper.communicate(b"done\n")
+            self._step_store.communicate(b"done\n")
 
 
 def free_port() -> int:

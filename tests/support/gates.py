@@ -69,7 +69,7 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return coroutine
 
 
-def filings(app: Headrace, job_id: str) -> list[HistoryRow]:
+def history_rows(app: Headrace, job_id: str) -> list[HistoryRow]:
     return app.engine.queries.history(job_id)
 
 

@@ -133,14 +133,14 @@ class Trial:
 
     def _surfaces(self, ids: list[str]) -> None:
         there = Client(self._app.asgi(rate=None))
-        letters = [letter.id for letter in self._safe(self._app.dead.list)]
+        dead_letters = [letter.id for letter in self._safe(self._app.dead.list)]
         paths = [endpoint.path for endpoint in ENDPOINTS if endpoint.method == "GET" and "events" not in endpoint.path]
         paths = [PREFIX + path for path in paths if "{" not in path and "preview" not in path]
         paths += [f"{PREFIX}/jobs/{job_id}" for job_id in ids]
-        paths += [f"{PREFIX}/dead/{letter}" for letter in letters]
+        paths += [f"{PREFIX}/dead/{letter}" for letter in dead_letters]
         paths += [f"{PREFIX}/queues/{queue}{more}" for queue in QUEUES for more in ("", "/peek")]
         paths += [f"{PREFIX}/schedules/tick", f"{PREFIX}/schedules/tick/history", f"{PREFIX}/workers/w1"]
-        paths += [*PAGES, *(f"/jobs/{job_id}" for job_id in ids), *(f"/dead/{letter}" for letter in letters)]
+        paths += [*PAGES, *(f"/jobs/{job_id}" for job_id in ids), *(f"/dead/{letter}" for letter in dead_letters)]
         for path, answer in zip(paths, there.get_each(paths), strict=True):
             self._try(path_kind(path), partial(check_answer, answer))
 

@@ -29,7 +29,7 @@ from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
-from headrace.runtime.worker.results import MissingResult, ResultResolver, is_promised
+from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ class InlineWorker:
         self._began: dict[Key, int] = {}
         self.cipher = app.cipher
         self._planner = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.cipher)
-        self._fulfiller = ResultResolver(app.engine.queries, self._planner.keeps_result, app.cipher)
+        self._result_resolver = ResultResolver(app.engine.queries, self._planner.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
         """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
@@ -104,7 +104,7 @@ class InlineWorker:
 
     def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
         groups = self._news(done, notes) if self._tells else ()
-        settled = outcomes.lettered(list(done), self._dead_letters)
+        settled = outcomes.with_dead_letter(list(done), self._dead_letters)
         self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
         for outcome in done:
             self._held.pop((outcome.id, outcome.version), None)
@@ -135,9 +135,9 @@ class InlineWorker:
 
     def fulfilled(self, claim: Claim) -> Claim:
         """The claim with the results it was promised, or MissingResult."""
-        if not is_promised(claim):
+        if not has_result_refs(claim):
             return claim
-        [answer] = self._fulfiller.fulfill([claim])
+        [answer] = self._result_resolver.resolve_results([claim])
         if isinstance(answer, MissingResult):
             raise answer
         return answer
@@ -160,8 +160,8 @@ class InlineWorker:
     def steps(self, claim: Claim) -> list[Step]:
         return opened_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
-    def remember(self, claim: Claim, step: Step) -> bool:
-        return self._engine.remember(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
+    def save_step(self, claim: Claim, step: Step) -> bool:
+        return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.queries.get([claim.id], light=True)
@@ -245,8 +245,8 @@ class InlineAttempt:
     def steps(self, claim: Claim) -> list[Step]:
         return self._shift.steps(claim)
 
-    def remember(self, claim: Claim, step: Step) -> bool:
-        return self._shift.remember(claim, step)
+    def save_step(self, claim: Claim, step: Step) -> bool:
+        return self._shift.save_step(claim, step)
 
     def renew(self, claim: Claim) -> bool:
         return self._shift.holds(claim)

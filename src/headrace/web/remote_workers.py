@@ -41,7 +41,7 @@ from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLate
 from headrace.runtime.jobs.encryption import encrypted_note, opened_claim
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
-from headrace.runtime.worker.results import MISSING, ResultResolver, is_promised
+from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 
 _REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
 _LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
@@ -153,25 +153,25 @@ class RemoteWorkers:
         self._met.update(claim.task for claim in answer.claims)
         refused: list[Outcome] = []
         handed = []
-        for claim in self._fulfilled(answer.claims, refused):
+        for claim in self._resolved_results(answer.claims, refused):
             try:
                 handed.append(self._handed(claim))
             except CorruptPayload as error:
                 reason = "corrupt_payload"
                 refused.append(outcomes.fail(claim, reason, describe(error), claim.max_attempts, self._now()))
         if refused:
-            engine.exchange(self._lettered(refused), None)
+            engine.exchange(self._with_dead_letter(refused), None)
         self._tell_started(worker, [one.claim for one in handed])
         return handed, answer.next_at if not refused else self._now()
 
-    def _fulfilled(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
+    def _resolved_results(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
         """The claims with the results they were promised; those that can't have them fail."""
-        promised = [claim for claim in claims if is_promised(claim)]
-        yield from (claim for claim in claims if not is_promised(claim))
+        promised = [claim for claim in claims if has_result_refs(claim)]
+        yield from (claim for claim in claims if not has_result_refs(claim))
         if not promised:
             return
         fulfiller = ResultResolver(self._app.engine.queries, self._planner.keeps_result, self._app.cipher)
-        for claim, answer in zip(promised, fulfiller.fulfill(promised), strict=True):
+        for claim, answer in zip(promised, fulfiller.resolve_results(promised), strict=True):
             if isinstance(answer, Claim):
                 yield answer
             else:
@@ -182,15 +182,15 @@ class RemoteWorkers:
         codec.verify(clear.payload, clear.checksum)
         return RemoteClaim(claim, self._plan(claim), *codec.decode_call(clear.payload))
 
-    def _lettered(self, done: Iterable[Outcome]) -> list[Outcome]:
-        return outcomes.lettered(list(done), self._app.settings.dead_letters)
+    def _with_dead_letter(self, done: Iterable[Outcome]) -> list[Outcome]:
+        return outcomes.with_dead_letter(list(done), self._app.settings.dead_letters)
 
     def _reap(self) -> None:
         """What any worker does now and then; there may be no other."""
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + _REAP_EVERY
             settings = self._app.settings
-            self._app.engine.reap(_REAP_AT_ONCE, settings.max_crashes, letters=settings.dead_letters)
+            self._app.engine.reap(_REAP_AT_ONCE, settings.max_crashes, dead_letters=settings.dead_letters)
 
     # -- renewing
 
@@ -221,7 +221,8 @@ class RemoteWorkers:
             return [_settled(result, rows, {}) for result in results]
         told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
         refused = {
-            outcome.id for outcome in engine.exchange(self._lettered(decided.values()), None, groups=told).refused
+            outcome.id
+            for outcome in engine.exchange(self._with_dead_letter(decided.values()), None, groups=told).refused
         }
         return [_settled(result, rows, {k: v for k, v in decided.items() if k not in refused}) for result in results]
 

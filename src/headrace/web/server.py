@@ -41,12 +41,12 @@ def serve(app: Headrace, **options: Any) -> int:
         forwarded_allow_ips=["*" if one == networks.ANY else one for one in settings.web_trusted_proxies],
         timeout_graceful_shutdown=_PATIENCE,
     )
-    keeper = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
-    keeper.start()
+    step_store = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
+    step_store.start()
     try:
         return _run(uvicorn.Server(config), web, listening)
     finally:
-        keeper.stop()
+        step_store.stop()
         listening.close()
 
 

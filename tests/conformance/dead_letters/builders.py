@@ -33,13 +33,13 @@ def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "a
 
 
 def pending(engine: Engine, job_id: str = "job") -> DeadLetterRow:
-    (found,) = engine.letters.latest([job_id])
+    (found,) = engine.dead_letters.latest([job_id])
     assert found.status == "pending"
     return found
 
 
 def one(engine: Engine, letter_id: str) -> DeadLetterRow:
-    (found,) = engine.letters.get([letter_id])
+    (found,) = engine.dead_letters.get([letter_id])
     return found
 
 

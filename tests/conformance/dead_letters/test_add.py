@@ -19,7 +19,7 @@ ORDER = NewDeadLetter("job", "wrong", "OSError", "away", "aa")
 def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     bring(engine, state)
     version, told = row(engine).version, engine.events.last()
-    assert engine.letters.add(ORDER, "ann", "look at this", now=LATER) == "added"
+    assert engine.dead_letters.add(ORDER, "ann", "look at this", now=LATER) == "added"
     job = row(engine)
     assert (job.state, job.reason, job.finished_at, job.version) == (State.FAILED, "wrong", LATER, version + 1)
     letter = pending(engine)
@@ -35,14 +35,14 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
 @pytest.mark.parametrize("state", [State.FAILED, State.CANCELLED])
 def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None:
     bring(engine, state)
-    for letter in engine.letters.latest(["job"]):
-        engine.letters.resolve([letter.id], "manually_resolved", now=NOW)
+    for letter in engine.dead_letters.latest(["job"]):
+        engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
     before, history = row(engine), engine.queries.history("job")
-    assert engine.letters.add(ORDER, now=LATER) == "added"
+    assert engine.dead_letters.add(ORDER, now=LATER) == "added"
     assert (row(engine), engine.queries.history("job")) == (before, history)
     letter = pending(engine)
     assert (snapshot_of(letter).state, letter.notes) == (state, None)
-    (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert (done.verdict, row(engine).state) == ("requeued", State.PENDING)
 
 
@@ -50,30 +50,30 @@ def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None
 def test_a_job_that_runs_or_has_completed_is_left_alone(engine: Engine, state: State) -> None:
     bring(engine, state)
     before = row(engine)
-    assert engine.letters.add(ORDER, now=LATER) == "busy"
-    assert (row(engine), engine.letters.latest(["job"])) == (before, [])
+    assert engine.dead_letters.add(ORDER, now=LATER) == "busy"
+    assert (row(engine), engine.dead_letters.latest(["job"])) == (before, [])
 
 
 def test_there_is_one_pending_record_of_a_job(engine: Engine) -> None:
     letter = dead(engine)
-    assert engine.letters.add(ORDER, now=LATER) == "pending"
+    assert engine.dead_letters.add(ORDER, now=LATER) == "pending"
     assert pending(engine) == letter
-    assert engine.letters.add(NewDeadLetter("nowhere", "wrong"), now=LATER) == "missing"
+    assert engine.dead_letters.add(NewDeadLetter("nowhere", "wrong"), now=LATER) == "missing"
 
 
 def test_what_waits_for_it_is_cancelled_and_comes_back_with_it(engine: Engine) -> None:
     plant_chain(engine, "job", "kid")
-    assert engine.letters.add(ORDER, now=LATER) == "added"
+    assert engine.dead_letters.add(ORDER, now=LATER) == "added"
     assert states(engine) == {"job": State.FAILED, "kid": State.CANCELLED}
-    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     assert states(engine) == {"job": State.PENDING, "kid": State.WAITING}
 
 
 def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> None:
     bring(engine, State.CANCELLED)
-    assert engine.letters.add(ORDER, now=LATER) == "added"
+    assert engine.dead_letters.add(ORDER, now=LATER) == "added"
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=LATER)
-    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     told = [
         (history_row.event, history_row.source, history_row.target) for history_row in engine.queries.history("job")
     ]
@@ -83,10 +83,10 @@ def test_a_job_that_was_over_is_stored_anew_with_its_own_end(engine: Engine) -> 
 
 def test_a_record_that_was_added_makes_room_for_the_next(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.letters.add(ORDER, now=LATER)
-    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
+    engine.dead_letters.add(ORDER, now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     settle(engine, fail(claim_one(engine, now=LATER), at=LATER + 1), now=LATER + 1)
     assert pending(engine).requeues == 1
-    engine.letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], now=LATER)
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
     assert row(engine).state is State.COMPLETED

@@ -67,8 +67,8 @@ def test_a_record_keeps_the_first_failure_and_the_newest_entries(engine: Engine)
 def test_a_record_keeps_what_the_job_has_said_and_done(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     for name in ("charge", "mail"):
-        engine.remember(lease_of(claimed), Step("step", name, 1, NOW, '"ok"', 7), now=NOW)
-    engine.remember(lease_of(claimed), Step("sleep", "a while", 1, NOW, str(NOW)), now=NOW)
+        engine.save_step(lease_of(claimed), Step("step", name, 1, NOW, '"ok"', 7), now=NOW)
+    engine.save_step(lease_of(claimed), Step("sleep", "a while", 1, NOW, str(NOW)), now=NOW)
     lines = [log(claimed, f"line {number}") for number in range(12)]
     engine.exchange([], None, [*lines, progress(claimed, "0.5")], now=NOW)
     settle(engine, fail(claimed))
@@ -110,30 +110,32 @@ def test_a_failure_without_a_letter_leaves_the_job_failed(engine: Engine) -> Non
     first, second = submit_and_claim(engine, "first"), submit_and_claim(engine, "second")
     assert settle(engine, replace(fail(first), letter=False), fail(second)) == []
     assert {row(engine, name).state for name in ("first", "second")} == {State.FAILED}
-    assert [letter.job_id for letter in engine.letters.find(PENDING, 9)] == ["second"]
+    assert [letter.job_id for letter in engine.dead_letters.find(PENDING, 9)] == ["second"]
 
 
-@pytest.mark.parametrize("letters", [False, ("crash_loop",)])
-def test_a_lost_worker_opens_no_letter_where_none_is_wanted(engine: Engine, letters: bool | tuple[str, ...]) -> None:
+@pytest.mark.parametrize("dead_letters", [False, ("crash_loop",)])
+def test_a_lost_worker_opens_no_letter_where_none_is_wanted(
+    engine: Engine, dead_letters: bool | tuple[str, ...]
+) -> None:
     submit_and_claim(engine, max_attempts=1)
-    engine.reap(10, now=NOW + LEASE + 1, letters=letters)
+    engine.reap(10, now=NOW + LEASE + 1, dead_letters=dead_letters)
     assert (row(engine).state, row(engine).reason) == (State.FAILED, "worker_lost")
-    assert engine.letters.count(DeadLetterFilter()) == 0
+    assert engine.dead_letters.count(DeadLetterFilter()) == 0
 
 
 def test_the_oldest_records_of_a_status_are_told_first(engine: Engine) -> None:
     entered = [dead(engine, f"j{number}", at=NOW + number).id for number in range(4)]
-    engine.letters.resolve([entered[1]], "expired", now=LATER)
-    assert engine.letters.oldest("pending", 2) == [entered[0], entered[2]]
-    assert engine.letters.oldest("expired", 9) == [entered[1]]
-    assert engine.letters.oldest("pending", 0) == []
+    engine.dead_letters.resolve([entered[1]], "expired", now=LATER)
+    assert engine.dead_letters.oldest("pending", 2) == [entered[0], entered[2]]
+    assert engine.dead_letters.oldest("expired", 9) == [entered[1]]
+    assert engine.dead_letters.oldest("pending", 0) == []
 
 
 def test_unknown_ids_have_no_record(engine: Engine) -> None:
     dead(engine)
-    assert engine.letters.get(["nowhere"]) == []
-    assert engine.letters.latest(["nowhere"]) == []
-    assert engine.letters.get([]) == []
+    assert engine.dead_letters.get(["nowhere"]) == []
+    assert engine.dead_letters.latest(["nowhere"]) == []
+    assert engine.dead_letters.get([]) == []
 
 
 # -- finding
@@ -142,7 +144,7 @@ def test_unknown_ids_have_no_record(engine: Engine) -> None:
 def test_records_are_found_newest_first_a_page_at_a_time(engine: Engine) -> None:
     entered = [dead(engine, f"j{number}", at=NOW + number).id for number in range(7)]
     seen: list[str] = []
-    while page := engine.letters.find(PENDING, 3, seen[-1] if seen else None):
+    while page := engine.dead_letters.find(PENDING, 3, seen[-1] if seen else None):
         seen += [letter.id for letter in page]
     assert seen == entered[::-1]
 
@@ -174,32 +176,32 @@ def test_every_filter_counts_and_finds_the_same(engine: Engine, which: DeadLette
     dead(engine, "b", at=NOW + 1, task="send", reason="worker_lost")
     dead(engine, "c", at=NOW + 2, queue="mail", print_="bb")
     last = dead(engine, "d", at=NOW + 3, task="send", reason="odd", print_="bb")
-    engine.letters.resolve([last.id], "cancelled", now=NOW + 4)
-    assert {letter.job_id for letter in engine.letters.find(which, 10)} == expected
-    assert engine.letters.count(which) == len(expected)
+    engine.dead_letters.resolve([last.id], "cancelled", now=NOW + 4)
+    assert {letter.job_id for letter in engine.dead_letters.find(which, 10)} == expected
+    assert engine.dead_letters.count(which) == len(expected)
 
 
 def test_groups_are_by_fingerprint_the_biggest_first(engine: Engine) -> None:
     for number, name in enumerate(["aa", "bb", "bb", "cc"]):
         dead(engine, f"j{number}", at=NOW + number, print_=name, task=f"t{name}")
-    engine.letters.resolve([pending(engine, "j3").id], "cancelled", now=LATER)
+    engine.dead_letters.resolve([pending(engine, "j3").id], "cancelled", now=LATER)
     error = ("permanent", "KeyError", "no such thing")
-    assert engine.letters.groups(["pending"], 10) == [
+    assert engine.dead_letters.groups(["pending"], 10) == [
         DeadLetterGroup("bb", "tbb", *error, 2, NOW + 1, NOW + 2),
         DeadLetterGroup("aa", "taa", *error, 1, NOW, NOW),
     ]
-    assert [group.fingerprint for group in engine.letters.groups((), 10)] == ["bb", "cc", "aa"]
-    assert [group.fingerprint for group in engine.letters.groups(["pending"], 1)] == ["bb"]
-    assert engine.letters.groups(["requeued"], 10) == []
+    assert [group.fingerprint for group in engine.dead_letters.groups((), 10)] == ["bb", "cc", "aa"]
+    assert [group.fingerprint for group in engine.dead_letters.groups(["pending"], 1)] == ["bb"]
+    assert engine.dead_letters.groups(["requeued"], 10) == []
 
 
 def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
-    assert engine.letters.tallies() == []
+    assert engine.dead_letters.tallies() == []
     for number in range(3):
         dead(engine, f"j{number}", at=NOW + number)
     dead(engine, "odd", at=NOW, reason="odd")
-    engine.letters.requeue([RequeueRequest(pending(engine, "j1").id)], now=LATER)
-    assert sorted(engine.letters.tallies(), key=lambda tally: (tally.reason, tally.status)) == [
+    engine.dead_letters.requeue([RequeueRequest(pending(engine, "j1").id)], now=LATER)
+    assert sorted(engine.dead_letters.tallies(), key=lambda tally: (tally.reason, tally.status)) == [
         DeadLetterStats("odd", "pending", 1, 0, NOW, NOW),
         DeadLetterStats("permanent", "pending", 2, 0, NOW, NOW + 2),
         DeadLetterStats("permanent", "requeued", 1, 1, NOW + 1, NOW + 1),
@@ -212,30 +214,30 @@ def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
 @pytest.mark.parametrize("status", RESOLUTIONS)
 def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
     letter = dead(engine)
-    assert engine.letters.resolve([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
+    assert engine.dead_letters.resolve([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
     ended = one(engine, letter.id)
     assert (ended.status, ended.resolved_at, ended.resolved_by) == (status, LATER, "ops")
     assert [remark.text for remark in remarks_of(ended.notes)] == ["seen"]
-    assert engine.letters.resolve([letter.id], "cancelled", now=LATER + 1) == []
+    assert engine.dead_letters.resolve([letter.id], "cancelled", now=LATER + 1) == []
     assert one(engine, letter.id) == ended
     assert row(engine).state is State.FAILED
 
 
 def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
     first = dead(engine)
-    engine.letters.resolve([first.id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([first.id], "manually_resolved", now=NOW)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     second = fail_again(engine, at=LATER)
     assert second.id > first.id
-    assert {letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)} == {first.id, second.id}
+    assert {letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)} == {first.id, second.id}
 
 
 def test_notes_add_up(engine: Engine) -> None:
     letter = dead(engine)
-    assert engine.letters.note(letter.id, 'asked "them" ☃', "ann", now=NOW + 1)
-    assert engine.letters.note(letter.id, "they know", now=NOW + 2)
-    engine.letters.resolve([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
-    assert engine.letters.note(letter.id, "after all", now=NOW + 4)
+    assert engine.dead_letters.note(letter.id, 'asked "them" ☃', "ann", now=NOW + 1)
+    assert engine.dead_letters.note(letter.id, "they know", now=NOW + 2)
+    engine.dead_letters.resolve([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
+    assert engine.dead_letters.note(letter.id, "after all", now=NOW + 4)
     remarks = remarks_of(one(engine, letter.id).notes)
     assert [(remark.text, remark.by, remark.at - NOW) for remark in remarks] == [
         ('asked "them" ☃', "ann", 1),
@@ -244,62 +246,62 @@ def test_notes_add_up(engine: Engine) -> None:
         ("after all", None, 4),
     ]
     assert one(engine, letter.id).status == "cancelled"
-    assert not engine.letters.note("nowhere", "hello", now=NOW)
+    assert not engine.dead_letters.note("nowhere", "hello", now=NOW)
 
 
 def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: Engine) -> None:
     letter = dead(engine)
-    engine.letters.note(letter.id, "look at this", now=NOW)
+    engine.dead_letters.note(letter.id, "look at this", now=NOW)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
     assert [remark.text for remark in remarks_of(later.notes)] == ["look at this"]
     assert (later.task, later.reason, later.fingerprint, later.entered_at) == ("other", "other", "bb", LATER)
-    assert engine.letters.find(DeadLetterFilter(), 10) == [later]
-    assert engine.letters.count(DeadLetterFilter(fingerprint="aa")) == 0
+    assert engine.dead_letters.find(DeadLetterFilter(), 10) == [later]
+    assert engine.dead_letters.count(DeadLetterFilter(fingerprint="aa")) == 0
 
 
 def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None:
     old, young, still = (dead(engine, name, at=NOW) for name in ("old", "young", "still"))
-    engine.letters.resolve([old.id], "cancelled", now=NOW + 1)
-    engine.letters.resolve([young.id], "cancelled", now=LATER)
-    assert engine.letters.purge([], LATER + 1, 10) == 0
-    assert engine.letters.purge(["cancelled", "requeued"], LATER, 10) == 1
-    assert engine.letters.get([old.id]) == []
-    assert engine.letters.latest(["old"]) == []
-    assert {letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)} == {young.id, still.id}
-    assert engine.letters.purge(["pending"], NOW + 1, 10) == 1
-    assert engine.letters.count(PENDING) == 0
-    assert [group.count for group in engine.letters.groups((), 10)] == [1]
-    assert [tally.status for tally in engine.letters.tallies()] == ["cancelled"]
+    engine.dead_letters.resolve([old.id], "cancelled", now=NOW + 1)
+    engine.dead_letters.resolve([young.id], "cancelled", now=LATER)
+    assert engine.dead_letters.purge([], LATER + 1, 10) == 0
+    assert engine.dead_letters.purge(["cancelled", "requeued"], LATER, 10) == 1
+    assert engine.dead_letters.get([old.id]) == []
+    assert engine.dead_letters.latest(["old"]) == []
+    assert {letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)} == {young.id, still.id}
+    assert engine.dead_letters.purge(["pending"], NOW + 1, 10) == 1
+    assert engine.dead_letters.count(PENDING) == 0
+    assert [group.count for group in engine.dead_letters.groups((), 10)] == [1]
+    assert [tally.status for tally in engine.dead_letters.tallies()] == ["cancelled"]
 
 
 def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
     for number in range(5):
         dead(engine, f"j{number}", at=NOW + number)
-    assert engine.letters.purge(["pending"], LATER, 3) == 3
-    assert engine.letters.purge(["pending"], LATER, 3) == 2
+    assert engine.dead_letters.purge(["pending"], LATER, 3) == 3
+    assert engine.dead_letters.purge(["pending"], LATER, 3) == 2
 
 
 def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
     dead(engine)
-    engine.letters.purge(["pending"], LATER, 10)
+    engine.dead_letters.purge(["pending"], LATER, 10)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0
 
 
 def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) -> None:
     one, two, stays = (dead(engine, name, at=NOW) for name in ("one", "two", "stays"))
-    engine.letters.resolve([two.id], "cancelled", now=LATER)
-    assert engine.letters.remove([]) == []
-    assert sorted(engine.letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
-    assert engine.letters.remove([one.id]) == []
-    assert engine.letters.latest(["one", "two"]) == []
-    assert [letter.id for letter in engine.letters.find(DeadLetterFilter(), 10)] == [stays.id]
-    assert engine.letters.count(PENDING) == 1
-    assert [tally.count for tally in engine.letters.tallies()] == [1]
+    engine.dead_letters.resolve([two.id], "cancelled", now=LATER)
+    assert engine.dead_letters.remove([]) == []
+    assert sorted(engine.dead_letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
+    assert engine.dead_letters.remove([one.id]) == []
+    assert engine.dead_letters.latest(["one", "two"]) == []
+    assert [letter.id for letter in engine.dead_letters.find(DeadLetterFilter(), 10)] == [stays.id]
+    assert engine.dead_letters.count(PENDING) == 1
+    assert [tally.count for tally in engine.dead_letters.tallies()] == [1]
 
 
 def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:
-    engine.letters.remove([dead(engine).id])
+    engine.dead_letters.remove([dead(engine).id])
     engine.queries.move(the("job"), Trigger.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0

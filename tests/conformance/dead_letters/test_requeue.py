@@ -42,7 +42,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     letter = dead(engine, priority=5)
     before = row(engine)
     asked = RequeueRequest(letter.id, boost=10)
-    (done,) = engine.letters.requeue([asked], "ops", "fixed it", "requeued from the desk", now=LATER)
+    (done,) = engine.dead_letters.requeue([asked], "ops", "fixed it", "requeued from the desk", now=LATER)
     assert done == Requeued(letter.id, "job", "requeued", 1)
     job = row(engine)
     assert (job.state, job.attempt, job.priority, job.run_at) == (State.PENDING, 0, 15, LATER)
@@ -61,21 +61,21 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
 
 def test_the_errors_of_before_stay_in_the_history(engine: Engine) -> None:
     letter = dead(engine)
-    engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert [entry.error_type for entry in engine.queries.history("job")] == ["KeyError", None]
 
 
 @pytest.mark.parametrize(("priority", "boost", "expected"), [(95, 10, 100), (-95, -10, -100), (3, 0, 3)])
 def test_a_raised_priority_stays_in_its_range(engine: Engine, priority: int, boost: int, expected: int) -> None:
     letter = dead(engine, priority=priority)
-    engine.letters.requeue([RequeueRequest(letter.id, boost=boost)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(letter.id, boost=boost)], now=LATER)
     assert row(engine).priority == expected
     assert claim_one(engine, now=LATER).priority == expected
 
 
 def test_the_arguments_may_be_others(engine: Engine) -> None:
     letter = dead(engine, payload="[1]", checksum=1, tags=("red",))
-    engine.letters.requeue([RequeueRequest(letter.id, payload="[2]", checksum=2)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(letter.id, payload="[2]", checksum=2)], now=LATER)
     claimed = claim_one(engine, now=LATER)
     assert (claimed.payload, claimed.checksum) == ("[2]", 2)
     assert ids_of(engine, Filter(tag="red")) == ["job"]
@@ -87,7 +87,7 @@ def ids_of(engine: Engine, which: Filter) -> list[str]:
 
 def test_a_requeue_for_later_is_scheduled(engine: Engine) -> None:
     letter = dead(engine)
-    engine.letters.requeue([RequeueRequest(letter.id, run_at=LATER + SECOND)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(letter.id, run_at=LATER + SECOND)], now=LATER)
     assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER + SECOND)
     assert engine.queries.history("job")[-1].target == State.SCHEDULED
     assert claim_one(engine, now=LATER + SECOND).id == "job"
@@ -95,8 +95,8 @@ def test_a_requeue_for_later_is_scheduled(engine: Engine) -> None:
 
 def test_a_job_of_a_lifo_queue_stays_one(engine: Engine) -> None:
     first, second = (dead(engine, name, lifo=True, at=NOW) for name in ("first", "second"))
-    engine.letters.requeue([RequeueRequest(first.id)], now=LATER)
-    engine.letters.requeue([RequeueRequest(second.id)], now=LATER + 1)
+    engine.dead_letters.requeue([RequeueRequest(first.id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(second.id)], now=LATER + 1)
     assert claim_one(engine, now=LATER + 2).id == "second"
 
 
@@ -104,11 +104,11 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     letter, at = dead(engine), NOW
     for count in range(1, 3):
         at += HOUR
-        (done,) = engine.letters.requeue([RequeueRequest(letter.id, most=2)], now=at)
+        (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], now=at)
         assert (done.verdict, done.requeues) == ("requeued", count)
         letter = fail_again(engine, at=at)
         assert letter.requeues == count
-    (done,) = engine.letters.requeue([RequeueRequest(letter.id, most=2)], "ops", "no more", now=at)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], "ops", "no more", now=at)
     assert done == Requeued(letter.id, "job", "used_up", 2)
     assert row(engine).state is State.FAILED
     ended = one(engine, letter.id)
@@ -116,13 +116,13 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     told, why = remarks_of(ended.notes)
     assert (told.text, told.by) == ("no more", "ops")
     assert (why.text, why.by) == ("it was requeued 2 times already, of 2 allowed (max_requeues)", None)
-    assert engine.letters.count(DeadLetterFilter(requeues=2)) == 2
+    assert engine.dead_letters.count(DeadLetterFilter(requeues=2)) == 2
 
 
 def test_a_retry_by_hand_does_not_count(engine: Engine) -> None:
     dead(engine)
     engine.queries.move(the("job"), Trigger.REVIVE, 1, by="ops", now=LATER)
-    (resolved,) = engine.letters.latest(["job"])
+    (resolved,) = engine.dead_letters.latest(["job"])
     assert (resolved.status, resolved.requeues, resolved.resolved_by) == ("requeued", 0, "ops")
     assert fail_again(engine, at=LATER).requeues == 0
 
@@ -131,8 +131,8 @@ def test_a_job_that_is_gone_is_stored_anew(engine: Engine) -> None:
     letter = dead(engine, priority=3, payload="[1]", tags=("red",), metadata='{"a":1}', max_attempts=5, queue="mail")
     version = row(engine).version
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    assert engine.letters.get([letter.id]) == [letter]
-    (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    assert engine.dead_letters.get([letter.id]) == [letter]
+    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert done == Requeued(letter.id, "job", "stored_anew", 1)
     job = row(engine)
     assert (job.state, job.priority, job.payload, job.checksum) == (State.PENDING, 13, "[1]", 7)
@@ -151,7 +151,7 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     told = tell(row(engine), before)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     told_so_far = engine.events.last()
-    engine.letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
     assert types_after(engine, told_so_far) == ["dead.resolved", "job.enqueued"]
     *kept, again = engine.queries.history("job")
     assert [(history_row.at, history_row.event, history_row.version) for history_row in kept] == [
@@ -168,7 +168,7 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
 def test_a_job_that_is_gone_may_get_other_arguments_and_another_time(engine: Engine) -> None:
     letter = dead(engine)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
-    engine.letters.requeue([RequeueRequest(letter.id, run_at=LATER + 1, payload="[2]", checksum=2)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(letter.id, run_at=LATER + 1, payload="[2]", checksum=2)], now=LATER)
     job = row(engine)
     assert (job.state, job.run_at, job.payload, job.checksum) == (State.SCHEDULED, LATER + 1, "[2]", 2)
 
@@ -178,42 +178,42 @@ def test_a_new_job_of_the_same_id_is_left_alone(engine: Engine) -> None:
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     engine.insert([new_job("job", version=NOW)], now=NOW)
     before = row(engine)
-    (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert (done.verdict, row(engine)) == ("busy", before)
-    assert engine.letters.get([letter.id]) == [letter]
+    assert engine.dead_letters.get([letter.id]) == [letter]
 
 
 def test_only_a_pending_record_is_requeued(engine: Engine) -> None:
     letter = dead(engine)
-    engine.letters.resolve([letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
     verdicts = [
         done.verdict
-        for done in engine.letters.requeue([RequeueRequest(letter.id), RequeueRequest("nowhere")], now=LATER)
+        for done in engine.dead_letters.requeue([RequeueRequest(letter.id), RequeueRequest("nowhere")], now=LATER)
     ]
     assert verdicts == ["resolved", "missing"]
     assert row(engine).state is State.FAILED
 
 
 def test_many_are_requeued_together(engine: Engine) -> None:
-    letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(5)]
+    dead_letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(5)]
     engine.queries.move(the("j3"), Trigger.DELETE, 1, now=NOW)
-    done = engine.letters.requeue([RequeueRequest(letter.id) for letter in letters], now=LATER)
+    done = engine.dead_letters.requeue([RequeueRequest(letter.id) for letter in dead_letters], now=LATER)
     assert [each.verdict for each in done] == ["requeued", "requeued", "requeued", "stored_anew", "requeued"]
     assert set(states(engine).values()) == {State.PENDING}
-    assert engine.letters.count(PENDING) == 0
-    assert engine.letters.count(DeadLetterFilter(statuses=("requeued",), requeues=1)) == 5
-    assert engine.letters.requeue([], now=LATER) == []
+    assert engine.dead_letters.count(PENDING) == 0
+    assert engine.dead_letters.count(DeadLetterFilter(statuses=("requeued",), requeues=1)) == 5
+    assert engine.dead_letters.requeue([], now=LATER) == []
 
 
 def test_one_of_many_at_once_requeues_a_record(store: StoreUnderTest) -> None:
     engine = store.open()
-    letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(10)]
-    orders = [RequeueRequest(letter.id) for letter in letters]
+    dead_letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(10)]
+    orders = [RequeueRequest(letter.id) for letter in dead_letters]
     engines = [store.open() for _ in range(4)]
-    answers = together(4, lambda number: engines[number].letters.requeue(orders[:: (-1) ** number], now=LATER))
+    answers = together(4, lambda number: engines[number].dead_letters.requeue(orders[:: (-1) ** number], now=LATER))
     verdicts = [done.verdict for answer in answers for done in answer]
     assert (verdicts.count("requeued"), verdicts.count("resolved")) == (10, 30)
-    assert [letter.requeues for letter in engine.letters.find(DeadLetterFilter(), 100)] == [1] * 10
+    assert [letter.requeues for letter in engine.dead_letters.find(DeadLetterFilter(), 100)] == [1] * 10
 
 
 def test_a_requeue_wakes_workers(engine: Engine) -> None:
@@ -222,7 +222,7 @@ def test_a_requeue_wakes_workers(engine: Engine) -> None:
     try:
         while bell.wait(0.05):  # rings of before
             pass
-        engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+        engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
         assert bell.wait(PATIENCE)
     finally:
         bell.close()
@@ -232,7 +232,7 @@ def test_what_waited_for_a_requeued_job_waits_again(engine: Engine) -> None:
     plant_chain(engine, "first", "second")
     settle(engine, fail(claim_one(engine)))
     assert states(engine) == {"first": State.FAILED, "second": State.CANCELLED}
-    engine.letters.requeue([RequeueRequest(pending(engine, "first").id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine, "first").id)], now=LATER)
     assert states(engine) == {"first": State.PENDING, "second": State.WAITING}
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
     assert ids([claim_one(engine, now=LATER)]) == ["second"]
@@ -240,7 +240,7 @@ def test_what_waited_for_a_requeued_job_waits_again(engine: Engine) -> None:
 
 def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
     letter = dead(engine, unique_key="key")
-    (done,) = engine.letters.requeue([RequeueRequest(letter.id)], now=LATER)
+    (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
     assert done == Requeued(letter.id, "job", "requeued", 1)
     assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
     assert [verdict.id for verdict in engine.insert_unique([candidate("twin", key="key")], now=LATER)] == ["job"]
@@ -252,5 +252,5 @@ def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:
     )
     settle(engine, fail(claim_one(engine)))
     assert states(engine) == {"first": State.FAILED, "second": State.CANCELLED}
-    engine.letters.requeue([RequeueRequest(pending(engine, "first").id)], now=LATER)
+    engine.dead_letters.requeue([RequeueRequest(pending(engine, "first").id)], now=LATER)
     assert states(engine) == {"first": State.PENDING, "second": State.WAITING}

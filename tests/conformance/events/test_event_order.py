@@ -85,8 +85,10 @@ def _dead_ones(engine: Engine) -> None:
 
 
 def _requeue(engine: Engine, most: int = 3) -> None:
-    letters = {letter.job_id: letter.id for letter in engine.letters.latest(["there", "gone"])}
-    engine.letters.requeue([RequeueRequest(letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER)
+    dead_letters = {letter.job_id: letter.id for letter in engine.dead_letters.latest(["there", "gone"])}
+    engine.dead_letters.requeue(
+        [RequeueRequest(dead_letters[job_id], most=most) for job_id in ("there", "gone")], now=LATER
+    )
 
 
 def _dead_with_child(engine: Engine) -> None:

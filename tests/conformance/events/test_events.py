@@ -166,8 +166,8 @@ def test_pauses_and_schedules_are_told(engine: Engine) -> None:
 
 def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    [letter] = engine.letters.latest(["job"])
-    engine.letters.resolve([letter.id], "manually_resolved", by="ann", now=NOW)
+    [letter] = engine.dead_letters.latest(["job"])
+    engine.dead_letters.resolve([letter.id], "manually_resolved", by="ann", now=NOW)
     resolved = told(engine)[-1]
     assert (resolved.type, resolved.job_id) == ("dead.resolved", "job")
     assert resolved.data["id"] == letter.id
@@ -176,12 +176,12 @@ def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engi
 
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    job_exports, letters = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, dead_letters = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
-    engine.letters.purge(["pending"], LATER, 10)
+    engine.dead_letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
     engine.transfer.unpack(job_exports)
-    engine.transfer.import_dead_letters(letters)
+    engine.transfer.import_dead_letters(dead_letters)
     assert row(engine).state is State.FAILED
     assert told(engine, before) == []
 

@@ -107,7 +107,7 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
     assert stored.finished_at == NOW + 3 * HOUR + LEASE
     assert [entry.target for entry in engine.queries.history("job")] == ["pending", "pending", "failed"]
-    (letter,) = engine.letters.latest(["job"])
+    (letter,) = engine.dead_letters.latest(["job"])
     assert (letter.reason, letter.status) == ("crash_loop", "pending")
     assert letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
     snapshot = snapshot_of(letter)
@@ -128,7 +128,7 @@ def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: C
         return
     assert row(engine).crashes == 0
     assert [crash(engine, turn) for turn in (4, 5, 6)] == [State.PENDING, State.PENDING, State.FAILED]
-    (letter,) = engine.letters.latest(["job"])
+    (letter,) = engine.dead_letters.latest(["job"])
     assert [worker for _, worker in snapshot_of(letter).crashes] == ["w4", "w5", "w6"]
 
 
@@ -136,7 +136,7 @@ def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engi
     engine.insert([new_job("job", max_attempts=2)], now=NOW)
     assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     assert row(engine).reason == "worker_lost"
-    (letter,) = engine.letters.latest(["job"])
+    (letter,) = engine.dead_letters.latest(["job"])
     assert (letter.reason, snapshot_of(letter).crashes) == ("worker_lost", [])
 
 
@@ -150,7 +150,7 @@ def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) 
     assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
     assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
-    (letter,) = engine.letters.latest(["job"])
+    (letter,) = engine.dead_letters.latest(["job"])
     assert [worker for _, worker in snapshot_of(letter).crashes] == ["w3", "w4"]
 
 
@@ -278,37 +278,37 @@ def test_a_limit_does_not_make_the_reaper_forget_the_rest_of_a_dead_worker(store
 def test_a_dead_worker_is_struck_off_the_list_and_the_living_stay(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job("job")], now=NOW)
-    presence = engine.register_worker(worker_row("survivor"))
+    liveness = engine.register_worker(worker_row("survivor"))
     worker = store.send("hold", "victim", 1, 1)
     worker.hear()
     assert {known.id for known in engine.queries.workers()} == {"survivor", "victim"}
     worker.kill()
     engine.reap(10, now=NOW)
     assert [known.id for known in engine.queries.workers()] == ["survivor"]
-    presence.close()
+    liveness.close()
 
 
 def test_the_death_of_one_worker_does_not_touch_the_jobs_of_another(store: StoreUnderTest) -> None:
     engine = store.open()
     engine.insert([new_job(f"j{number}") for number in range(4)], now=NOW)
-    presence = engine.register_worker(worker_row("survivor"))
+    liveness = engine.register_worker(worker_row("survivor"))
     mine = claim(engine, 2, worker="survivor")
     worker = store.send("hold", "victim", 2, 2)
     theirs = worker.hear()
     worker.kill()
     assert sorted(job.id for job in engine.reap(10, now=NOW)) == sorted(theirs)
     assert settle(engine, *(succeed(claimed) for claimed in mine)) == []
-    presence.close()
+    liveness.close()
 
 
 def test_a_live_worker_keeps_its_unexpired_jobs_and_loses_the_expired(engine: Engine) -> None:
-    presence = engine.register_worker(worker_row("w1"))
+    liveness = engine.register_worker(worker_row("w1"))
     engine.insert([new_job("short"), new_job("long")], now=NOW)
     claim_one(engine, lease=SECOND)
     claim_one(engine, lease=HOUR)
     assert [job.id for job in engine.reap(10, now=NOW + SECOND)] == ["short"]
     assert row(engine, "short").attempt == 1  # it may have begun, as far as anyone knows
-    presence.close()
+    liveness.close()
 
 
 @pytest.mark.parametrize("with_dead", [False, True])
@@ -328,9 +328,9 @@ def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest,
 
 
 def test_a_worker_that_left_in_order_is_not_taken_for_dead(engine: Engine) -> None:
-    presence = engine.register_worker(worker_row("w1"))
+    liveness = engine.register_worker(worker_row("w1"))
     submit_and_claim(engine)
-    presence.close()
+    liveness.close()
     engine.unregister_worker("w1")
     assert engine.reap(10, now=NOW) == []
     assert engine.queries.workers() == []

@@ -54,7 +54,7 @@ def test_what_is_remembered_is_there_in_every_later_attempt(engine: Engine) -> N
     claimed = submit_and_claim(engine)
     steps = [CHARGE, Step("sleep", "", 1, NOW, "123"), Step("step", "a:b 1", 1, NOW, None), Step("sleep", "", 2, NOW)]
     assert engine.queries.steps("job") == []
-    assert [engine.remember(lease_of(claimed), step, now=NOW) for step in steps] == [True] * 4
+    assert [engine.save_step(lease_of(claimed), step, now=NOW) for step in steps] == [True] * 4
     assert engine.queries.steps("job") == steps
     settle(engine, retry(claimed, NOW))
     assert engine.queries.steps("job") == steps
@@ -65,7 +65,7 @@ def test_what_is_remembered_is_there_in_every_later_attempt(engine: Engine) -> N
 def test_what_is_remembered_is_on_record_and_moves_nothing(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     before = row(engine)
-    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    engine.save_step(lease_of(claimed), CHARGE, now=NOW)
     (entry,) = engine.queries.history("job")
     assert (entry.at, entry.event, entry.source, entry.target) == (NOW, "step", "running", "running")
     assert (entry.version, entry.attempt, entry.worker, entry.detail) == (claimed.version, 1, "w1", "charge")
@@ -76,8 +76,8 @@ def test_what_is_remembered_is_on_record_and_moves_nothing(engine: Engine) -> No
 
 def test_what_is_remembered_already_stays_as_it_is(engine: Engine) -> None:
     lease = lease_of(submit_and_claim(engine))
-    engine.remember(lease, CHARGE, now=NOW)
-    assert engine.remember(lease, replace(CHARGE, value='"twice"', at=NOW + 1), now=NOW + 1)
+    engine.save_step(lease, CHARGE, now=NOW)
+    assert engine.save_step(lease, replace(CHARGE, value='"twice"', at=NOW + 1), now=NOW + 1)
     assert (engine.queries.steps("job"), len(engine.queries.history("job"))) == ([CHARGE], 1)
 
 
@@ -86,7 +86,7 @@ def test_nobody_remembers_without_the_lease(engine: Engine, state: State) -> Non
     lease = bring(engine, state)
     filed = engine.queries.history("job")
     for held in (lease, Lease("job", row(engine).version), Lease("job", lease.version + 1), Lease("ghost", 1)):
-        assert not engine.remember(held, CHARGE, now=NOW)
+        assert not engine.save_step(held, CHARGE, now=NOW)
     assert (engine.queries.steps("job"), engine.queries.history("job")) == ([], filed)
 
 
@@ -94,13 +94,13 @@ def test_a_worker_that_lost_its_job_can_not_write_into_it(engine: Engine) -> Non
     lost = submit_and_claim(engine)
     engine.reap(10, now=NOW + LEASE + 1)
     claim_one(engine, now=NOW + LEASE + 1, worker="w2")
-    assert not engine.remember(lease_of(lost), CHARGE, now=NOW + LEASE + 1)
+    assert not engine.save_step(lease_of(lost), CHARGE, now=NOW + LEASE + 1)
     assert engine.queries.steps("job") == []
 
 
 def test_steps_go_with_their_job(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
-    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    engine.save_step(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed))
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
     assert engine.queries.steps("job") == []
@@ -111,7 +111,7 @@ def test_steps_go_with_their_job(engine: Engine) -> None:
 @pytest.mark.parametrize("end", [succeed, fail])
 def test_a_revived_job_forgets_only_if_it_had_completed(engine: Engine, end: object) -> None:
     claimed = submit_and_claim(engine)
-    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    engine.save_step(lease_of(claimed), CHARGE, now=NOW)
     settle(engine, succeed(claimed) if end is succeed else fail(claimed))
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert engine.queries.steps("job") == ([] if end is succeed else [CHARGE])
@@ -121,7 +121,7 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     lease = lease_of(submit_and_claim(engine))
     steps = [CHARGE, *(Step("sleep", "", number, NOW, str(number)) for number in range(1, 12))]
     for step in steps:
-        engine.remember(lease, step, now=NOW)
+        engine.save_step(lease, step, now=NOW)
     engine.queries.signal("job", "go", "1", 5, now=NOW)
     (job_export,) = engine.transfer.pack(0, 10)
     assert job_export.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
@@ -231,7 +231,7 @@ def between_runs(engine: Engine, how: str) -> None:
     """A job that has begun, and does not run now."""
     claimed = submit_and_claim(engine, unique_key="key", payload='["old"]')
     if how != "waits":
-        engine.remember(lease_of(claimed), CHARGE, now=NOW)
+        engine.save_step(lease_of(claimed), CHARGE, now=NOW)
     ends = {"waits": suspended(claimed), "sleeps": snooze(claimed, LATER), "retries": retry(claimed, LATER)}
     settle(engine, ends.get(how) or release(claimed))
 

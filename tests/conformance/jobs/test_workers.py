@@ -13,17 +13,17 @@ from tests.support.engines import StoreUnderTest
 
 def test_a_worker_that_signs_on_is_listed_as_it_reported_itself(engine: Engine) -> None:
     me = worker_row("w1", host="höst", pid=77, queues='["a","b"]', concurrency=9, tasks='["x"]')
-    presence = engine.register_worker(me)
+    liveness = engine.register_worker(me)
     assert engine.queries.workers() == [me]
-    presence.close()
+    liveness.close()
 
 
 def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
-    presence = engine.register_worker(worker_row("w1"))
+    liveness = engine.register_worker(worker_row("w1"))
     later = worker_row("w1", seen_at=NOW + SECOND, state="stopping", completed=30, failed=4)
     engine.renew(later, [], LEASE, now=NOW + SECOND)
     assert engine.queries.workers() == [later]
-    presence.close()
+    liveness.close()
 
 
 def test_a_heartbeat_brings_up_to_date_what_a_worker_is_and_not_since_when(engine: Engine) -> None:
@@ -100,11 +100,11 @@ def test_a_wish_concerns_one_worker(engine: Engine) -> None:
 
 
 def test_what_a_worker_runs_is_told_by_its_leases_up_to_its_concurrency(engine: Engine) -> None:
-    presence = engine.register_worker(worker_row("w1", concurrency=2, running=7))
+    liveness = engine.register_worker(worker_row("w1", concurrency=2, running=7))
     assert [worker.running for worker in engine.queries.workers()] == [0]
     engine.insert([new_job(f"job-{n}") for n in range(5)], now=NOW)
     engine.exchange([], ClaimRequest("w1", 1, LEASE), now=NOW)
     assert [worker.running for worker in engine.queries.workers()] == [1]
     engine.exchange([], ClaimRequest("w1", 4, LEASE), now=NOW)
     assert [worker.running for worker in engine.queries.workers()] == [2]
-    presence.close()
+    liveness.close()

@@ -37,7 +37,7 @@ _OF_SERVERS = {"fsync", "synchronous_commit", "autovacuum", "no_append_only_file
 
 
 def found(engine: Engine, now: int = NOW) -> dict[str, int]:
-    return {each.code: each.count for each in engine.care.inspect(now) if each.code not in _OF_SERVERS}
+    return {each.code: each.count for each in engine.maintenance.inspect(now) if each.code not in _OF_SERVERS}
 
 
 def busy_store(engine: Engine) -> None:
@@ -90,12 +90,12 @@ def test_what_belongs_to_no_job_is_found_and_removed(store: StoreUnderTest, what
     tampering.leave_orphan(what)
     code = "orphan_index" if tampering.is_redis and what == "tags" else f"orphan_{what}"
     assert found(engine) == {code: 1}
-    assert engine.care.repair([], 100, NOW) == {}
+    assert engine.maintenance.repair([], 100, NOW) == {}
     assert found(engine) == {code: 1}
-    assert engine.care.repair([code], 100, NOW) == {code: 1}
+    assert engine.maintenance.repair([code], 100, NOW) == {code: 1}
     assert found(engine) == {}
     assert len(states(engine)) == 9
-    assert engine.care.repair([code], 100, NOW) == {code: 0}
+    assert engine.maintenance.repair([code], 100, NOW) == {code: 0}
 
 
 def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engine: Engine) -> None:
@@ -103,10 +103,10 @@ def test_a_flow_without_jobs_is_found_and_removed_but_not_while_jobs_arrive(engi
     engine.transfer.import_flows([FlowRow("empty", "empty", NOW)])
     engine.transfer.post(StoreStatus("arriving", "elsewhere", NOW))
     assert "orphan_flows" not in found(engine)
-    assert engine.care.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
+    assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 0}
     engine.transfer.post(None)
     assert found(engine) == {"orphan_flows": 1}
-    assert engine.care.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 1}
+    assert engine.maintenance.repair(["orphan_flows"], 100, NOW) == {"orphan_flows": 1}
     assert [tally.flow.id for tally in engine.queries.flows(10)] == ["f1"]
 
 
@@ -118,7 +118,7 @@ def test_a_repair_takes_no_more_than_it_is_told(store: StoreUnderTest) -> None:
         tampering.leave_orphan("logs")
     left = 5
     while left:
-        fresh = engine.care.repair(["orphan_logs"], 2, NOW)["orphan_logs"]
+        fresh = engine.maintenance.repair(["orphan_logs"], 2, NOW)["orphan_logs"]
         assert 0 < fresh <= (5 if tampering.is_redis else 2)
         left -= fresh
     assert found(engine) == {}
@@ -136,15 +136,15 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     busy_store(engine)
     engine.insert([new_job("bad", lane=lane), new_job("good", lane='["c:ann"]')], now=NOW)
     assert found(engine) == {"damaged_records": 1}
-    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
+    assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [letter] = engine.letters.latest(["bad"])
+    [letter] = engine.dead_letters.latest(["bad"])
     assert (letter.reason, letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
-    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
-    [verdict] = engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)
+    assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
+    [verdict] = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert verdict.verdict == "requeued"
     assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
 
@@ -156,7 +156,7 @@ def test_a_job_whose_lane_is_no_text_is_found_and_fails(store: StoreUnderTest) -
     not_utf8 = "CAST(x'5b22633aff225d' AS TEXT)"
     Tampering(store).execute(f"UPDATE headrace_jobs SET lane = {not_utf8} WHERE id = 'bad'")
     assert found(engine) == {"damaged_records": 1}
-    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
+    assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
     assert (row(engine, "bad").reason, row(engine, "good").state) == ("corrupt_record", State.PENDING)
 
 
@@ -170,11 +170,11 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
         Tampering(store).execute(f"UPDATE {table} SET id = CAST(x'62ff64' AS TEXT) WHERE id NOT IN ('häßlich', 'good')")
     assert found(engine) == {"damaged_ids": 3}
     assert not engine.schedule_store.delete("b\ufffdd"), "nobody can ask for it"
-    assert engine.care.repair(["damaged_ids"], 100, NOW) == {"damaged_ids": 3}
+    assert engine.maintenance.repair(["damaged_ids"], 100, NOW) == {"damaged_ids": 3}
     assert found(engine) == {}
     assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
     assert engine.schedule_store.delete("b\ufffdd")
-    assert engine.letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
+    assert engine.dead_letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
     assert engine.queries.move(Filter(ids=("b\ufffdd",)), Trigger.DELETE, 10, now=NOW) == ["b\ufffdd"]
 
 
@@ -185,7 +185,7 @@ def test_a_lane_that_has_lost_its_turn_gets_it_back(store: StoreUnderTest, index
     engine.insert([new_job("keyed", lane='["c:ann"]')], now=NOW)
     Tampering(store).lose(index)
     assert found(engine) == {"unindexed": 1}
-    assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
+    assert engine.maintenance.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
     assert found(engine) == {}
     assert ids(engine.exchange([], want(10), now=NOW).claims) == ["keyed"]
 
@@ -197,7 +197,7 @@ def test_a_job_that_an_index_has_lost_is_put_back(store: StoreUnderTest, index: 
     busy_store(engine)
     Tampering(store).lose(index)
     assert found(engine).get("unindexed", 0) >= 1
-    assert engine.care.repair(["unindexed"], 100, NOW)["unindexed"] >= 1
+    assert engine.maintenance.repair(["unindexed"], 100, NOW)["unindexed"] >= 1
     assert found(engine) == {}
     assert engine.queries.count(Filter()) == 9
 
@@ -208,8 +208,8 @@ def test_a_job_that_an_index_has_lost_is_put_back(store: StoreUnderTest, index: 
 def test_a_worker_that_is_gone_is_forgotten_and_one_that_is_late_is_not(engine: Engine) -> None:
     engine.renew(worker_row("gone", seen_at=NOW), [], LEASE, now=NOW)
     engine.renew(worker_row("late", seen_at=NOW + 2), [], LEASE, now=NOW)
-    assert engine.care.repair(["silent_workers"], 100, NOW + GONE) == {"silent_workers": 0}
-    assert engine.care.repair(["silent_workers"], 100, NOW + GONE + 1) == {"silent_workers": 1}
+    assert engine.maintenance.repair(["silent_workers"], 100, NOW + GONE) == {"silent_workers": 0}
+    assert engine.maintenance.repair(["silent_workers"], 100, NOW + GONE + 1) == {"silent_workers": 1}
     assert [worker.id for worker in engine.queries.workers()] == ["late"]
 
 
@@ -217,7 +217,7 @@ def test_a_forgotten_worker_that_comes_back_goes_on(engine: Engine) -> None:
     worker = worker_row("w1", seen_at=NOW)
     claimed = submit_and_claim(engine)
     engine.renew(worker, [], LEASE, now=NOW)
-    engine.care.repair(["silent_workers"], 100, NOW + GONE + 1)
+    engine.maintenance.repair(["silent_workers"], 100, NOW + GONE + 1)
     assert engine.queries.workers() == []
     engine.renew(msgspec.structs.replace(worker, seen_at=NOW + GONE + 2), [], LEASE, now=NOW + GONE + 2)
     assert settle(engine, succeed(claimed), now=NOW + GONE + 3) == []
@@ -239,7 +239,7 @@ def _cap(engine: Engine, what: Filed, most: int, limit: int = 1000) -> int:
     """All there is to do; how many entries went."""
     removed, after = 0, 0
     while True:
-        done = engine.care.cap(what, most, after, limit)
+        done = engine.maintenance.cap(what, most, after, limit)
         removed, after = removed + done.removed, done.reached
         if not done.more:
             return removed
@@ -283,14 +283,14 @@ def test_what_is_short_enough_is_left_alone(engine: Engine) -> None:
 def test_a_cap_goes_on_where_it_stopped_and_finds_what_came_since(engine: Engine) -> None:
     _log(engine, 50)
     after = 0
-    while (done := engine.care.cap("logs", 30, after, 7)).more:
+    while (done := engine.maintenance.cap("logs", 30, after, 7)).more:
         assert isinstance(done, TrimResult)
         after = done.reached
     after = done.reached
     assert len(engine.queries.logs("job")) == 30
     claimed = submit_and_claim(engine, "second")
     engine.exchange([], None, [JobNote(claimed.id, claimed.version, NOW, level="info", message="x")] * 35, now=NOW)
-    while engine.care.cap("logs", 30, after, 1000).more:
+    while engine.maintenance.cap("logs", 30, after, 1000).more:
         pass
     assert len(engine.queries.logs("second")) == 30
 
@@ -308,12 +308,12 @@ def test_a_very_long_log_is_shortened_in_pieces(engine: Engine) -> None:
 def test_checkpoint_optimize_and_upkeep_leave_everything_as_it_is(engine: Engine) -> None:
     busy_store(engine)
     before = states(engine)
-    sizes = engine.care.optimize()
+    sizes = engine.maintenance.optimize()
     assert sizes["size_after"] > 0
-    engine.care.optimize(full=True)
-    log_sizes = engine.care.checkpoint()
+    engine.maintenance.optimize(full=True)
+    log_sizes = engine.maintenance.checkpoint()
     assert not log_sizes or log_sizes["log_after"] <= log_sizes["log_before"]
-    while engine.care.maintain(("checkpoint", "vacuum", "optimize"), NOW):
+    while engine.maintenance.maintain(("checkpoint", "vacuum", "optimize"), NOW):
         pass
     assert states(engine) == before
     assert found(engine) == {}
@@ -324,7 +324,7 @@ def test_a_cleared_store_is_as_good_as_a_new_one(engine: Engine) -> None:
     busy_store(engine)
     engine.schedule_store.put(schedule(), new=True)
     engine.queries.pause_queue("q1", True)
-    engine.care.clear()
+    engine.maintenance.clear()
     assert (states(engine), engine.queries.queues(), engine.queries.workers(), engine.queries.flows(10)) == (
         {},
         [],

@@ -17,12 +17,12 @@ from tests.support.builders import NOW, new_job
 
 
 def parts(engine: Engine, pattern: str = "*", limit: int = 1000) -> dict[str, StoragePart]:
-    return {part.name: part for part in engine.care.storage(pattern, limit)}
+    return {part.name: part for part in engine.maintenance.storage(pattern, limit)}
 
 
 def test_a_store_tells_its_parts_with_their_sizes(engine: Engine) -> None:
     engine.insert([new_job(f"job-{n}", payload='["secret-of-a-job"]') for n in range(7)], now=NOW)
-    engine.care.optimize()  # PostgreSQL only estimates, and knows best after this
+    engine.maintenance.optimize()  # PostgreSQL only estimates, and knows best after this
     found = parts(engine)
     jobs = found["jobs"]
     assert jobs.entries == 7
@@ -47,7 +47,7 @@ def test_a_pattern_and_a_limit_choose_among_the_parts(engine: Engine) -> None:
 @pytest.mark.engines("redis")
 def test_a_name_that_is_no_text_can_be_told_in_json(redis_engine: RedisEngine) -> None:
     redis_engine.connections.ask("SET", f"{{{redis_engine.prefix}}}:".encode() + b"caf\xe9", "x", "PX", 60_000)
-    assert b"caf" in msgspec.json.encode(redis_engine.care.storage("*", 1000))
+    assert b"caf" in msgspec.json.encode(redis_engine.maintenance.storage("*", 1000))
 
 
 @pytest.mark.engines("redis")

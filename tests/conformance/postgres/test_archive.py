@@ -50,7 +50,7 @@ def old(at: int) -> ArchiveRow:
 
 
 def about_the_archive(engine: PostgresEngine) -> list[str]:
-    return [finding.sentence for finding in engine.care.inspect() if finding.code.startswith("archive")]
+    return [finding.sentence for finding in engine.maintenance.inspect() if finding.code.startswith("archive")]
 
 
 def table(engine: PostgresEngine, moment: int) -> str:

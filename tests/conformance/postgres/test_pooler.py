@@ -83,7 +83,7 @@ def live(engine: PostgresEngine) -> None:
     engine.queries.pause_queue("default", False)
     engine.reap(10, now=NOW + LEASE + 1)
     engine.unregister_worker("w1")
-    engine.care.inspect(NOW)
+    engine.maintenance.inspect(NOW)
     engine.facts()
 
 
@@ -116,14 +116,14 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
         hang_up(server, db)
 
     monkeypatch.setattr(ConnectionPool, "hang_up", look_and_hang_up)
-    engine.care.backup(Path("nowhere"), lambda view: look(cast(Any, view)._tx._db))
+    engine.maintenance.backup(Path("nowhere"), lambda view: look(cast(Any, view)._tx._db))
     assert told == ["0", "77s"], "it may take its time, and only it"
 
 
 def test_no_limit_of_a_session_is_lifted_or_put_back_by_a_vacuum(engine: PostgresEngine) -> None:
     """A pooler may keep what its clients set: to put back the default would take it from them."""
     asked(engine, "SELECT set_config('statement_timeout', '77s', false)")
-    engine.care.optimize()
+    engine.maintenance.optimize()
     assert asked(engine, "SHOW statement_timeout") == "77s"
 
 
@@ -134,12 +134,12 @@ def test_without_a_pooler_a_vacuum_has_all_the_time_it_needs(
     told: list[object] = []
     tables = PostgresMaintenance._tables
 
-    def look(care: PostgresMaintenance, db: Connection) -> list[str]:
+    def look(maintenance: PostgresMaintenance, db: Connection) -> list[str]:
         told.extend(db.execute("SHOW statement_timeout").fetchone() or ())
-        return tables(care, db)
+        return tables(maintenance, db)
 
     monkeypatch.setattr(PostgresMaintenance, "_tables", look)
-    direct.care.optimize()
+    direct.maintenance.optimize()
     assert told == ["0"]
     assert asked(direct, "SHOW statement_timeout") == "77s"
 

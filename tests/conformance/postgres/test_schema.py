@@ -103,7 +103,7 @@ def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str)
         "sign off": lambda: engine.unregister_worker("w1"),
         "ring": lambda: engine.ring("work"),
         "facts": engine.facts,
-        "check": engine.care.inspect,
+        "check": engine.maintenance.inspect,
     }
     acts[first]()
     assert engine.insert([new_job("job")], now=NOW) == [True]
@@ -319,7 +319,7 @@ def test_any_name_that_is_let_in_works(database: str, open_engine: Open, name: s
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     assert ids(claim(engine)) == ["job"]
     assert engine.facts()["schema_name"] == name
-    assert isinstance(engine.care.inspect(NOW), list)
+    assert isinstance(engine.maintenance.inspect(NOW), list)
     bell.close()
 
 
@@ -335,7 +335,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
     engine.exchange([], want(), now=NOW)
     engine.reap(10, now=NOW)
     assert engine.queries.count(EVERYTHING) == 1
-    assert engine.care.inspect(NOW) is not None
+    assert engine.maintenance.inspect(NOW) is not None
     for table in ("jobs", "queues", "schema", "store", "workers"):
         assert db.execute(f"SELECT count(*) FROM decoy.headrace_{table}").fetchone() == (0,)
 

@@ -664,22 +664,23 @@ def test_a_pooler_that_was_not_announced_is_guessed(engine: PostgresEngine, monk
 
 def test_jobs_that_a_crash_of_the_server_would_lose_are_warned_of(store: StoreUnderTest, open_engine: Open) -> None:
     careless = open_engine(f"{store.address}&options=-c%20synchronous_commit%3Doff")
-    assert any("synchronous_commit is off" in finding for finding in map(str, careless.care.inspect(NOW)))
+    assert any("synchronous_commit is off" in finding for finding in map(str, careless.maintenance.inspect(NOW)))
     assert careless.facts()["synchronous_commit"] == "off"
     assert not any(
-        "synchronous_commit" in finding for finding in map(str, open_engine(store.address).care.inspect(NOW))
+        "synchronous_commit" in finding for finding in map(str, open_engine(store.address).maintenance.inspect(NOW))
     )
 
 
 def test_a_transaction_that_is_open_for_long_is_named(
     engine: PostgresEngine, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert not any("transaction has been open" in finding for finding in map(str, engine.care.inspect(NOW)))
+    assert not any("transaction has been open" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
     monkeypatch.setattr(health, "_LONG_MS", -1)
     with psycopg.connect(servers._without(store.address, "schema")) as holder:
         holder.execute("SELECT 1")
         assert any(
-            "a transaction has been open for 0 minutes" in finding for finding in map(str, engine.care.inspect(NOW))
+            "a transaction has been open for 0 minutes" in finding
+            for finding in map(str, engine.maintenance.inspect(NOW))
         )
     holder.close()
 
@@ -688,10 +689,10 @@ def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEng
     claim(engine, worker="stranger")
     assert any(
         "1 jobs are running under workers that never signed on" in finding
-        for finding in map(str, engine.care.inspect(NOW))
+        for finding in map(str, engine.maintenance.inspect(NOW))
     )
     engine.register_worker(worker_row("stranger")).close()
-    assert not any("never signed on" in finding for finding in map(str, engine.care.inspect(NOW)))
+    assert not any("never signed on" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
 
 
 def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: StoreUnderTest) -> None:

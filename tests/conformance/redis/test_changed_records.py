@@ -74,11 +74,11 @@ def lead_to(inside: Inside, entries: str, job_id: str, score: int) -> None:
 
 
 def repair(engine: RedisEngine) -> None:
-    engine.care.repair(["unindexed", "damaged_records"], 100, NOW)
+    engine.maintenance.repair(["unindexed", "damaged_records"], 100, NOW)
 
 
 def codes(engine: RedisEngine) -> set[str]:
-    return {finding.code for finding in engine.care.inspect(NOW)} & {"unindexed", "damaged_records"}
+    return {finding.code for finding in engine.maintenance.inspect(NOW)} & {"unindexed", "damaged_records"}
 
 
 def knowing(engine: RedisEngine, *names: str) -> list[Claim]:

@@ -49,8 +49,8 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     # Where only the end is missing, a claim looks as if its payload were damaged.
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
     assert {state for name, state in states(engine).items() if name in names} == {State.FAILED}
-    letters = engine.letters.latest(names)
-    assert {(letter.job_id, letter.reason) for letter in letters} == {(name, "corrupt_record") for name in names}
+    dead_letters = engine.dead_letters.latest(names)
+    assert {(letter.job_id, letter.reason) for letter in dead_letters} == {(name, "corrupt_record") for name in names}
     assert engine.queries.count(Filter(states=(State.FAILED,))) == len(names)
     assert sorted(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == sorted(names)
     assert _damage(engine) == []
@@ -68,7 +68,7 @@ def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEng
     claims = engine.exchange([], want(1000), now=NOW).claims
     assert {job.id for job in claims} >= {*names, "good"}
     settle(engine, *(fail(one, reason="corrupt_payload") for one in claims if one.id in names), now=NOW)
-    assert {letter.job_id for letter in engine.letters.latest(names)} == set(names)
+    assert {letter.job_id for letter in engine.dead_letters.latest(names)} == set(names)
     assert len(engine.queries.move(Filter(ids=tuple(names)), Trigger.DELETE, 1000, now=NOW)) == len(names)
 
 
@@ -109,24 +109,24 @@ def test_the_repair_fails_damaged_jobs(redis_engine: RedisEngine, inside: Inside
     spoil(inside, "jobs", "bad", 30)
     [finding] = _damage(engine)
     assert (finding.count, finding.repairable) == (1, True)
-    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
+    assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
     assert _damage(engine) == []
     assert row(engine, "bad").state is State.FAILED
 
 
 def _damage(engine: RedisEngine) -> list[Finding]:
-    return [finding for finding in engine.care.inspect(NOW) if finding.code == "damaged_records"]
+    return [finding for finding in engine.maintenance.inspect(NOW) if finding.code == "damaged_records"]
 
 
 def test_a_time_without_its_schedule_is_found_and_removed(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     engine.schedule_store.put(schedule("tick", due_at=NOW + HOUR), new=True)
     inside.client.zadd(inside.key("times"), {"ghost": 1, "later ghost": NOW + 2 * HOUR})
-    assert [(f.code, f.count, f.repairable) for f in engine.care.inspect(NOW)] == [("orphan_times", 2, True)]
+    assert [(f.code, f.count, f.repairable) for f in engine.maintenance.inspect(NOW)] == [("orphan_times", 2, True)]
     assert engine.schedule_store.due(10, NOW) == []
     assert engine.schedule_store.next_due() == NOW + HOUR, "one that was due is not looked at again"
-    assert engine.care.repair(["orphan_times"], 100, NOW) == {"orphan_times": 1}
-    assert engine.care.inspect(NOW) == []
+    assert engine.maintenance.repair(["orphan_times"], 100, NOW) == {"orphan_times": 1}
+    assert engine.maintenance.inspect(NOW) == []
 
 
 def test_a_damaged_schedule_does_not_fire_and_keeps_no_other_from_it(redis_engine: RedisEngine, inside: Inside) -> None:
@@ -154,11 +154,11 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     [letter_id] = inside.client.hkeys(inside.key("letters"))
     packed = inside.client.hget(inside.key("letters"), letter_id)
     inside.client.hset(inside.key("letters"), letter_id, packed[: len(packed) // 2])
-    [letter] = engine.letters.latest(["job"])
+    [letter] = engine.dead_letters.latest(["job"])
     assert (letter.id, letter.job_id, letter.status) == (letter_id.decode(), "job", "pending")
-    assert engine.letters.resolve([letter.id], "manually_resolved") == [letter.id]
-    assert engine.letters.latest(["job"])[0].status == "manually_resolved"
-    assert engine.letters.remove([letter.id]) == [letter.id]
+    assert engine.dead_letters.resolve([letter.id], "manually_resolved") == [letter.id]
+    assert engine.dead_letters.latest(["job"])[0].status == "manually_resolved"
+    assert engine.dead_letters.remove([letter.id]) == [letter.id]
 
 
 def test_the_answer_of_a_claim_is_taken_apart_only_if_it_must_be(redis_engine: RedisEngine) -> None:
@@ -172,7 +172,7 @@ def test_an_id_that_leads_to_another_job_leads_to_its_own_again(redis_engine: Re
     engine.insert([new_job("one"), new_job("other")], now=NOW)
     number = inside.client.hget(inside.key("ids"), "other")
     inside.client.hset(inside.key("ids"), "one", number)
-    assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
+    assert engine.maintenance.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
     assert {job.id for job in engine.queries.get(["one", "other"])} == {"one", "other"}
     assert engine.queries.move(Filter(ids=("one",)), Trigger.DELETE, 10, now=NOW) == ["one"]
     assert list(states(engine)) == ["other"]

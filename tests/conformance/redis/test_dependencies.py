@@ -62,7 +62,7 @@ def fill(engine: RedisEngine) -> None:
     ]
     engine.insert_graph(jobs, edges, flow, now=NOW)
     claimed = claim_one(engine)
-    engine.remember(lease_of(claimed), Step("step", "one", 1, NOW, "1"), now=NOW)
+    engine.save_step(lease_of(claimed), Step("step", "one", 1, NOW, "1"), now=NOW)
     engine.queries.signal("held", "go", None, None, now=NOW)
     settle(engine, spawning(claimed, [new_job("part", flow="f")], [Dependency("part", "main", "run")]))
     assert row(engine, "main").state is State.WAITING

@@ -292,7 +292,7 @@ def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, 
 def test_without_memory_workers_go_on(full: RedisEngine) -> None:
     running = lease_of_running(full)
     assert full.renew(worker_row("new"), [running], LEASE, now=NOW).lost == frozenset()
-    assert full.remember(Lease(running.id, running.version), Step("step", "charge", 1, NOW, '"paid"', 11), now=NOW)
+    assert full.save_step(Lease(running.id, running.version), Step("step", "charge", 1, NOW, '"paid"', 11), now=NOW)
     answer = full.exchange([succeed(running)], want(worker="new"), now=NOW)
     (claimed,) = answer.claims
     assert (row(full, running.id).state, row(full, claimed.id).worker) == (State.COMPLETED, "new")
@@ -329,7 +329,7 @@ def test_a_replica_says_so() -> None:
             engine.insert([new_job("job")], now=NOW)
         with pytest.raises(EngineUnavailable, match="replica"):
             engine.exchange([], want(), now=NOW)
-        assert any("replica" in finding for finding in map(str, engine.care.inspect(NOW)))
+        assert any("replica" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
         engine.close()
 
 
@@ -353,11 +353,11 @@ def test_a_key_that_is_not_ours_is_named_as_the_cause(engine: RedisEngine, serve
 def test_a_hazard_of_the_server_is_found(
     engine: RedisEngine, server: OwnRedis, setting: str, value: str, word: str
 ) -> None:
-    assert engine.care.inspect(NOW) == []
+    assert engine.maintenance.inspect(NOW) == []
     usual = server.client.config_get(setting)[setting]
     server.client.config_set(setting, value)
     try:
-        assert [word in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
+        assert [word in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
     finally:
         server.client.config_set(setting, usual)
 
@@ -366,18 +366,18 @@ def test_memory_that_runs_short_is_found(engine: RedisEngine, server: OwnRedis) 
     engine.prepare()
     server.client.config_set("maxmemory", int(server.client.info("memory")["used_memory"] * 1.02))
     try:
-        assert any("soon it will refuse" in finding for finding in map(str, engine.care.inspect(NOW)))
+        assert any("soon it will refuse" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
     finally:
         server.client.config_set("maxmemory", 0)
 
 
 def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis) -> None:
     submit_and_claim(engine)
-    assert ["never signed on" in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
+    assert ["never signed on" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    assert engine.care.inspect(NOW) == []
+    assert engine.maintenance.inspect(NOW) == []
     server.client.delete("{headrace}:bodies")
-    assert ["damaged" in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
+    assert ["damaged" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
 
 
 def test_facts_tell_what_is_there(engine: RedisEngine) -> None:

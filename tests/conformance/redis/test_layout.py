@@ -12,7 +12,7 @@ import pytest
 from headrace.core.dead_letters.records import DeadLetterFilter
 from headrace.core.jobs.records import Filter, JobUpdate, Lease, Outcome
 from headrace.core.jobs.states import FINAL, State, Trigger
-from headrace.core.retention.staleness import aged_of, everything
+from headrace.core.retention.staleness import everything, job_age_of
 from headrace.engines.redis import queries, script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.support import servers
@@ -125,7 +125,7 @@ def expected_sets(engine: RedisEngine) -> dict[str, dict[str, float]]:
 
 def sets_of_letters(engine: RedisEngine) -> dict[str, dict[str, float]]:
     sets: dict[str, dict[str, float]] = {}
-    for letter in engine.letters.find(DeadLetterFilter(), 100_000):
+    for letter in engine.dead_letters.find(DeadLetterFilter(), 100_000):
         kinds = ("task", "queue", "reason", "fingerprint", "requeues")
         shelves = [f"desk:{letter.status}:{kind}:{getattr(letter, kind)}" for kind in kinds]
         for name in ("dead", f"desk:{letter.status}", *shelves):
@@ -462,8 +462,8 @@ def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Ins
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",))
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    [letter] = engine.letters.latest(["failed"])
-    engine.letters.resolve([letter.id], "cancelled", now=NOW)
+    [letter] = engine.dead_letters.latest(["failed"])
+    engine.dead_letters.resolve([letter.id], "cancelled", now=NOW)
     for state in FINAL:
         found = engine.retention_store.finished("default", state, NOW + 1, 10)
         assert engine.retention_store.clear([Lease(job.id, job.version) for job in found]) == [state.value]
@@ -547,7 +547,7 @@ def test_long_histories_are_read_some_at_a_time(
 
     monkeypatch.setattr(redis_engine.staleness_store._database.connections, "run", listened_to)
     found = {job.id: job for job in redis_engine.staleness_store.aged(everything(NOW + HOUR), 100).jobs}
-    assert found == {name: aged_of(row(redis_engine, name), redis_engine.queries.history(name)) for name in names}
+    assert found == {name: job_age_of(row(redis_engine, name), redis_engine.queries.history(name)) for name in names}
     assert len(asked) > 1
     assert max(asked) < 5 + 6, "it stops after the history that was enough"
 

@@ -59,7 +59,7 @@ def test_a_user_needs_no_more_than_the_rights_that_an_error_names() -> None:
         with opened(f"redis://anna:secret@127.0.0.1:{server.port}/0") as engine:
             a_job_passes_through(engine)
             assert engine.reap(10, now=NOW) == []
-            assert any("CONFIG GET is not allowed" in finding for finding in map(str, engine.care.inspect(NOW)))
+            assert any("CONFIG GET is not allowed" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
             assert "secret" not in engine.url
         with opened(f"redis://anna:secret@127.0.0.1:{server.port}/0?prefix=other") as engine:
             with pytest.raises(ConfigError) as caught:
@@ -110,7 +110,7 @@ def test_a_store_is_on_the_node_that_holds_its_slot_whichever_is_asked(cluster: 
     for prefix in ("a", "b", "c", "d", "e"):
         with opened(f"redis+cluster://{hosts}?prefix={prefix}") as engine:
             a_job_passes_through(engine)
-            assert engine.care.inspect(NOW) == []
+            assert engine.maintenance.inspect(NOW) == []
         holders |= {node.port for node in cluster if node.client.keys(f"{{{prefix}}}*")}
     assert len(holders) > 1
 

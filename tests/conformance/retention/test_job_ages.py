@@ -12,7 +12,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import DeadLetterRow, JobUpdate
 from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.core.retention.lifecycle import OnStale
-from headrace.core.retention.staleness import AgeQuery, JobAge, StaleAction, aged_of, everything
+from headrace.core.retention.staleness import AgeQuery, JobAge, StaleAction, everything, job_age_of
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.flows.dependency_builders import child, plant_chain, spawning, the
 from tests.support.builders import (
@@ -57,7 +57,7 @@ def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[J
 def told(engine: Engine, job_id: str = "job") -> JobAge:
     """What the walk tells of this job, which is what its row and history tell."""
     (found,) = [job for job in walk(engine) if job.id == job_id]
-    assert found == aged_of(row(engine, job_id), engine.queries.history(job_id))
+    assert found == job_age_of(row(engine, job_id), engine.queries.history(job_id))
     return found
 
 
@@ -257,9 +257,9 @@ def test_a_stale_job_fails_with_what_happened_in_its_history(engine: Engine, sta
     entry = engine.queries.history("job")[-1]
     assert (entry.event, entry.source, entry.target) == (Trigger.STALE, state, State.FAILED)
     assert (entry.at, entry.version, entry.detail) == (LATER, stored.version, f"too long ({action})")
-    letters = engine.letters.latest(["job"])
-    assert len(letters) == (action == "dead")
-    for letter in letters:
+    dead_letters = engine.dead_letters.latest(["job"])
+    assert len(dead_letters) == (action == "dead")
+    for letter in dead_letters:
         assert (letter.reason, letter.status, letter.fingerprint) == ("staleness_timeout", "pending", "print")
         snapshot = snapshot_of(letter)
         assert (snapshot.state, snapshot.payload) == (state, '["x"]')
@@ -313,19 +313,19 @@ def test_a_batch_is_one_commit_and_one_bad_apple_does_not_spoil_it(engine: Engin
     ]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, False, False, True, True, False]
     assert [row(engine, f"j{number}").state for number in range(4)] == ["failed", "pending", "pending", "failed"]
-    assert [letter.job_id for letter in engine.letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
+    assert [letter.job_id for letter in engine.dead_letters.latest(["j0", "j1", "j2", "j3"])] == ["j0"]
     assert engine.staleness_store.mark_stale([], now=LATER) == []
 
 
 def test_a_dead_letter_that_is_pending_gives_way_to_the_new_one(engine: Engine) -> None:
     """Such as of a job that was revived from a store that knows no desk, or by hand at the same moment."""
     settle(engine, fail(submit_and_claim(engine)))
-    (first,) = engine.letters.latest(["job"])
-    engine.letters.resolve([first.id], "manually_resolved", now=NOW)
+    (first,) = engine.dead_letters.latest(["job"])
+    engine.dead_letters.resolve([first.id], "manually_resolved", now=NOW)
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     assert mark_stale(engine, "dead")
     engine.insert([new_job("other")], now=NOW)
-    [second] = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
+    [second] = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert (second.job_id, second.reason) == ("job", "staleness_timeout")
 
 
@@ -337,7 +337,7 @@ def test_a_pending_letter_of_an_open_job_does_not_break_the_batch(engine: Engine
     assert engine.transfer.import_dead_letters([pending]) == 1
     batch = [StaleAction(name, row(engine, name).version, "dead", "long", "print") for name in ("job", "other")]
     assert engine.staleness_store.mark_stale(batch, now=LATER) == [True, True]
-    found = engine.letters.find(DeadLetterFilter(statuses=("pending",)), 10)
+    found = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",)), 10)
     assert {(letter.job_id, letter.reason) for letter in found} == {
         ("job", "staleness_timeout"),
         ("other", "staleness_timeout"),

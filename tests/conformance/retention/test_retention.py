@@ -117,9 +117,9 @@ def check_held(engine: Engine, job_id: str, *, held: bool) -> None:
 def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
     letter = dead(engine)
     check_held(engine, "job", held=True)
-    engine.letters.resolve([letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
-    assert [one.status for one in engine.letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
+    assert [one.status for one in engine.dead_letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
 
 
 def test_a_job_stays_as_long_as_a_child_is_open(engine: Engine) -> None:
@@ -161,7 +161,7 @@ def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -
     assert states(engine)["fourth"] is State.CANCELLED
     for name in ("first", "second", "third", "fourth"):
         check_held(engine, name, held=True)
-    engine.letters.resolve([pending(engine, "second").id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([pending(engine, "second").id], "manually_resolved", now=NOW)
     for name in ("first", "second", "third", "fourth"):
         check_held(engine, name, held=False)
 
@@ -171,7 +171,7 @@ def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: En
     settle(engine, succeed(claim_one(engine)))
     settle(engine, fail(claim_one(engine)))
     check_held(engine, "a", held=True)
-    engine.letters.resolve([pending(engine, "b").id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([pending(engine, "b").id], "manually_resolved", now=NOW)
     check_held(engine, "a", held=False)
     check_held(engine, "b", held=False)
 
@@ -180,7 +180,7 @@ def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     plant_chain(engine, "parent", "child", policy="hold")
     settle(engine, fail(claim_one(engine)))
     assert row(engine, "child").reason == "held"
-    engine.letters.resolve([pending(engine, "parent").id], "cancelled", now=NOW)
+    engine.dead_letters.resolve([pending(engine, "parent").id], "cancelled", now=NOW)
     before = row(engine, "child")
     assert engine.retention_store.clear([lease(engine, "parent")]) == []
     assert row(engine, "child") == before
@@ -216,9 +216,9 @@ def test_removed_are_those_that_are_over_at_this_very_version(engine: Engine) ->
 def test_nothing_is_left_of_what_was_removed(engine: Engine) -> None:
     claimed = submit_and_claim(engine, tags=("red",), unique_key="k")
     engine.exchange([], None, [log(claimed, "hello")], now=NOW)
-    engine.remember(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
+    engine.save_step(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
-    engine.letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([pending(engine).id], "manually_resolved", now=NOW)
     engine.retention_store.clear([lease(engine)])
     assert (rows(engine), engine.queries.history("job"), engine.queries.logs("job"), engine.queries.steps("job")) == (
         {},
@@ -266,7 +266,7 @@ def test_two_who_sweep_remove_each_job_once(engine: Engine) -> None:
 def test_jobs_are_packed_with_all_that_is_theirs(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.exchange([], None, [log(claimed, "hello")], now=NOW)
-    engine.remember(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
+    engine.save_step(Lease(claimed.id, claimed.version), Step("step", "a", 1, NOW), now=NOW)
     settle(engine, fail(claimed))
     complete(engine, "other")
     packed = {
@@ -297,7 +297,7 @@ def test_what_a_sweep_did_is_recorded_over_what_was_before(engine: Engine) -> No
     assert engine.retention_store.last() is None
     engine.retention_store.record(RetentionRun(at=NOW, duration=5, archived=1))
     latest = RetentionRun(
-        at=NOW + 1, duration=7, archived=2, deleted=3, letters=4, partition="2026-W46", dropped=["2026-W20"]
+        at=NOW + 1, duration=7, archived=2, deleted=3, dead_letters=4, partition="2026-W46", dropped=["2026-W20"]
     )
     engine.retention_store.record(latest)
     assert engine.retention_store.last() == latest

@@ -283,12 +283,12 @@ def test_nothing_is_due_while_a_notice_hangs(store: StoreUnderTest, kind: str) -
 
 
 def test_no_job_is_fired_at_a_store_that_has_moved_since_the_look(store: StoreUnderTest) -> None:
-    engine, timekeeper = store.open(), store.open()
+    engine, scheduler = store.open(), store.open()
     put_all(engine, schedule())
-    (looked_at,) = timekeeper.schedule_store.due(10, now=NOW)
+    (looked_at,) = scheduler.schedule_store.due(10, now=NOW)
     engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
     with suppress(StoreMoved):
-        assert timekeeper.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
+        assert scheduler.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(engine) == {}
     assert engine.schedule_store.all() == [schedule()]
     assert engine.schedule_store.occurrences("tick") == []
@@ -380,15 +380,15 @@ def test_the_same_firing_applies_once(engine: Engine) -> None:
 
 @pytest.mark.parametrize("change", ["put", "delete"])
 def test_a_schedule_changed_between_look_and_firing_does_not_fire(store: StoreUnderTest, change: str) -> None:
-    timekeeper, operator = store.open(), store.open()
+    scheduler, operator = store.open(), store.open()
     put_all(operator, schedule())
-    (looked_at,) = timekeeper.schedule_store.due(10, now=NOW)
+    (looked_at,) = scheduler.schedule_store.due(10, now=NOW)
     assert (
         operator.schedule_store.put(schedule(due_at=None))
         if change == "put"
         else operator.schedule_store.delete("tick")
     )
-    assert timekeeper.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
+    assert scheduler.schedule_store.fire([firing(looked_at, new_job("job"))], now=NOW) == [False]
     assert rows(operator) == {}
     assert operator.schedule_store.all() == ([schedule(due_at=None, version=2)] if change == "put" else [])
     assert operator.schedule_store.occurrences("tick") == []
@@ -505,7 +505,7 @@ CHANGES: dict[str, Callable[[Engine], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_change_wakes_the_timekeepers(store: StoreUnderTest, change: Callable[[Engine], object]) -> None:
+def test_a_change_wakes_the_schedulers(store: StoreUnderTest, change: Callable[[Engine], object]) -> None:
     listening, acting = store.open(), store.open()
     put_all(acting, schedule())
     bell = listening.listen("times")
@@ -565,7 +565,7 @@ def test_of_many_that_fire_one_row_at_once_one_does(store: StoreUnderTest) -> No
         assert stored(engines[0], given.id).version == 2
 
 
-def test_many_timekeepers_together_fire_every_time_once(store: StoreUnderTest) -> None:
+def test_many_schedulers_together_fire_every_time_once(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(4)]
     put_all(engines[0], *(schedule(f"s{number}", due_at=NOW) for number in range(15)))
     last = NOW + 6 * SECOND
@@ -617,8 +617,8 @@ def test_of_many_that_delete_a_schedule_at_once_one_does(store: StoreUnderTest) 
     assert sorted(answers) == [False] * (THREADS - 1) + [True]
 
 
-def test_an_operator_and_a_timekeeper_do_not_both_win(store: StoreUnderTest) -> None:
-    timekeeper, operator = store.open(), store.open()
+def test_an_operator_and_a_scheduler_do_not_both_win(store: StoreUnderTest) -> None:
+    scheduler, operator = store.open(), store.open()
     for turn in range(20):
         given = schedule(f"s{turn}")
         put_all(operator, given)
@@ -628,7 +628,7 @@ def test_an_operator_and_a_timekeeper_do_not_both_win(store: StoreUnderTest) -> 
             return (
                 operator.schedule_store.put(paused)
                 if number
-                else timekeeper.schedule_store.fire([fired], now=NOW) == [True]
+                else scheduler.schedule_store.fire([fired], now=NOW) == [True]
             )
 
         answers = together(2, act)

@@ -44,7 +44,7 @@ def log_of(engine: SqliteEngine) -> int:
 def test_a_checkpoint_leaves_no_log(engine: SqliteEngine) -> None:
     fill(engine, 500)
     assert log_of(engine) > 0
-    told = engine.care.checkpoint()
+    told = engine.maintenance.checkpoint()
     assert told["log_before"] > told["log_after"] == log_of(engine) == 0
 
 
@@ -55,9 +55,9 @@ def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
         reader.execute("SELECT count(*) FROM headrace_jobs").fetchone()
         fill_more = new_job("more")
         engine.insert([fill_more], now=NOW)
-        assert engine.care.checkpoint()["log_after"] > 0
+        assert engine.maintenance.checkpoint()["log_after"] > 0
         engine.insert([new_job("and more")], now=NOW)
-    assert engine.care.checkpoint()["log_after"] == 0
+    assert engine.maintenance.checkpoint()["log_after"] == 0
 
 
 def test_what_a_sweep_removes_is_written_back_while_others_may_write(
@@ -68,7 +68,7 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
     fill(engine, 500)
     engine.queries.move(Filter(queue="default"), Trigger.CANCEL, 500, now=NOW)
     leases = [Lease(job.id, job.version) for job in engine.queries.find(Filter(), 500).jobs]
-    engine.care.checkpoint()
+    engine.maintenance.checkpoint()
     file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
     before, write_back = file.stat().st_mtime_ns, engine.store.write_back
 
@@ -89,15 +89,15 @@ def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(
 ) -> None:
     fill(engine, 500)
     monkeypatch.setattr(care_module, "_IDLE_LOG", 1000)
-    engine.care.maintain(("vacuum", "optimize"), NOW)
-    engine.care.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(("vacuum", "optimize"), NOW)
+    engine.maintenance.maintain(["checkpoint"], NOW)
     assert log_of(engine) > 0, "it has just been written to"
-    engine.care.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(["checkpoint"], NOW)
     assert log_of(engine) == 0
     fill_one = new_job("one more")
     engine.insert([fill_one], now=NOW)
     monkeypatch.setattr(care_module, "_LONG_LOG", 1000)
-    engine.care.maintain(["checkpoint"], NOW)
+    engine.maintenance.maintain(["checkpoint"], NOW)
     assert log_of(engine) == 0
 
 
@@ -120,36 +120,36 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
 
     before, pieces = free(), 0
     assert before > 600
-    assert not engine.care.maintain(("checkpoint", "optimize"), NOW)
+    assert not engine.maintenance.maintain(("checkpoint", "optimize"), NOW)
     assert free() == before
-    while engine.care.maintain(["vacuum"], NOW):
+    while engine.maintenance.maintain(["vacuum"], NOW):
         pieces += 1
     assert 2 <= pieces <= before / 50, "some hundred pages at a time"
     assert free() < before
     assert free() > 0, "some is kept for what comes"
-    engine.care.optimize()
+    engine.maintenance.optimize()
     assert free() == 0
     assert engine.queries.count(Filter()) == 500
 
 
 def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     fill(engine, 3000)
-    engine.care.checkpoint()
+    engine.maintenance.checkpoint()
     engine.queries.move(Filter(), Trigger.DELETE, 3000, now=NOW)
-    assert not engine.care.maintain(["vacuum"], NOW)
-    told = engine.care.optimize(full=True)
+    assert not engine.maintenance.maintain(["vacuum"], NOW)
+    told = engine.maintenance.optimize(full=True)
     assert told["size_after"] < told["size_before"] / 4
 
 
 def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEngine) -> None:
     fill(engine, 1000)
-    engine.care.checkpoint()
+    engine.maintenance.checkpoint()
     engine.close()
     data = bytearray(engine.store.path.read_bytes())
     middle = len(data) // 2 // 4096 * 4096
     data[middle : middle + 4096] = b"\xff" * 4096
     engine.store.path.write_bytes(data)
-    assert [finding.code for finding in engine.care.inspect(NOW)] == ["damaged"]
+    assert [finding.code for finding in engine.maintenance.inspect(NOW)] == ["damaged"]
 
 
 # -- pressure
@@ -157,14 +157,14 @@ def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEn
 
 def test_pressure_is_told_to_everybody_once_a_minute(store: StoreUnderTest, engine: SqliteEngine) -> None:
     engine.insert([new_job(f"a-{n}") for n in range(10)], now=NOW)
-    engine.care.maintain((), NOW)
+    engine.maintenance.maintain((), NOW)
     engine.insert([new_job(f"b-{n}") for n in range(5)], now=NOW)
-    engine.care.maintain((), NOW + 59_999)
+    engine.maintenance.maintain((), NOW + 59_999)
     other = store.open()
     assert isinstance(other, SqliteEngine)
     other.insert([new_job("c")], now=NOW)
-    other.care.maintain((), NOW + HOUR)
-    engine.care.maintain((), NOW + HOUR)
+    other.maintenance.maintain((), NOW + HOUR)
+    engine.maintenance.maintain((), NOW + HOUR)
     with engine.store.reading() as db:
         first, second = health.pressure(db)
     assert (first.hour, first.jobs) == (NOW // HOUR, 10)
@@ -195,13 +195,13 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     engine.prepare()
     with engine.store.writing() as db:
         db.execute(SQL["put_write_contention"], {"value": as_json([WriteContention(NOW // HOUR, 10_000, 900, 5)])})
-    (finding,) = engine.care.inspect(NOW)
+    (finding,) = engine.maintenance.inspect(NOW)
     assert finding.code == "outgrown_busy"
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
     assert engine.facts()["late_writes"] == "9.0% of 10000"
-    assert engine.care.store_load(NOW).busy == 0.09
-    assert engine.care.store_load(NOW + 2 * HOUR).busy == 0
+    assert engine.maintenance.store_load(NOW).busy == 0.09
+    assert engine.maintenance.store_load(NOW + 2 * HOUR).busy == 0
 
 
 # -- copies
@@ -216,7 +216,7 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: Sqlit
         steps += 1
         engine.insert([new_job(f"meanwhile-{steps}")], now=NOW)
 
-    engine.care.backup(tmp_path / "copy.db", lambda view: None, write_more)
+    engine.maintenance.backup(tmp_path / "copy.db", lambda view: None, write_more)
     assert steps >= 2
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
         assert scalar(db, "SELECT count(*) FROM headrace_jobs") == 2000
@@ -226,10 +226,10 @@ def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: Sqlit
 
 def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: SqliteEngine, tmp_path: Path) -> None:
     engine.insert([new_job("old")], now=NOW)
-    engine.care.backup(tmp_path / "copy.db", lambda view: None)
+    engine.maintenance.backup(tmp_path / "copy.db", lambda view: None)
     other = store.open()
     other.insert([new_job("new")], now=NOW)
-    engine.care.restore(tmp_path / "copy.db", lambda: None)
+    engine.maintenance.restore(tmp_path / "copy.db", lambda: None)
     assert [row.id for row in other.queries.get(["old", "new"])] == ["old"]
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
@@ -240,5 +240,5 @@ def test_a_changed_schema_is_found(engine: SqliteEngine) -> None:
     engine.insert([new_job("job")], now=NOW)
     with closing(sqlite3.connect(engine.store.path)) as db:
         db.execute("CREATE TRIGGER evil AFTER INSERT ON headrace_jobs BEGIN DELETE FROM headrace_logs; END")
-    (finding,) = engine.care.inspect(NOW)
+    (finding,) = engine.maintenance.inspect(NOW)
     assert (finding.code, "trigger evil" in finding.sentence) == ("changed_schema", True)

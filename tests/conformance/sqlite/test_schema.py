@@ -297,11 +297,11 @@ def test_dead_letters_of_an_older_file_are_found_by_the_time_of_their_entry(
                 [("f" * 32, "first", NOW), ("0" * 32, "second", NOW + 1)],
             )
     with closing(SqliteEngine(path)) as engine:
-        letters = engine.letters.find(DeadLetterFilter(statuses=("pending",), reason="odd"), 10)
-        assert [(letter.job_id, letter.requeues, letter.fingerprint) for letter in letters] == [
+        dead_letters = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",), reason="odd"), 10)
+        assert [(letter.job_id, letter.requeues, letter.fingerprint) for letter in dead_letters] == [
             ("second", 0, ""),
             ("first", 0, ""),
         ]
-        [done] = engine.letters.requeue([RequeueRequest(letters[0].id)], now=NOW + 2)
+        [done] = engine.dead_letters.requeue([RequeueRequest(dead_letters[0].id)], now=NOW + 2)
         assert done.verdict == "stored_anew"
         assert ids(claim(engine, now=NOW + 2)) == ["second"]

@@ -185,10 +185,10 @@ def test_nobody_requeues_while_a_notice_hangs(engine: Engine, store_status: Stor
     before = states(engine)
     engine.transfer.post(store_status)
     with pytest.raises(CLOSED[store_status.kind], match=re.escape(store_status.other)):
-        engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)
+        engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
     assert (states(engine), one(engine, letter.id).status) == (before, "pending")
     engine.transfer.post(None)
-    assert [each.job_id for each in engine.letters.requeue([RequeueRequest(letter.id)], now=NOW)] == ["moved"]
+    assert [each.job_id for each in engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)] == ["moved"]
 
 
 @every_notice
@@ -318,7 +318,7 @@ def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderT
 
 @every_notice
 def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_status: StoreStatus) -> None:
-    presence = engine.register_worker(worker_row())
+    liveness = engine.register_worker(worker_row())
     engine.insert([new_job(name) for name in ("done", "again", "lost")], now=NOW)
     done, again, lost = claim(engine, lease=LEASE)
     engine.transfer.post(store_status)
@@ -327,7 +327,7 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, store_st
     assert answer.refused == []
     assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.RUNNING}
     assert [line.message for line in engine.queries.logs("lost")] == ["still here"]
-    presence.close()
+    liveness.close()
 
 
 def test_what_nobody_ends_any_more_is_reaped_at_a_store_that_has_moved(engine: Engine) -> None:
@@ -436,7 +436,7 @@ def test_nothing_is_judged_by_its_age_while_a_notice_hangs(
     engine.transfer.post(store_status)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [False, False]
     assert contents(engine) == before
-    assert engine.letters.latest(["old", "older"]) == []
+    assert engine.dead_letters.latest(["old", "older"]) == []
     engine.transfer.post(None)
     assert engine.staleness_store.mark_stale(judged, now=NOW) == [True, True]
 

@@ -45,8 +45,8 @@ def a_late_settle(engine: Engine) -> Callable[[], object]:
 def a_resolved_letter(engine: Engine) -> Callable[[], object]:
     claimed = submit_and_claim(engine)
     settle(engine, fail(claimed))
-    (letter,) = engine.letters.latest([claimed.id])
-    return lambda: engine.letters.resolve([letter.id], "manually_resolved", now=NOW)
+    (letter,) = engine.dead_letters.latest([claimed.id])
+    return lambda: engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
 
 
 def news_of_a_turn(engine: Engine) -> Callable[[], object]:

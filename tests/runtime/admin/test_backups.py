@@ -25,7 +25,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
-from tests.runtime.transfer.store_contents import contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import contents, dead_letters, fill, without_nul
 from tests.support.builders import lease_of, new_job, rows, schedule, states, succeed, want, worker_row
 from tests.support.cases import PAIRS
 from tests.support.engines import StoreUnderTest
@@ -85,7 +85,7 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert [job_export for job_export in after if job_export.job.id not in ran] == settled(before)
     assert {states(target)[name] for name in ran} == {State.PENDING}
     assert {rows(target)[name].attempt for name in ran} == {0}, "no attempt is lost"
-    assert letters(target) == letters(source)
+    assert dead_letters(target) == dead_letters(source)
     assert target.queries.queues() == source.queries.queues()
     assert target.queries.tasks() == source.queries.tasks()
     assert target.schedule_store.all() == source.schedule_store.all()
@@ -93,7 +93,7 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert [tally.flow for tally in target.queries.flows(9)] == [tally.flow for tally in source.queries.flows(9)]
     assert target.queries.workers() == []
     assert target.transfer.store_status() is None
-    assert not any(finding.code.startswith(("orphan", "damaged", "stray")) for finding in target.care.inspect())
+    assert not any(finding.code.startswith(("orphan", "damaged", "stray")) for finding in target.maintenance.inspect())
 
 
 def test_a_restored_store_goes_on(make_store: Callable[[str, str], Engine], source: Engine, folder: Path) -> None:
@@ -274,7 +274,9 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert len(states(copy)) == 3
-        assert not [finding for finding in copy.care.inspect() if finding.code in ("forlorn", "orphan_dependencies")]
+        assert not [
+            finding for finding in copy.maintenance.inspect() if finding.code in ("forlorn", "orphan_dependencies")
+        ]
         seen = []
         for _ in range(10):
             for claim in copy.exchange([], want(1)).claims:

@@ -403,7 +403,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
     meter = MetricsReader(app.engine, app.settings)
     for _ in range(2):  # an hour ago, and now
         clock.advance(3600)
-        now, swept = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
+        now, retention_run = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
         told = [
             EventGroup(kind, now, "mail", "send", "w", ["x"], [2], [5], [9])
             for kind in TYPES
@@ -415,7 +415,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         told += [EventGroup("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
         told += [EventGroup("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
         told += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
-        told += [EventGroup("archive.swept", now, runs=[1500], data=[swept])]
+        told += [EventGroup("archive.swept", now, runs=[1500], data=[retention_run])]
         told += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
         app.engine.events.tell(told)
     meter.catch_up()

@@ -294,14 +294,14 @@ def test_a_store_that_is_away_for_a_moment_costs_no_step(
     from headrace.errors import EngineUnavailable
 
     away = iter([True, True, False])
-    remember = app.engine.remember
+    save_step = app.engine.save_step
 
     def sometimes(*args: Any, **kwargs: Any) -> bool:
         if next(away, False):
             raise EngineUnavailable("away")
-        return remember(*args, **kwargs)
+        return save_step(*args, **kwargs)
 
-    monkeypatch.setattr(app.engine, "remember", sometimes)
+    monkeypatch.setattr(app.engine, "save_step", sometimes)
 
     @app.task(retry=0)
     def order() -> None:

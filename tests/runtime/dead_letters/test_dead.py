@@ -331,11 +331,11 @@ def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Maki
     app.dead.resolve(first.id, "cancelled")
     assert app.dead.purge() == 0
     assert app.dead.purge(older_than=0, dry_run=True) in (0, 1)
-    app.engine.letters.purge(["cancelled"], app.clock.now() + 1000, 10)
+    app.engine.dead_letters.purge(["cancelled"], app.clock.now() + 1000, 10)
     with pytest.raises(DeadLetterNotFound, match="purged"):
         app.dead.get(first.id)
     assert app.dead.get(second.id).is_pending
-    assert app.engine.letters.count(DeadLetterFilter()) == 1
+    assert app.engine.dead_letters.count(DeadLetterFilter()) == 1
 
 
 @pytest.mark.parametrize(
@@ -389,8 +389,8 @@ def automatic(app: Headrace) -> AutoRequeue:
 def age(app: Headrace, seconds: float) -> None:
     """Let all letters be older, as if that time had passed."""
     engine = app.engine
-    rows = engine.letters.find(DeadLetterFilter(), 100)
-    engine.letters.purge(STATUSES, app.clock.now() + 1000, 100)
+    rows = engine.dead_letters.find(DeadLetterFilter(), 100)
+    engine.dead_letters.purge(STATUSES, app.clock.now() + 1000, 100)
     older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
     engine.transfer.import_dead_letters([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
 

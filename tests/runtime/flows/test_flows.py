@@ -445,14 +445,14 @@ def test_a_store_that_is_away_while_results_are_read_costs_no_job(
     app: Headrace, give: AnyTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outages = [EngineUnavailable("away for a moment")]
-    fulfill = ResultResolver.fulfill
+    resolve_results = ResultResolver.resolve_results
 
     def away_at_first(self: ResultResolver, claims: Any) -> Any:
         if outages:
             raise outages.pop()
-        return fulfill(self, claims)
+        return resolve_results(self, claims)
 
-    monkeypatch.setattr(ResultResolver, "fulfill", away_at_first)
+    monkeypatch.setattr(ResultResolver, "resolve_results", away_at_first)
     run = chain(give.bind(1), give.bind()).enqueue()
     with app.worker(concurrency=1):
         assert run.result(PATIENCE) == 1

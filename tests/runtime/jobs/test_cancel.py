@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace, JobCancelled, LeaseLost, Retry, Worker, current_job
 from tests.runtime.jobs import shop
-from tests.support.gates import SOON, Gate, filings, through
+from tests.support.gates import SOON, Gate, history_rows, through
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -90,8 +90,8 @@ def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: He
     with pytest.raises(JobCancelled):
         job.result(PATIENCE)
     assert reasons == ["the job was cancelled or its lease is lost"]
-    eventually(lambda: len(filings(app, job.id)) == 2, "the refusal of what it returned")
-    assert [str(history_row.event) for history_row in filings(app, job.id)] == ["cancel", "lease lost"]
+    eventually(lambda: len(history_rows(app, job.id)) == 2, "the refusal of what it returned")
+    assert [str(history_row.event) for history_row in history_rows(app, job.id)] == ["cancel", "lease lost"]
     assert job.refresh().state == "cancelled"
 
 

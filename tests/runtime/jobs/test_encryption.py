@@ -61,8 +61,8 @@ def stored(app: Headrace) -> str:
     logs = [app.engine.queries.logs(row.id) for row in rows]
     steps = [app.engine.queries.steps(row.id) for row in rows]
     history = [app.engine.queries.history(row.id) for row in rows]
-    letters = app.engine.letters.find(DeadLetterFilter(), 1000)
-    return msgspec.json.encode([rows, logs, steps, history, letters, app.engine.schedule_store.all()]).decode()
+    dead_letters = app.engine.dead_letters.find(DeadLetterFilter(), 1000)
+    return msgspec.json.encode([rows, logs, steps, history, dead_letters, app.engine.schedule_store.all()]).decode()
 
 
 def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:

@@ -153,7 +153,7 @@ def test_a_pending_dead_letter_keeps_its_job(app: Headrace, work: Task[..., Any,
     assert not sweep(app).anything
     app.dead.resolve(job.id, "permanently_failed", by="ops")
     clock.advance(31 * DAY)
-    assert sweep(app).letters == 0
+    assert sweep(app).dead_letters == 0
     assert job.refresh().archived
     assert app.dead.get(job.id).status == "permanently_failed"  # it outlives the job
 
@@ -168,9 +168,9 @@ def test_closed_dead_letters_go_after_their_own_time(
     open_one = work.enqueue(fail=True)
     drain(app)
     clock.advance(30 * DAY)
-    assert sweep(app).letters == 0
+    assert sweep(app).dead_letters == 0
     clock.advance(1)
-    assert sweep(app).letters == 2
+    assert sweep(app).dead_letters == 2
     left = {letter.status: letter.job_id for letter in app.dead.list(status=None)}
     assert set(left) == {"permanently_failed", "pending"}
     assert left["pending"] == open_one.id
@@ -787,7 +787,7 @@ def test_a_sweep_that_takes_long_says_so(
     drain(app)
     clock.advance(8 * DAY)
     maintenance_task = RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive)
-    with caplog.at_level(logging.INFO, "headrace.keeper"):
+    with caplog.at_level(logging.INFO, "headrace.maintenance"):
         maintenance_task.do()
         clock.advance(181)
         run_to_end(maintenance_task)

@@ -235,7 +235,7 @@ def test_an_archive_that_is_away_stops_nothing_else(
     assert app.dead.count(status=None) == 0
     last = app.engine.retention_store.last()
     assert last is not None
-    assert (last.error, last.deleted, last.letters) == ("EngineUnavailable: the archive is away", 1, 1)
+    assert (last.error, last.deleted, last.dead_letters) == ("EngineUnavailable: the archive is away", 1, 1)
     monkeypatch.undo()
     app.lifecycle.archive(dry_run=False)
     assert app.jobs.count() == 0

@@ -180,7 +180,7 @@ def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
 
 def test_a_worker_looks_by_itself(app: Headrace, stock: None, caplog: pytest.LogCaptureFixture) -> None:
     app.queue("mail").pause()
-    with caplog.at_level(logging.INFO, "headrace.keeper"), app.worker(stale_check=0.1):
+    with caplog.at_level(logging.INFO, "headrace.maintenance"), app.worker(stale_check=0.1):
         eventually(lambda: states(app)["strict"] == "failed")
         eventually(lambda: app.engine.queries.history("waits"))
         eventually(lambda: any("3 stale jobs: 1 dead letters" in line for line in caplog.messages))

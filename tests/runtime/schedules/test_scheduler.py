@@ -216,7 +216,7 @@ def test_a_stumble_of_its_own_does_not_end_it(
     monkeypatch.setattr(app.engine.schedule_store, "next_due", stumbling)
     with app.worker():
         eventually(lambda: noted == ["x"], "the run")
-    assert "the timekeeper stumbled" in caplog.text
+    assert "the scheduler stumbled" in caplog.text
 
 
 @pytest.mark.engines("sqlite")
@@ -227,17 +227,17 @@ def test_a_declaration_that_can_not_be_stored_does_not_stop_the_worker(
         raise ValueError("wrong")
 
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
-    keeper = Scheduler(app.engine, declare)
-    keeper.start()
+    step_store = Scheduler(app.engine, declare)
+    step_store.start()
     try:
         eventually(lambda: app.jobs.count() == 1, "it fires")
     finally:
-        keeper.stop()
+        step_store.stop()
     assert "could not be stored" in caplog.text
 
 
 @pytest.mark.engines("sqlite")
-def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     looks, asleep = [], threading.Event()
     next_due, listen = app.engine.schedule_store.next_due, app.engine.listen
 
@@ -266,10 +266,10 @@ def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.Monk
     monkeypatch.setattr(app.engine.schedule_store, "next_due", counting)
     monkeypatch.setattr(app.engine, "listen", lambda topic, queues=(): pillow if topic == "times" else listen(topic))
     app.schedules.create("far", "nobody", at=app.schedules.preview(cron="@daily", n=1)[0] + timedelta(days=400))
-    keeper = Scheduler(app.engine, lambda: None)
-    keeper.start()
+    step_store = Scheduler(app.engine, lambda: None)
+    step_store.start()
     assert asleep.wait(PATIENCE)
-    keeper.stop()
+    step_store.stop()
     assert (len(looks), pillow.asked) == (1, [60.0])
 
 
@@ -278,22 +278,22 @@ def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(
 ) -> None:
     app.schedules.create("s", "nobody", every=0.1, limit=1)
     eventually(lambda: app.engine.schedule_store.due(1), "it is due")
-    keeper = Scheduler(app.engine, lambda: None)
+    step_store = Scheduler(app.engine, lambda: None)
     try:
         with monkeypatch.context() as others:
             others.setattr(app.engine.schedule_store, "fire", lambda firings, now=None: [False] * len(firings))
-            assert keeper._turn() == 0.0
-        assert 0 < keeper._behind <= 0.05
-        eventually(lambda: keeper._turn() == 0.0, "its moment comes all the same")
-        assert keeper._behind == 0.0
+            assert step_store._turn() == 0.0
+        assert 0 < step_store._behind <= 0.05
+        eventually(lambda: step_store._turn() == 0.0, "its moment comes all the same")
+        assert step_store._behind == 0.0
         assert app.jobs.count() == 1
     finally:
-        keeper._bell.close()
+        step_store._bell.close()
 
 
 def test_no_thread_is_left_behind(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     with app.worker():
-        assert any(thread.name == "headrace-timekeeper" for thread in threading.enumerate())
-    assert not any(thread.name == "headrace-timekeeper" for thread in threading.enumerate())
+        assert any(thread.name == "headrace-scheduler" for thread in threading.enumerate())
+    assert not any(thread.name == "headrace-scheduler" for thread in threading.enumerate())
     assert caplog.records == []

@@ -82,7 +82,7 @@ def contents(engine: Engine) -> list[JobExport]:
     return found
 
 
-def letters(engine: Engine) -> list[DeadLetterRow]:
+def dead_letters(engine: Engine) -> list[DeadLetterRow]:
     return engine.transfer.export_dead_letters("", 1_000_000)
 
 

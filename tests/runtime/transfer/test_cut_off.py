@@ -13,7 +13,7 @@ from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from tests.runtime.transfer.kit import ELSEWHERE, JOBS, cut_off, finish, move, unchanged
-from tests.runtime.transfer.store_contents import claim_from, contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     new_job,
     states,
@@ -104,8 +104,8 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
         claims = target.exchange([], want(1000)).claims
         target.exchange([succeed(claim) for claim in claims], None)
         target.queries.move(Filter(), Trigger.DELETE, 1000)
-        for letter in letters(target):
-            target.letters.remove([letter.id])
+        for letter in dead_letters(target):
+            target.dead_letters.remove([letter.id])
         target.queries.pause_queue("mail", True)
         left.extend(contents(target))
 
@@ -114,7 +114,7 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
     assert begun
     assert carried.dead_letters == 0
     assert contents(target) == left
-    assert letters(target) == []
+    assert dead_letters(target) == []
     assert {queue.name: queue.paused for queue in target.queries.queues()}["mail"]
     assert made.verify().differences == []
     made.open()

@@ -15,7 +15,7 @@ from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from tests.runtime.transfer.kit import ELSEWHERE, JOBS, cut_off, move
-from tests.runtime.transfer.store_contents import by_force, claim_from, contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import by_force, claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     fail,
     new_job,
@@ -63,7 +63,7 @@ def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_
         claims = engine.exchange([], only("mail"), now=at).claims
         engine.exchange([(succeed if c.id == "completed" else fail)(c, at=at) for c in claims], None, now=at)
     target.queries.move(Filter(ids=("failed and deleted",)), Trigger.DELETE, 1)
-    before, before_letters = contents(target), letters(target)
+    before, before_letters = contents(target), dead_letters(target)
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
     verdict = made.verify()
@@ -71,7 +71,7 @@ def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_
     made.open()
     assert [job_export for job_export in contents(target) if job_export.job.id != "failed and deleted"] == before
     assert states(target)["failed and deleted"] == State.FAILED
-    assert letters(target) == before_letters, "one is open for each"
+    assert dead_letters(target) == before_letters, "one is open for each"
 
 
 def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None:
@@ -149,7 +149,7 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     job_exports[20], job_exports[40] = job_exports[40], job_exports[20]
     target.transfer.post(StoreStatus("arriving", source.url, 1))
     target.transfer.unpack(job_exports)
-    target.transfer.import_dead_letters(letters(source))
+    target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
     verdict = StoreCopy(source, target).verify()
     assert verdict.different == 20
@@ -174,7 +174,7 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     assert len(by_id) == len(altered)
     target.transfer.post(StoreStatus("arriving", source.url, 1))
     target.transfer.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
-    target.transfer.import_dead_letters(letters(source))
+    target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
     verdict = StoreCopy(source, target).verify()
     assert {difference.id: difference.how for difference in verdict.differences} == {
@@ -184,7 +184,7 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
 
 def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine) -> None:
     fill(source, 100)
-    first, second, *rest = letters(source)
+    first, second, *rest = dead_letters(source)
     target.transfer.post(StoreStatus("arriving", source.url, 1))
     target.transfer.unpack(without_nul(source.transfer.pack(0, 1000)))
     target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
@@ -216,7 +216,7 @@ def test_many_differences_are_counted_and_the_first_are_told(source: Engine, tar
     fill(source, 100)
     target.transfer.post(StoreStatus("arriving", source.url, 1))
     target.transfer.import_queues(source.queries.queues())
-    target.transfer.import_dead_letters(letters(source))
+    target.transfer.import_dead_letters(dead_letters(source))
     verdict = StoreCopy(source, target).verify()
     assert (verdict.different, len(verdict.differences)) == (100, 20)
 

@@ -19,7 +19,7 @@ from headrace.core.schedules.records import Occurrence
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
 from tests.runtime.transfer.kit import JOBS, cut_off, finish, move
-from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import HOUR, claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     fail,
     new_job,
@@ -47,13 +47,13 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     steps: list[CopyStep] = []
     made = StoreCopy(source, target, progress=steps.append)
     carried = made.run(0)
-    expected, expected_letters = without_nul(contents(source)), letters(source)
+    expected, expected_letters = without_nul(contents(source)), dead_letters(source)
     assert {job_export.job.state for job_export in expected} == set(State) - {State.RUNNING}
     assert (carried.jobs, carried.known, carried.dead_letters) == (JOBS, 0, len(expected_letters))
     assert carried.running
 
     assert contents(target) == expected
-    assert letters(target) == expected_letters != []
+    assert dead_letters(target) == expected_letters != []
     assert target.queries.queues() == source.queries.queues()
     assert any(queue.paused for queue in target.queries.queues())
 
@@ -126,9 +126,9 @@ def test_rules_arrive_over_those_of_an_unused_store(
     source.queries.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
     source.queries.rule_task("send", TaskRules(paused=True))
     target.queries.rule_task("send", TaskRules(concurrency=1))
-    source.staleness_store.declare_terms([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
-    source.staleness_store.order_terms("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
-    target.staleness_store.order_terms("task", "send", StoredPolicy(max_age=5))
+    source.staleness_store.declare_policy([PolicyRow("task", "send", StoredPolicy(max_pending=1))])
+    source.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=None, remove_on_fail=True))
+    target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=5))
     move(source, target)
     assert target.staleness_store.terms() == source.staleness_store.terms()
     assert len(target.staleness_store.terms()) == 2
@@ -222,11 +222,11 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
         "task send should have paused=true and has no rules",
     ),
     "lifecycle": (
-        lambda target: target.staleness_store.order_terms("task", "send", StoredPolicy(max_age=9)),
+        lambda target: target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=9)),
         "lifecycle task send differs in what is ordered",
     ),
     "no lifecycle": (
-        lambda target: target.staleness_store.order_terms("task", "send", None),
+        lambda target: target.staleness_store.order_policy("task", "send", None),
         "lifecycle task send is missing",
     ),
     "schedule gone": (lambda target: target.schedule_store.delete("tick"), "schedule tick is missing"),
@@ -249,7 +249,7 @@ def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_ru
 ) -> None:
     source.queries.rule_queue("mail", QueueRules(weight=3))
     source.queries.rule_task("send", TaskRules(paused=True))
-    source.staleness_store.order_terms("task", "send", StoredPolicy(max_age=7))
+    source.staleness_store.order_policy("task", "send", StoredPolicy(max_age=7))
     source.schedule_store.put(schedule(), new=True)
     source.schedule_store.record([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = StoreCopy(source, target)
@@ -305,7 +305,7 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
     for engine, weight in ((source, 2), (target, 3)):
         engine.queries.rule_queue("mail", QueueRules(weight=weight))
         engine.queries.rule_task("send", TaskRules(concurrency=weight))
-        engine.staleness_store.order_terms("queue", "mail", StoredPolicy(max_age=weight))
+        engine.staleness_store.order_policy("queue", "mail", StoredPolicy(max_age=weight))
         engine.schedule_store.put(schedule(created_at=weight, updated_at=weight), new=True)
     source.queries.rule_task("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)

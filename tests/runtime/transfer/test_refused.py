@@ -17,7 +17,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.runtime.transfer.kit import ELSEWHERE, JOBS, cut_off, move, unchanged
-from tests.runtime.transfer.store_contents import claim_from, contents, fill, letters, without_nul
+from tests.runtime.transfer.store_contents import claim_from, contents, dead_letters, fill, without_nul
 from tests.support.builders import (
     fail,
     new_job,
@@ -182,7 +182,7 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     assert plan.contents.jobs == JOBS
     assert plan.contents.history == sum(len(job_export.history) for job_export in before)
     assert plan.contents.logs == sum(len(job_export.logs) for job_export in before)
-    assert plan.contents.dead_letters == len(letters(source))
+    assert plan.contents.dead_letters == len(dead_letters(source))
     assert plan.contents.bytes > JOBS * 100
     told = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
     assert told == {(depth.queue, depth.state): depth.jobs for depth in source.queries.queue_counts()}

@@ -42,26 +42,26 @@ def healthy(app: Headrace) -> float | None:
 
 @pytest.mark.timed
 @pytest.mark.slow
-def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
+def test_a_scheduler_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = app.task(name="work")(lambda: "done")
     snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.1, lease=0.5) as worker:
         assert snag.caught.wait(PATIENCE)
-        eventually(lambda: stalled(app) == ["timekeeper"], "a stall that is told")
+        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is told")
         assert task.enqueue().result(PATIENCE) == "done", "all else goes on"
         (info,) = app.workers()
         assert (info.state, info.silent, info.condition) == ("running", False, "stalled")
         (finding,) = [one for one in app.admin.check() if one.code == "stalled_workers"]
-        assert f"the timekeeper of worker {worker.id} has stood still for" in str(finding)
+        assert f"the scheduler of worker {worker.id} has stood still for" in str(finding)
         assert healthy(app) == 0.0
         (told,) = [line.getMessage() for line in caplog.records if "has stood still" in line.getMessage()]
         assert "in _hang" in told, "the log has the place"
         snag.free.set()
         eventually(lambda: not stalled(app), "a stall that is over")
         assert healthy(app) == 1.0
-        assert any("its timekeeper goes on" in line.getMessage() for line in caplog.records)
+        assert any("its scheduler goes on" in line.getMessage() for line in caplog.records)
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(
 ) -> None:
     snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5) as worker:
-        eventually(lambda: stalled(app) == ["timekeeper"], "a stall that is told")
+        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is told")
         worker.request_stop()
         snag.free.set()
     assert app.engine.document_store.browse(KIND) == []

@@ -12,7 +12,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace, current_job
 from headrace.core.jobs.records import ClaimRequest, ExchangeResult, Lease, Outcome
 from headrace.core.jobs.states import Trigger
-from tests.support.gates import Gate, filings, through
+from tests.support.gates import Gate, history_rows, through
 from tests.support.waiting import PATIENCE, eventually
 
 LEASE = 10 * PATIENCE  # whatever comes back within our patience did not wait for it
@@ -85,7 +85,7 @@ def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_
             gate.open()
             job.wait(PATIENCE)
             assert (len(runs), job.attempt) == (1, 1)
-            assert "release" not in [entry.event for entry in filings(app, job.id)]
+            assert "release" not in [entry.event for entry in history_rows(app, job.id)]
 
 
 def _unless(is_away: threading.Event, act: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,7 +117,7 @@ def test_claims_that_were_lost_on_the_way_run_soon_and_spend_no_attempt(app: Hea
     assert sorted(line.disowned[0]) == sorted(job.id for job in jobs)
     rows = app.engine.queries.get([job.id for job in jobs])
     assert {(row.attempt, row.releases, row.crashes) for row in rows} == {(1, 1, 0)}
-    assert [entry.event for job in jobs for entry in filings(app, job.id)] == [Trigger.RELEASE] * 3
+    assert [entry.event for job in jobs for entry in history_rows(app, job.id)] == [Trigger.RELEASE] * 3
 
 
 def test_each_of_them_runs_once(app: Headrace, line: LossyLine) -> None:
@@ -151,7 +151,7 @@ def test_what_runs_meanwhile_goes_on(app: Headrace, line: LossyLine) -> None:
         gate.open()
         assert held.result(PATIENCE) == 1
     assert line.disowned == [[lost.id]]
-    assert filings(app, held.id) == []
+    assert history_rows(app, held.id) == []
 
 
 def test_outcomes_whose_receipt_was_lost_count_once(app: Headrace, line: LossyLine) -> None:
@@ -163,7 +163,7 @@ def test_outcomes_whose_receipt_was_lost_count_once(app: Headrace, line: LossyLi
         assert line.lost.wait(PATIENCE)
         assert task.enqueue("second").wait(PATIENCE) == "completed"
     assert (job.refresh().state, job.attempt, ran) == ("completed", 1, ["first", "second"])
-    assert filings(app, job.id) == []  # it was not handed in again as if it were late
+    assert history_rows(app, job.id) == []  # it was not handed in again as if it were late
 
 
 def test_a_store_that_is_away_for_longer_is_asked_again(app: Headrace, line: LossyLine) -> None:

@@ -176,7 +176,7 @@ def test_a_process_that_was_still_starting_when_its_worker_stopped_is_ended_too(
     ((sandbox, thread),) = starting
     thread.join(PATIENCE)
     was_left = sandbox.is_fit
-    sandbox.bury()  # or this process, too, would wait for it at its end
+    sandbox.add_dead_letters()  # or this process, too, would wait for it at its end
     assert not was_left
     assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
 
@@ -206,6 +206,6 @@ def test_a_store_that_stays_away_is_told_there(
     def away(*_: Any, **__: Any) -> bool:
         raise EngineUnavailable("the store is away")
 
-    monkeypatch.setattr(worker, "remember", away)
+    monkeypatch.setattr(worker, "save_step", away)
     with pytest.raises(JobFailed, match="EngineUnavailable: the store is away"):
         process(app, shop.in_steps, retry=0).enqueue(str(tmp_path)).result(PATIENCE)

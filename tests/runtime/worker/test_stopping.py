@@ -11,7 +11,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace, HeadraceError, current_job
 from headrace.runtime.worker.heartbeat import Heartbeat
 from tests.runtime.jobs import shop
-from tests.support.gates import Gate, filings, running, through
+from tests.support.gates import Gate, history_rows, running, through
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -37,7 +37,7 @@ def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(app: Hea
     gate.wait_until_reached()
     worker.stop(patience=0.05)  # not the 15 minutes of its settings
     assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
-    assert [(str(history_row.event), history_row.detail) for history_row in filings(app, job.id)] == [
+    assert [(str(history_row.event), history_row.detail) for history_row in history_rows(app, job.id)] == [
         ("release", "its worker was stopped")
     ]
     gate.open()
@@ -167,7 +167,16 @@ def test_a_worker_that_could_not_start_leaves_nothing_at_work(app: Headrace, mon
     assert worker.join(PATIENCE)
     worker.stop()
     assert app.engine.queries.workers() == []
-    eventually(lambda: not {t for t in set(threading.enumerate()) - before if "keeper" in t.name}, "the end of all")
+    eventually(
+        lambda: (
+            not {
+                t
+                for t in set(threading.enumerate()) - before
+                if t.name in ("headrace-scheduler", "headrace-maintenance")
+            }
+        ),
+        "the end of all",
+    )
     with app.worker():
         assert len(app.engine.queries.workers()) == 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Headrace, Job, JobFailed, Retry, Worker, current_job
 from tests.runtime.jobs import shop
-from tests.support.gates import SOON, Gate, filings, running, through
+from tests.support.gates import SOON, Gate, history_rows, running, through
 from tests.support.waiting import PATIENCE, eventually
 
 Register = Callable[..., Any]
@@ -112,7 +112,7 @@ def test_a_thread_over_time_gives_its_place_to_the_next_job_and_its_late_result_
         assert quick.enqueue().result(PATIENCE) == "in time"
         assert running(worker) == 0
     assert job.refresh().state == "failed"
-    assert [history_row.event for history_row in filings(app, job.id)] == ["fail"]
+    assert [history_row.event for history_row in history_rows(app, job.id)] == ["fail"]
 
 
 def test_a_thread_over_time_is_told_to_stop_and_why(app: Headrace, worker: Worker) -> None:

@@ -116,12 +116,12 @@ def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
     """The pulse of a worker tells it; see tests/runtime/worker/test_liveness.py."""
     with shell.app() as app, app.worker() as worker:
         app.engine.document_store.put(
-            [document_of(Stall(worker.id, "timekeeper", 0)), document_of(Stall("long-gone", "keeper", 0))]
+            [document_of(Stall(worker.id, "scheduler", 0)), document_of(Stall("long-gone", "maintenance", 0))]
         )
         report, listed = shell("doctor", "--json"), shell("workers")
     assert report.code == 1
     (finding,) = report.json["findings"]
-    assert f"the timekeeper of worker {worker.id} has stood still" in finding
+    assert f"the scheduler of worker {worker.id} has stood still" in finding
     assert "stalled" in listed.out
 
 

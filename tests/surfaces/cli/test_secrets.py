@@ -78,9 +78,9 @@ def test_suspicion_can_be_switched_off_and_extended(shell: Shell, monkeypatch: p
         return shell("jobs", "show", "job-00001", "--json").json["kwargs"]
 
     assert shown() == {"password": "***", "diagnosis": "flu"}
-    monkeypatch.setenv("HEADRACE_REDACT_WORDS", "diagnosis")
+    monkeypatch.setenv("HEADRACE_SECRET_WORDS", "diagnosis")
     assert shown() == {"password": "***", "diagnosis": "***"}
-    monkeypatch.setenv("HEADRACE_REDACT_WORDS", "none")
+    monkeypatch.setenv("HEADRACE_SECRET_WORDS", "none")
     assert shown() == {"password": "x", "diagnosis": "flu"}
 
 

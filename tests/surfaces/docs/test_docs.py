@@ -459,8 +459,8 @@ RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult",
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting", "start_afresh", "trace"},
-    "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "remember"},
-    "JobContext": {"relay", "still_held", "tell", "keeper", "enclosed"},
+    "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "save_step"},
+    "JobContext": {"relay", "still_held", "tell", "step_store", "enclosed"},
     "Task": {"submits"},
     "Metrics": {"meter"},
 }

@@ -314,11 +314,11 @@ def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> Non
 def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: Api) -> None:
     app.enqueue_many([{"task": "boom"} for _ in range(3)])
     drain(app)
-    letters = api.ask("GET", "/dead?task=boom")["letters"]
-    assert [letter["error_type"] for letter in letters] == ["OSError"] * 3
+    dead_letters = api.ask("GET", "/dead?task=boom")["letters"]
+    assert [letter["error_type"] for letter in dead_letters] == ["OSError"] * 3
     assert api.ask("GET", "/dead/groups")[0]["count"] == 3
     assert api.ask("GET", "/dead/stats")[0]["pending"] == 3
-    first, second, _ = (letter["id"] for letter in letters)
+    first, second, _ = (letter["id"] for letter in dead_letters)
     assert api.ask("POST", f"/dead/{first}/requeue", json={"note": "fixed"})["requeued"] is True
     assert api.refused("POST", f"/dead/{first}/requeue", 409, json={})[0] == "dead-letter-closed"
     told = api.ask("POST", f"/dead/{second}/resolve", json={"status": "manually_resolved", "note": "by hand"})
@@ -330,9 +330,11 @@ def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: 
     assert api.refused("POST", "/dead/requeue", 422, json={})[0] == "invalid-job"
     assert api.ask("POST", "/dead/purge", json={"older_than": 0, "dry_run": True})["dry_run"] is True
     assert api.ask("GET", f"/dead/{second}/history")[0]["event"] == "submit"
-    added = api.ask("POST", "/dead", json={"job_id": letters[1]["job_id"], "reason": "wrong_total", "note": "again"})
+    added = api.ask(
+        "POST", "/dead", json={"job_id": dead_letters[1]["job_id"], "reason": "wrong_total", "note": "again"}
+    )
     assert (added["reason"], added["status"], added["notes"][0]["text"]) == ("wrong_total", "pending", "again")
-    assert api.refused("POST", "/dead", 422, json={"job_id": letters[1]["job_id"]})[0] == "invalid-job"
+    assert api.refused("POST", "/dead", 422, json={"job_id": dead_letters[1]["job_id"]})[0] == "invalid-job"
     assert api.refused("POST", "/dead", 404, json={"job_id": "nowhere"})[0] == "job-not-found"
     api.ask("DELETE", f"/dead/{second}", 204)
     assert api.refused("DELETE", f"/dead/{second}", 404)[0] == "dead-letter-not-found"

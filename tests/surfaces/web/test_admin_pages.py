@@ -48,7 +48,7 @@ def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) 
     job = bad.enqueue()
     drain(app)
     letter = app.dead.get(job.id)
-    app.engine.letters.resolve([letter.id], status)
+    app.engine.dead_letters.resolve([letter.id], status)
     client = Client(app.asgi())
     for path in (f"/dead/{letter.id}", f"/dead?status={status}"):
         answer = client.get(path)
@@ -134,7 +134,7 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
     def away(*_: Any, **__: Any) -> Any:
         raise EngineUnavailable("no route to the server")
 
-    monkeypatch.setattr(type(app.engine.letters), "tallies", away)
+    monkeypatch.setattr(type(app.engine.dead_letters), "tallies", away)
     monkeypatch.setattr(type(app.engine.document_store), "browse", away)
     assert client.get("/workers").status_code == 200
     answer = client.get("/dead")

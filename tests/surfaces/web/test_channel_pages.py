@@ -58,10 +58,10 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
     app.alerts.rules.delete("mine")
     assert "was deleted" in post(client, "/alerts/channels/ops/delete", confirmed="yes")
     assert client.get("/alerts/channels/ops").status_code == 404
-    trail = str(app.audit.list(100))
-    assert "alert.channel.create" in trail
-    assert "private" not in trail
-    assert SECRET not in trail
+    trace_context = str(app.audit.list(100))
+    assert "alert.channel.create" in trace_context
+    assert "private" not in trace_context
+    assert SECRET not in trace_context
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def used_up(app: Headrace, clock: VirtualClock, letter: str) -> str:
     return app.dead.get(job).id
 
 
-def status_of(app: Headrace, *letters: str) -> list[str]:
-    return [app.dead.get(letter).status for letter in letters]
+def status_of(app: Headrace, *dead_letters: str) -> list[str]:
+    return [app.dead.get(letter).status for letter in dead_letters]
 
 
 def state_of(app: Headrace, letter: str) -> State:
@@ -96,10 +96,10 @@ def test_those_of_a_filter_are_requeued_and_no_others(app: Headrace, client: Cli
 
 
 def test_a_rate_spreads_their_starts(app: Headrace, client: Client, died: Dying, clock: VirtualClock) -> None:
-    letters = [died(number) for number in range(3)]
+    dead_letters = [died(number) for number in range(3)]
     assert ask(client, "/dead/requeue", query="task=pay", rate="1/min")["detail"].endswith(" They start at 1/min.")
     do(client, "/dead/requeue", query="task=pay", rate="1/min")
-    starts = sorted(app.jobs.get(app.dead.get(letter).job_id).run_at for letter in letters)
+    starts = sorted(app.jobs.get(app.dead.get(letter).job_id).run_at for letter in dead_letters)
     assert [(start - clock.moment).total_seconds() for start in starts] == [0, 60, 120]
 
 
@@ -156,14 +156,14 @@ def test_nothing_is_asked_about_where_nothing_is_pending(client: Client, died: D
 def test_what_takes_long_goes_on_behind(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch, act: str, told: str
 ) -> None:
-    letter, gate, find = died(), threading.Event(), type(app.engine.letters).find
+    letter, gate, find = died(), threading.Event(), type(app.engine.dead_letters).find
 
     def slow(*args: Any) -> Any:
         gate.wait(PATIENCE)
         return find(*args)
 
     monkeypatch.setattr(background, "_PATIENCE", 0.0)
-    monkeypatch.setattr(type(app.engine.letters), "find", slow)
+    monkeypatch.setattr(type(app.engine.dead_letters), "find", slow)
     said = do(client, f"/dead/{act}", query="queue=orders")
     assert said == f"They are being {told}; this goes on in the background."
     assert status_of(app, letter) == ["pending"]
@@ -204,7 +204,7 @@ def test_nobody_resolves_for_ever_what_others_deal_with_at_the_same_time(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     letter = died()
-    monkeypatch.setattr(type(app.engine.letters), "resolve", lambda *_: [])
+    monkeypatch.setattr(type(app.engine.dead_letters), "resolve", lambda *_: [])
     assert do(client, "/dead/resolve", query="queue=orders") == "0 dead letters are resolved."
     assert status_of(app, letter) == ["pending"]
 

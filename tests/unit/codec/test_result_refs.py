@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.codec import codec
-from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_text, filled, ids_in, promises_in
+from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_text, filled, ids_in, result_refs_in
 from headrace.core.jobs.states import State
 from headrace.core.tasks.signature import Signature
 from headrace.errors import InvalidJob
@@ -26,7 +26,7 @@ JSON = st.recursive(
 class Handle:
     """Stands for the result of a job, as handles and nodes do."""
 
-    promised_id = "job-9"
+    result_ref_id = "job-9"
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def test_a_promise_can_be_no_member_of_a_set_and_no_key(value: Any) -> None:
 
 
 def test_promises_are_found_in_any_nesting_in_the_order_they_are_given() -> None:
-    assert promises_in([1, (ONE,), {"a": [OTHER, "x"]}, ONE], {"b": ONE}) == [ONE, OTHER, ONE, ONE]
-    assert promises_in([1, "x"], {}) == []
+    assert result_refs_in([1, (ONE,), {"a": [OTHER, "x"]}, ONE], {"b": ONE}) == [ONE, OTHER, ONE, ONE]
+    assert result_refs_in([1, "x"], {}) == []
 
 
 # -- by annotation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.codec.redaction import MASK, redact, redact_call
-from headrace.core.codec.secret_names import WORDS, is_suspicious, mentions, words_of
+from headrace.core.codec.secret_names import WORDS, looks_secret, mentions, words_of
 from headrace.core.settings.settings import resolve
 from tests.support.cases import check_each
 
@@ -29,7 +29,7 @@ NONE: frozenset[str] = frozenset()
     ],
 )  # fmt: skip
 def test_a_name_that_sounds_like_a_secret(name: str) -> None:
-    assert is_suspicious(name, "x", WORDS)
+    assert looks_secret(name, "x", WORDS)
     assert redact({"a": [{name: "x"}]}, NONE, WORDS) == {"a": [{name: MASK}]}
     assert redact_call((name,), ("x",), {}, NONE, WORDS)[0] == (MASK,)
     assert mentions(f"Login(user='ann', {name}='x')", WORDS)
@@ -37,7 +37,7 @@ def test_a_name_that_sounds_like_a_secret(name: str) -> None:
 
 def test_a_name_that_only_looks_alike() -> None:
     def check(name: str) -> None:
-        assert not is_suspicious(name, "x", WORDS)
+        assert not looks_secret(name, "x", WORDS)
 
     check_each(
         [
@@ -85,7 +85,7 @@ def test_a_name_that_only_looks_alike() -> None:
     ],
 )
 def test_a_yes_or_no_is_no_secret_and_neither_is_a_number_of_them(name: str, value: Any, hidden: bool) -> None:
-    assert is_suspicious(name, value, WORDS) is hidden
+    assert looks_secret(name, value, WORDS) is hidden
 
 
 def test_pairs_as_in_headers_are_hidden_by_their_first() -> None:
@@ -103,10 +103,10 @@ def test_words_are_added_or_all_given_up() -> None:
     assert words_of(None) == NONE
     assert words_of(()) == WORDS
     more = words_of(["diagnosis", "Tax-Number", " "])
-    assert is_suspicious("patientDiagnosis", "x", more)
-    assert is_suspicious("tax_number", "x", more)
-    assert not is_suspicious("user", "x", more)
-    assert not is_suspicious("password", "x", words_of(None))
+    assert looks_secret("patientDiagnosis", "x", more)
+    assert looks_secret("tax_number", "x", more)
+    assert not looks_secret("user", "x", more)
+    assert not looks_secret("password", "x", words_of(None))
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_words_are_added_or_all_given_up() -> None:
     [("none", None), ("NONE", None), ("diagnosis, tax", ("diagnosis", "tax")), ([], ()), (None, None)],
 )
 def test_words_are_a_setting(given: Any, settled: Any) -> None:
-    assert resolve({"redact_words": given}, {}, {}, "").settings.redact_words == settled
+    assert resolve({"secret_words": given}, {}, {}, "").settings.secret_words == settled
 
 
 SECRET = "hunter2"

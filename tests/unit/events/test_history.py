@@ -157,9 +157,13 @@ def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
 
 
 def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
-    filings = [retried(3, 1), filed("lease lost", S.RETRYING, S.RETRYING, 2), filed("step", S.RUNNING, S.RUNNING, 5)]
+    history_rows = [
+        retried(3, 1),
+        filed("lease lost", S.RETRYING, S.RETRYING, 2),
+        filed("step", S.RUNNING, S.RUNNING, 5),
+    ]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in filings])
+    told = tell(done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in history_rows])
     assert {type(entry.event) for entry in told} == {Trigger}
     assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
     assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]
@@ -175,10 +179,10 @@ def test_runs_that_are_kept_no_more_are_not_told_as_unused_claims() -> None:
 @pytest.mark.parametrize("failures", [0, 1, 2, 3])
 def test_every_version_is_told_once_and_each_step_begins_where_the_last_one_ended(delayed: bool, failures: int) -> None:
     first = 2 if delayed else 1
-    filings = [retried(first + 2 + 3 * n, n + 1) for n in range(failures)]
+    history_rows = [retried(first + 2 + 3 * n, n + 1) for n in range(failures)]
     version = first + 3 * failures + 2
     done = row(state=S.COMPLETED, version=version, attempt=failures + 1, started_at=8000, finished_at=9000, worker="w1")
-    story = tell(done, filings)
+    story = tell(done, history_rows)
     assert [entry.version for entry in story] == list(range(1, version + 1))
     assert all(one.to_state == two.from_state for one, two in itertools.pairwise(story))
 
@@ -193,7 +197,7 @@ def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:
 
 
 def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> None:
-    filings = [
+    history_rows = [
         filed("event", S.PENDING, S.PENDING, 1, 0, started_at=None, worker=None, detail="early"),
         filed("step", S.RUNNING, S.RUNNING, 2, detail="charge"),
         filed("sleep", S.RUNNING, S.RUNNING, 2, detail="sleep"),
@@ -203,7 +207,7 @@ def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> No
         filed("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, filings)
+    told = tell(done, history_rows)
     assert [str(entry.event) for entry in told] == [
         "submit", "event", "claim", "step", "sleep", "snooze", "lease lost", "event", "promote", "claim", "step",
         "succeed",

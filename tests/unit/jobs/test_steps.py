@@ -51,7 +51,7 @@ class Flickering:
         self.failures = failures
         self.kept: list[tuple[Lease, Step]] = []
 
-    def remember(self, lease: Lease, step: Step) -> bool:
+    def save_step(self, lease: Lease, step: Step) -> bool:
         if self.failures:
             self.failures -= 1
             raise EngineUnavailable("away")
@@ -61,12 +61,12 @@ class Flickering:
 
 def test_a_step_that_is_done_is_stored_as_soon_as_the_store_is_back() -> None:
     store, step = Flickering(2), Step("step", "charge", 1, 1000)
-    assert RetryingStepStore(cast(Engine, store), 30.0).remember(CLAIM, step)
+    assert RetryingStepStore(cast(Engine, store), 30.0).save_step(CLAIM, step)
     assert store.kept == [(Lease("job", 4), step)]
 
 
 def test_nobody_waits_for_a_store_longer_than_the_lease_can_hold() -> None:
     store = Flickering(1000)
     with pytest.raises(EngineUnavailable, match="away"):
-        RetryingStepStore(cast(Engine, store), 0.2).remember(CLAIM, Step("step", "charge", 1, 1000))
+        RetryingStepStore(cast(Engine, store), 0.2).save_step(CLAIM, Step("step", "charge", 1, 1000))
     assert store.failures < 1000

@@ -13,10 +13,10 @@ from headrace.core.retention.lifecycle import (
     Policies,
     PolicyRow,
     StoredPolicy,
-    changed_terms,
+    changed_policy,
     check_removal,
+    default_policy,
     effective,
-    usual_terms,
 )
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
@@ -25,7 +25,7 @@ HOUR, DAY = 3_600_000, 86_400_000
 
 
 def test_settings_say_everything() -> None:
-    usual = usual_terms(Settings())
+    usual = default_policy(Settings())
     assert UNSET not in structs.astuple(usual)
     assert (usual.max_scheduled, usual.max_waiting, usual.max_pending) == (DAY, HOUR, DAY)
     assert (usual.max_retrying, usual.max_running, usual.max_age) == (HOUR // 2, None, None)
@@ -64,13 +64,13 @@ def test_an_order_goes_before_what_code_declares_field_by_field() -> None:
     )
     assert (book.of("send", "mail").max_pending, book.of("send", "mail").max_age) == (1, None)
     assert book.of("other", "send").max_age is None
-    assert book.of("other", "mail") == usual_terms(Settings())
+    assert book.of("other", "mail") == default_policy(Settings())
 
 
 def test_orders_are_changed_and_taken_back_one_by_one() -> None:
-    said = changed_terms(StoredPolicy(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
+    said = changed_policy(StoredPolicy(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
     assert said == StoredPolicy(max_pending=600_000, on_stale="fail", max_age=None)
-    said = changed_terms(said, {"max_pending": "default", "remove_on_fail": 7})
+    said = changed_policy(said, {"max_pending": "default", "remove_on_fail": 7})
     assert said == StoredPolicy(on_stale="fail", max_age=None, remove_on_fail=7)
 
 
@@ -90,7 +90,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given", "told"), WRONG)
 def test_a_word_that_makes_no_sense_is_refused_by_its_name(given: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidJob, match=told):
-        changed_terms(StoredPolicy(), given)
+        changed_policy(StoredPolicy(), given)
 
 
 @pytest.mark.parametrize("fields", [{"max_pending": -1}, {"on_stale": "kill"}, {"archive": 1}])

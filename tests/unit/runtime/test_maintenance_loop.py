@@ -35,17 +35,17 @@ class Counting:
 def keepers() -> Iterator[list[MaintenanceLoop]]:
     started: list[MaintenanceLoop] = []
     yield started
-    for keeper in started:
-        keeper.stop()
+    for step_store in started:
+        step_store.stop()
 
 
 def start(
     keepers: list[MaintenanceLoop], *maintenance_tasks: MaintenanceTask, has_jobs: bool = False
 ) -> MaintenanceLoop:
-    keeper = MaintenanceLoop(maintenance_tasks, lambda: has_jobs)
-    keeper.start()
-    keepers.append(keeper)
-    return keeper
+    step_store = MaintenanceLoop(maintenance_tasks, lambda: has_jobs)
+    step_store.start()
+    keepers.append(step_store)
+    return step_store
 
 
 def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[MaintenanceLoop]) -> None:
@@ -72,10 +72,10 @@ def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others
             raise ValueError("a defect")
 
     failing, well = Failing(), Counting(1)
-    keeper, pauses = MaintenanceLoop([failing, well]), list[float]()
+    step_store, pauses = MaintenanceLoop([failing, well]), list[float]()
     for _ in range(7):
-        pauses.append(keeper._guarded(failing))
-        keeper._guarded(well)
+        pauses.append(step_store._guarded(failing))
+        step_store._guarded(well)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
@@ -100,9 +100,9 @@ def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: 
             return self.is_set()
 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", SimpleNamespace(monotonic=lambda: now))
-    keeper = MaintenanceLoop([Piece()], lambda: jobs)
-    keeper._stopping = Stopping()
-    keeper._keep()
+    step_store = MaintenanceLoop([Piece()], lambda: jobs)
+    step_store._stopping = Stopping()
+    step_store._keep()
     return rested[1::2]  # before each piece it waits until the piece is wanted
 
 
@@ -124,14 +124,14 @@ def test_a_chore_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatc
 
 def test_it_stops_in_the_middle_of_its_rest() -> None:
     maintenance_task = Counting(1, pause=3600.0)
-    keeper = MaintenanceLoop([maintenance_task])
-    keeper.start()
+    step_store = MaintenanceLoop([maintenance_task])
+    step_store.start()
     assert maintenance_task.is_enough.wait(PATIENCE)
-    keeper.stop()
-    assert not keeper._thread.is_alive()
+    step_store.stop()
+    assert not step_store._thread.is_alive()
 
 
 def test_without_chores_there_is_nothing_to_stop() -> None:
-    keeper = MaintenanceLoop([])
-    keeper.start()
-    keeper.stop()
+    step_store = MaintenanceLoop([])
+    step_store.start()
+    step_store.stop()

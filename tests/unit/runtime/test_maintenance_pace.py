@@ -144,9 +144,9 @@ def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytes
             return 10.0
 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", clock)
-    keeper = MaintenanceLoop([Noting()], pace=lambda maintenance_task: factor)
-    keeper._stopping = Stopping()  # type: ignore[assignment]
-    keeper._keep()
+    step_store = MaintenanceLoop([Noting()], pace=lambda maintenance_task: factor)
+    step_store._stopping = Stopping()  # type: ignore[assignment]
+    step_store._keep()
     assert done[1] < 30.0, "not after sixty seconds, as it was when it fell asleep"
 
 
@@ -156,5 +156,5 @@ def test_a_chore_that_failed_is_tried_again_in_its_time_whatever_the_pace() -> N
             raise ValueError("a defect")
 
     failing = Failing()
-    keeper = MaintenanceLoop([failing], pace=lambda maintenance_task: 100.0)
-    assert keeper._due_at((0.0, keeper._guarded(failing), failing)) == 1.0
+    step_store = MaintenanceLoop([failing], pace=lambda maintenance_task: 100.0)
+    assert step_store._due_at((0.0, step_store._guarded(failing), failing)) == 1.0

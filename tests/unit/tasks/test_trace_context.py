@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.codec import codec
-from headrace.core.tasks.trace_context import NO_TRAIL, TraceContext, correlation_of, decoded, marked, plain, trail_of
+from headrace.core.tasks.trace_context import (
+    NO_TRACE_CONTEXT,
+    TraceContext,
+    correlation_of,
+    decoded,
+    marked,
+    plain,
+    trace_context_of,
+)
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)
@@ -18,18 +26,18 @@ TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, kin=True
 def test_a_trail_comes_back_and_the_metadata_is_what_it_was(given: dict[str, object] | None) -> None:
     stored = None if given is None else codec.encode(given)
     text = marked(stored, TRAIL)
-    assert trail_of(text) == TRAIL
+    assert trace_context_of(text) == TRAIL
     assert decoded(text) == (given or {})
-    assert trail_of(stored) == NO_TRAIL
+    assert trace_context_of(stored) == NO_TRACE_CONTEXT
     assert decoded(stored) == (given or {})
 
 
 def test_a_job_has_one_trail_and_a_new_one_takes_its_place() -> None:
     text = marked(marked(codec.encode({"a": 1}), TRAIL), TraceContext(correlation="new"))
-    assert trail_of(text) == TraceContext(correlation="new")
+    assert trace_context_of(text) == TraceContext(correlation="new")
     assert plain(text) == '{"a":1}'
-    assert marked(text, NO_TRAIL) == '{"a":1}'
-    assert marked(marked(None, TRAIL), NO_TRAIL) is None
+    assert marked(text, NO_TRACE_CONTEXT) == '{"a":1}'
+    assert marked(marked(None, TRAIL), NO_TRACE_CONTEXT) is None
 
 
 def test_a_job_goes_back_to_what_it_says_or_else_inherits_or_else_to_itself() -> None:
@@ -43,5 +51,5 @@ def test_a_job_goes_back_to_what_it_says_or_else_inherits_or_else_to_itself() ->
 
 @pytest.mark.parametrize("damaged", ['{"$trail":7}', '{"$trail":{"correlation":7}}', '{"$trail":', '["$trail"]'])
 def test_a_damaged_trail_is_none(damaged: str) -> None:
-    assert trail_of(damaged) == NO_TRAIL
+    assert trace_context_of(damaged) == NO_TRACE_CONTEXT
     assert correlation_of(damaged, "own") == "own"

@@ -82,14 +82,14 @@ class Admin:
 
     def checkpoint(self) -> dict[str, int]:
         """Shorten the write-ahead log of a file: its bytes before and after. A server minds its own; nothing then."""
-        return self._services.engine.care.checkpoint()
+        return self._services.engine.maintenance.checkpoint()
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
         """Bring statistics up to date and give free space back: the bytes of the store before and after.
 
         With `full` all of it is given back; meanwhile nobody can write to a file, nor read tables of PostgreSQL.
         """
-        return self._services.engine.care.optimize(full=full)
+        return self._services.engine.maintenance.optimize(full=full)
 
     # -- looking
 
@@ -98,7 +98,7 @@ class Admin:
 
         Nobody has to wait for it. In a pattern `*` stands for anything, `?` for one character, `[ab]` for one of these.
         """
-        return self._services.engine.care.storage(check_text("pattern", pattern), check_limit("limit", limit))
+        return self._services.engine.maintenance.storage(check_text("pattern", pattern), check_limit("limit", limit))
 
     # -- checking
 
@@ -109,7 +109,7 @@ class Admin:
         longer decodes.
         """
         engine = self._services.engine
-        found = engine.care.inspect()
+        found = engine.maintenance.inspect()
         facts = engine.facts()
         found += judge_size(
             Sizes(
@@ -138,7 +138,7 @@ class Admin:
         done = dict.fromkeys(found, 0)
         left = set(found)
         while left:  # each round is a few short commits
-            fresh = self._services.engine.care.repair(left, _AT_ONCE)
+            fresh = self._services.engine.maintenance.repair(left, _AT_ONCE)
             for code, count in fresh.items():
                 done[code] += count
             left = {code for code in left if fresh.get(code, 0) >= _AT_ONCE}

@@ -83,7 +83,7 @@ def take(
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
     with _told_of(target), _part_of(target) as part:
-        engine.care.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
+        engine.maintenance.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         make_single(part)
         check_copy(part)
         # Behind the jobs: what is archived meanwhile is there twice, and not nowhere.
@@ -309,7 +309,7 @@ def restore(
     # First: if all this is cut off, it can be done once more.
     archived = 0 if archive is None else _bring_archive(archive, path, interval)
     queues = {queue.name for queue in engine.queries.queues()}
-    engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))
+    engine.maintenance.restore(path, lambda: _bring_back(engine, path, over, progress))
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # a backup of a store that was closed: now it is to be used
         engine.transfer.post(None)
@@ -366,12 +366,12 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
     is_begun = _is_begun(engine, path)
     engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if over and not is_begun:
-        engine.care.clear()
+        engine.maintenance.clear()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-restore-") as folder,
         contextlib.closing(SqliteEngine(Path(folder, "copy.db"), durability="off")) as source,
     ):
-        source.care.restore(path, lambda: None)
+        source.maintenance.restore(path, lambda: None)
         source.transfer.post(None)
         _carry(source, engine, progress)
         verdict = compare(source, engine, merged=False, progress=lambda done: None)

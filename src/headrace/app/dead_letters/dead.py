@@ -16,8 +16,8 @@ from headrace.app.dead_letters.records import (
     DeadPage,
     DeadStats,
     RequeueResult,
+    dead_letter_of,
     group_of,
-    letter_of,
     moment,
     result_of,
     stats_of,
@@ -80,13 +80,13 @@ class Dead:
         which = _filter(status, filters)
         most = check_limit("limit", limit)
         before = None if cursor is None else check_text("cursor", cursor)
-        rows = self._services.engine.letters.find(which, most + 1, before)
-        letters = [letter_of(row, self._services) for row in rows[:most]]
-        return DeadPage(letters, letters[-1].id if len(rows) > most else None)
+        rows = self._services.engine.dead_letters.find(which, most + 1, before)
+        dead_letters = [dead_letter_of(row, self._services) for row in rows[:most]]
+        return DeadPage(dead_letters, dead_letters[-1].id if len(rows) > most else None)
 
     def get(self, letter_id: str) -> DeadLetter:
         """The dead letter with this id, or the newest one of the job with this id; DeadLetterNotFound if none is."""
-        return letter_of(self._row(letter_id), self._services)
+        return dead_letter_of(self._row(letter_id), self._services)
 
     def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
         """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
@@ -98,16 +98,16 @@ class Dead:
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """How many dead letters match."""
-        return self._services.engine.letters.count(_filter(status, filters))
+        return self._services.engine.dead_letters.count(_filter(status, filters))
 
     def groups(self, *, status: str | None = "pending", limit: int = 50) -> builtins.list[DeadGroup]:
         """Dead letters that one would look into together, the biggest group first."""
-        found = self._services.engine.letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
+        found = self._services.engine.dead_letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
         return [group_of(group) for group in found]
 
     def stats(self) -> builtins.list[DeadStats]:
         """What there is for each reason."""
-        return stats_of(self._services.engine.letters.tallies())
+        return stats_of(self._services.engine.dead_letters.tallies())
 
     # -- putting jobs there
 
@@ -123,7 +123,7 @@ class Dead:
         order = NewDeadLetter(row.id, why, fingerprint=fingerprint(row.task, last, why))
         if last is not None:
             order = replace(order, error_type=last.type, error_message=last.message)
-        verdict = self._services.engine.letters.add(order, _who(by), _text(note))
+        verdict = self._services.engine.dead_letters.add(order, _who(by), _text(note))
         if verdict == "missing":
             raise JobNotFound(job_id)
         if verdict == "pending":
@@ -158,7 +158,7 @@ class Dead:
         if args is not None or kwargs is not None:
             payload = self._edited(row, args, kwargs)
             order = replace(order, payload=payload, checksum=codec.checksum(payload))
-        (done,) = self._services.engine.letters.requeue([order], _who(by), _text(note), _detail(by))
+        (done,) = self._services.engine.dead_letters.requeue([order], _who(by), _text(note), _detail(by))
         if done.verdict == "missing":
             raise DeadLetterNotFound(letter_id)
         if done.verdict == "resolved":
@@ -203,7 +203,7 @@ class Dead:
                 replace(order, id=row.id, run_at=now + round(every * (place + n)) if rate else None)
                 for n, row in enumerate(page)
             ]
-            for done in self._services.engine.letters.requeue(orders, _who(by), _text(note), _detail(by)):
+            for done in self._services.engine.dead_letters.requeue(orders, _who(by), _text(note), _detail(by)):
                 tally[done.verdict] += 1
         back = tally["requeued"] + tally["stored_anew"]
         until = moment(now + round(every * (back - 1))) if rate and back else None
@@ -225,7 +225,7 @@ class Dead:
     def _pages(self, which: DeadLetterFilter, most: int) -> Iterator[builtins.list[DeadLetterRow]]:
         """Matching records, newest first. A job that fails again meanwhile has a newer record, which is not met."""
         before: str | None = None
-        while most > 0 and (rows := self._services.engine.letters.find(which, min(most, _AT_ONCE), before)):
+        while most > 0 and (rows := self._services.engine.dead_letters.find(which, min(most, _AT_ONCE), before)):
             yield rows
             most -= len(rows)
             before = rows[-1].id
@@ -254,7 +254,7 @@ class Dead:
         if status not in RESOLUTIONS:
             raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
         row = self._row(letter_id)
-        if not self._services.engine.letters.resolve([row.id], status, _who(by), _text(note)):
+        if not self._services.engine.dead_letters.resolve([row.id], status, _who(by), _text(note)):
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         return self.get(row.id)
 
@@ -263,7 +263,7 @@ class Dead:
         row = self._row(letter_id)
         if not _text(text):
             raise InvalidJob("note: say something")
-        if not self._services.engine.letters.note(row.id, text, _who(by)):
+        if not self._services.engine.dead_letters.note(row.id, text, _who(by)):
             raise DeadLetterNotFound(letter_id)
         return self.get(row.id)
 
@@ -283,17 +283,17 @@ class Dead:
                 (row.resolved_at or row.entered_at) < before for page in self._pages(which, _MOST) for row in page
             )
         removed = 0
-        while done := self._services.engine.letters.purge(statuses, before, _AT_ONCE):
+        while done := self._services.engine.dead_letters.purge(statuses, before, _AT_ONCE):
             removed += done
         return removed
 
     def delete(self, letter_id: str) -> bool:
         """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
-        return bool(self._services.engine.letters.remove([self._row(letter_id).id]))
+        return bool(self._services.engine.dead_letters.remove([self._row(letter_id).id]))
 
     def _row(self, letter_id: str) -> DeadLetterRow:
-        letters, name = self._services.engine.letters, check_text("dead letter", letter_id)
-        for row in letters.get([name]) or letters.latest([name]):
+        dead_letters, name = self._services.engine.dead_letters, check_text("dead letter", letter_id)
+        for row in dead_letters.get([name]) or dead_letters.latest([name]):
             return row
         raise DeadLetterNotFound(name)
 

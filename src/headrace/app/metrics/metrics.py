@@ -131,8 +131,8 @@ class Metrics:
         now, ever = self.snapshot(), dict[Place, MetricCell]()
         for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
-        swept = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
-        return exposition(ever, swept, now, accept, most)
+        retention_run = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
+        return exposition(ever, retention_run, now, accept, most)
 
     # -- over time
 

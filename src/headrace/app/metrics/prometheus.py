@@ -52,14 +52,14 @@ _BOUND: Final = f" Where tasks are many, all but the busiest are one of each que
 
 
 def exposition(
-    jobs: dict[Place, MetricCell], swept: MetricCell, now: MetricsSnapshot, accept: str, most: int
+    jobs: dict[Place, MetricCell], retention_run: MetricCell, now: MetricsSnapshot, accept: str, most: int
 ) -> tuple[str, bytes]:
     """The content type and the text, in the newest format that the reader accepts.
 
     `jobs` and `swept` are the sums since the beginning. At most so many tasks have lines of their own.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Store(jobs, swept, now, most))
+    registry.register(_Store(jobs, retention_run, now, most))
     encode, content_type = choose_encoder(accept)
     return content_type, encode(registry)
 
@@ -83,10 +83,12 @@ def _traffic(cell: MetricCell) -> int:
 
 
 class _Store(Collector):
-    def __init__(self, jobs: dict[Place, MetricCell], swept: MetricCell, now: MetricsSnapshot, most: int) -> None:
+    def __init__(
+        self, jobs: dict[Place, MetricCell], retention_run: MetricCell, now: MetricsSnapshot, most: int
+    ) -> None:
         self._jobs = bounded({place: cell for place, cell in jobs.items() if place[1]}, most)
         self._all = jobs.values()
-        self._swept = swept
+        self._retention_run = retention_run
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
@@ -94,7 +96,7 @@ class _Store(Collector):
         yield _histogram("headrace_job_wait_seconds", "From when a job could run to its start.", self._waits())
         yield _histogram("headrace_job_run_seconds", "From the start of an attempt to its end.", self._runs())
         yield _events(self._all)
-        yield from _of_archive(self._swept)
+        yield from _of_archive(self._retention_run)
         yield from _of_queues(self._now)
         yield from _of_store(self._now)
 
@@ -136,14 +138,14 @@ def _events(cells: Iterable[MetricCell]) -> Metric:
     return family
 
 
-def _of_archive(swept: MetricCell) -> Iterator[Metric]:
+def _of_archive(retention_run: MetricCell) -> Iterator[Metric]:
     for kind, (name, meaning) in _ARCHIVE.items():
-        yield CounterMetricFamily(name, meaning, value=swept.other.get(kind, 0))
+        yield CounterMetricFamily(name, meaning, value=retention_run.other.get(kind, 0))
     took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")
-    took.add_metric([], _counts(swept.run), swept.run.total / 1000)
+    took.add_metric([], _counts(retention_run.run), retention_run.run.total / 1000)
     yield took
     stale = HistogramMetricFamily("headrace_stale_after_seconds", "How long jobs had lasted that were found stale.")
-    stale.add_metric([], _counts(swept.wait), swept.wait.total / 1000)
+    stale.add_metric([], _counts(retention_run.wait), retention_run.wait.total / 1000)
     yield stale
 
 

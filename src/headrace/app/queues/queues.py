@@ -127,7 +127,7 @@ class Queue:
             queries.pause_queue(self.name, False)
         if row.rules:
             queries.rule_queue(self.name, QueueRules())
-        self._services.engine.staleness_store.order_terms("queue", self.name, None)
+        self._services.engine.staleness_store.order_policy("queue", self.name, None)
         return gone
 
     def pause(self) -> None:

@@ -65,7 +65,7 @@ class JobArchive:
             deleted=tally.deleted,
             history=tally.history,
             steps=tally.steps,
-            dead_letters=tally.letters,
+            dead_letters=tally.dead_letters,
             dead_letters_expired=tally.expired,
             dropped=tally.dropped,
             jobs=sorted(tally.jobs),
@@ -108,7 +108,7 @@ class JobArchive:
             seconds=None if last is None else last.duration / 1000,
             archived=0 if last is None else last.archived,
             deleted=0 if last is None else last.deleted,
-            dead_letters=0 if last is None else last.letters,
+            dead_letters=0 if last is None else last.dead_letters,
             partition=None if last is None else last.partition,
             dropped=[] if last is None else last.dropped,
         )

@@ -20,13 +20,13 @@ from headrace.app.retention.lifecycle_records import (
     PolicyLayers,
     StaleJob,
     StateAges,
-    said_terms,
+    policy_layers,
+    policy_of,
     stale_job,
     state_ages,
-    terms_of,
 )
 from headrace.app.services.services import Services, declared_by
-from headrace.core.retention.lifecycle import Kind, Policies, PolicyRow, StoredPolicy, changed_terms
+from headrace.core.retention.lifecycle import Kind, Policies, PolicyRow, StoredPolicy, changed_policy
 from headrace.core.retention.staleness import AgeStats, StaleFinding, everything
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_queue, check_task_name
@@ -56,20 +56,20 @@ class Lifecycles:
             check_task_name(task)
         if queue is not None:
             check_queue("queue", queue)
-        return terms_of(self._book(), task, queue)
+        return policy_of(self._book(), task, queue)
 
     def all_terms(self) -> list[PolicyLayers]:
         """Every task and queue of which anything is said, by its code or by an operator."""
-        return [said_terms(row) for row in self._services.terms()]
+        return [policy_layers(row) for row in self._services.terms()]
 
-    def terms_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
+    def policies_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
         """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
         rows = self._services.terms()
         book = Policies(rows, self._settings)
-        found = {("any", "job"): terms_of(book, None, None)}
+        found = {("any", "job"): policy_of(book, None, None)}
         for row in rows:
             is_task = row.kind == "task"
-            found[row.kind, row.name] = terms_of(book, row.name if is_task else None, None if is_task else row.name)
+            found[row.kind, row.name] = policy_of(book, row.name if is_task else None, None if is_task else row.name)
         return found
 
     def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecyclePolicy:
@@ -79,14 +79,14 @@ class Lifecycles:
         takes an order back, and what is not named stays as it is. Workers go by it at their next check.
         """
         kind, name = _named(task, queue)
-        after = changed_terms(self._book().row(kind, name).ordered, fields)
-        self._services.engine.staleness_store.order_terms(kind, name, after)
+        after = changed_policy(self._book().row(kind, name).ordered, fields)
+        self._services.engine.staleness_store.order_policy(kind, name, after)
         return self.terms(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
         """Take back everything that an operator has ordered for a task or a queue; what holds then."""
         kind, name = _named(task, queue)
-        self._services.engine.staleness_store.order_terms(kind, name, None)
+        self._services.engine.staleness_store.order_policy(kind, name, None)
         return self.terms(task=task, queue=queue)
 
     def sync(self) -> list[str]:
@@ -98,7 +98,7 @@ class Lifecycles:
         stored = {row.name: row.declared for row in self._services.engine.staleness_store.terms() if row.kind == "task"}
         declared = declared_by(self._tasks)
         changed = [name for name, terms in declared.items() if terms != stored.get(name, StoredPolicy())]
-        self._services.engine.staleness_store.declare_terms(
+        self._services.engine.staleness_store.declare_policy(
             [PolicyRow("task", name, declared[name]) for name in changed]
         )
         return changed
@@ -217,7 +217,7 @@ class Lifecycles:
 
     aterms = twin(terms)
     aall_terms = twin(all_terms)
-    aterms_by_name = twin(terms_by_name)
+    aterms_by_name = twin(policies_by_name)
     aconfigure = twin(configure)
     areset = twin(reset)
     aarchive = twin(archive)

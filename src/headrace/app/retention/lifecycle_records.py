@@ -45,7 +45,7 @@ class PolicyLayers(Struct, frozen=True):
     ordered: dict[str, Any]
 
 
-def said_terms(row: PolicyRow) -> PolicyLayers:
+def policy_layers(row: PolicyRow) -> PolicyLayers:
     return PolicyLayers(row.kind, row.name, _said(row.declared), _said(row.ordered))
 
 
@@ -57,7 +57,7 @@ def _said(terms: StoredPolicy) -> dict[str, Any]:
 SPANS = tuple(name for name in StoredPolicy.__struct_fields__ if name.startswith(("max_", "keep_")))
 
 
-def terms_of(book: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
+def policy_of(book: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
     """What holds for jobs of this task in this queue, and who says so."""
     # The empty text names no task and no queue: nothing is said of it.
     holding = structs.asdict(book.of(task or "", queue or ""))

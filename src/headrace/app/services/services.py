@@ -21,7 +21,7 @@ from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSumma
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
-from headrace.core.retention.staleness import aged_of, verdict
+from headrace.core.retention.staleness import job_age_of, verdict
 from headrace.core.settings.settings import Settings
 from headrace.core.text import short
 from headrace.core.worker_commands import with_log_level
@@ -56,7 +56,7 @@ class Services:
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
         self.cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
-        self.words = words_of(settings.redact_words)
+        self.words = words_of(settings.secret_words)
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
@@ -219,10 +219,10 @@ class Services:
     def history_of(self, row: JobRow) -> tuple[list[HistoryEntry], list[AttemptError]]:
         if row.seq == ARCHIVED:
             kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
-            filings = [] if kept is None else kept.history
+            history_rows = [] if kept is None else kept.history
         else:
-            filings = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
-        return tell(row, filings), errors_of(filings)
+            history_rows = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
+        return tell(row, history_rows), errors_of(history_rows)
 
     def log_lines(self, row: JobRow) -> list[LogEntry]:
         if row.seq == SPOOLED:
@@ -257,11 +257,11 @@ class Services:
 
     def _staleness_in_words(self, row: JobRow) -> str:
         book = Policies(self.terms(), self.settings)
-        found = verdict(aged_of(row, self.engine.queries.history(row.id)), book, self.clock.now())
+        found = verdict(job_age_of(row, self.engine.queries.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 
     def _letter_in_words(self, row: JobRow) -> str:
-        for letter in self.engine.letters.latest([row.id]):
+        for letter in self.engine.dead_letters.latest([row.id]):
             return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
         return ""
 

@@ -63,10 +63,10 @@ def _is_whole_step(step: Step) -> bool:
 def damage_beside_jobs(engine: Engine) -> Iterator[str]:
     """What else no longer decodes: of dead letters, schedules and the rules of queues."""
     before: str | None = None
-    while letters := engine.letters.find(DeadLetterFilter(), _AT_ONCE, before):
-        yield from (f"dead letter {letter.id}: {what}" for letter in letters for what in damage_of(letter))
-        before = letters[-1].id
-        if len(letters) < _AT_ONCE:
+    while dead_letters := engine.dead_letters.find(DeadLetterFilter(), _AT_ONCE, before):
+        yield from (f"dead letter {letter.id}: {what}" for letter in dead_letters for what in damage_of(letter))
+        before = dead_letters[-1].id
+        if len(dead_letters) < _AT_ONCE:
             break
     for schedule in engine.schedule_store.all():
         yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))

@@ -50,9 +50,9 @@ def carry_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
 def _carry_terms(source: StoreView, target: Engine, merged: bool) -> None:
     known = _terms_in(target) if merged else {}
     rows = [row for key, row in _terms_in(source).items() if key not in known]
-    target.staleness_store.declare_terms(rows)
+    target.staleness_store.declare_policy(rows)
     for row in rows:
-        target.staleness_store.order_terms(row.kind, row.name, row.ordered)
+        target.staleness_store.order_policy(row.kind, row.name, row.ordered)
 
 
 def _copy_documents(source: StoreView, target: Engine) -> None:

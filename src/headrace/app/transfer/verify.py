@@ -208,7 +208,7 @@ def _compare_dead(source: Engine, target: Engine, verdict: CopyVerification, mer
 
 
 def _has_open_letter(target: Engine, job_id: str) -> bool:
-    return any(letter.status == "pending" for letter in target.letters.latest([job_id]))
+    return any(letter.status == "pending" for letter in target.dead_letters.latest([job_id]))
 
 
 def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: CopyVerification) -> None:

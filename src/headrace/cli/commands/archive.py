@@ -85,8 +85,8 @@ def stats(session: Session, as_json: bool) -> None:
         return
     facts = [("jobs", str(told.jobs)), ("size", size(told.bytes)), ("partitions", str(told.partitions))]
     if told.swept_at is not None and told.seconds is not None:
-        swept = f"{told.archived} archived, {told.deleted} deleted, {told.dead_letters} dead letters removed"
-        facts += [("last sweep", f"{stamp(told.swept_at)}, in {span(told.seconds)}"), ("it did", swept)]
+        retention_run = f"{told.archived} archived, {told.deleted} deleted, {told.dead_letters} dead letters removed"
+        facts += [("last sweep", f"{stamp(told.swept_at)}, in {span(told.seconds)}"), ("it did", retention_run)]
     else:
         facts.append(("last sweep", "none: no worker has swept yet"))
     print_facts(facts)

@@ -108,7 +108,7 @@ def requeue(
     told = queries.requeue_where(**many, dry_run=True)
     if not dry_run:
         if told.matched and not yes:
-            confirm(f"requeue {_letters(told.matched)}")
+            confirm(f"requeue {_dead_letters(told.matched)}")
         told = queries.requeue_where(**many)
     _answer(msgspec.structs.asdict(told), _in_words(told), as_json)
 
@@ -170,10 +170,10 @@ def purge(
     count = queries.purge(older_than=older_than, status=status or None, dry_run=True)
     if not dry_run:
         if count and not yes:
-            confirm(f"remove {_letters(count)} for good")
+            confirm(f"remove {_dead_letters(count)} for good")
         count = queries.purge(older_than=older_than, status=status or None)
     would = "would be removed" if dry_run else "removed"
-    _answer({"purged": count, "dry_run": dry_run}, f"{_letters(count)} {would}", as_json)
+    _answer({"purged": count, "dry_run": dry_run}, f"{_dead_letters(count)} {would}", as_json)
 
 
 def _json(option: str, text: str | None) -> Any:
@@ -187,7 +187,7 @@ def _json(option: str, text: str | None) -> Any:
 
 def _in_words(told: BulkRequeue) -> str:
     would = "would be requeued" if told.dry_run else "requeued"
-    parts = [f"{_letters(told.requeued)} {would}"]
+    parts = [f"{_dead_letters(told.requeued)} {would}"]
     if told.permanently_failed:
         parts.append(f"{told.permanently_failed} permanently failed: requeued too often")
     if told.skipped:
@@ -195,7 +195,7 @@ def _in_words(told: BulkRequeue) -> str:
     return "; ".join(parts)
 
 
-def _letters(count: int) -> str:
+def _dead_letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 

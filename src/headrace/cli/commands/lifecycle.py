@@ -12,7 +12,7 @@ from headrace.app.retention.lifecycle_records import SPANS, LifecyclePolicy
 from headrace.cli.options import as_json_option, example, parse_seconds, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark
 from headrace.cli.session import Session
-from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, StoredPolicy, changed_terms
+from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, StoredPolicy, changed_policy
 from headrace.core.retention.staleness import in_words
 from headrace.errors import InvalidJob
 
@@ -38,7 +38,7 @@ _HELP = {
 def lifecycle(ctx: click.Context, as_json: bool) -> None:
     """Look at how long jobs may stay, and change it. Without a command: list what tasks and queues say."""
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_terms, as_json=as_json)
+        ctx.invoke(list_policies, as_json=as_json)
     elif as_json:
         raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
@@ -47,7 +47,7 @@ def lifecycle(ctx: click.Context, as_json: bool) -> None:
 @as_json_option
 @shared
 @click.pass_obj
-def list_terms(session: Session, as_json: bool) -> None:
+def list_policies(session: Session, as_json: bool) -> None:
     """List the tasks and queues that say anything of it, by their code or by an operator."""
     found = session.store().lifecycle.all_terms()
     if as_json:
@@ -95,7 +95,7 @@ def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     elif value.isascii() and value.isdecimal():
         given = int(value)
     try:
-        changed_terms(StoredPolicy(), {name: value if given is None else given})
+        changed_policy(StoredPolicy(), {name: value if given is None else given})
     except InvalidJob as error:
         told = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
         for word, said in _SAID_HERE.items():

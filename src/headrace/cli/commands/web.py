@@ -54,7 +54,7 @@ def web(
     app = session.store(may_create=True, with_tasks=True)
     level, form = options.pop("log_level"), options.pop("log_format")
     chosen = form or app.settings.log_format, level or app.settings.log_level
-    configure_unless_done(*chosen, app.settings.redact_words, insist=bool(level or form))
+    configure_unless_done(*chosen, app.settings.secret_words, insist=bool(level or form))
     if token_file is not None:
         tokens += _tokens_in(token_file)
     given = {**options, "auth": auth or None, "tokens": tokens or None}

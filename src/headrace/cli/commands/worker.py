@@ -99,7 +99,7 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
     app = session.application()
     level, form = settings.pop("log_level"), settings.pop("log_format")
     chosen = form or app.settings.log_format, level or app.settings.log_level
-    configure_unless_done(*chosen, app.settings.redact_words, insist=bool(level or form))
+    configure_unless_done(*chosen, app.settings.secret_words, insist=bool(level or form))
     _announce(app, session.app_name or "", settings)
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
     from headrace.runtime.worker.supervisor import RECYCLED  # loaded with the worker, not for other commands

@@ -20,7 +20,7 @@ from opentelemetry.metrics import MeterProvider, get_meter
 from headrace import Headrace, Job, __version__
 from headrace.contrib.otel.metrics import OtelMetrics
 from headrace.contrib.otel.spans import OtelTracer, unpacked
-from headrace.core.tasks.trace_context import trail_of
+from headrace.core.tasks.trace_context import trace_context_of
 
 __all__ = ["context_of", "instrument", "uninstrument"]
 
@@ -40,7 +40,7 @@ def instrument(
     meter = get_meter("headrace", __version__, meter_provider, _SCHEMA)
     counts = OtelMetrics(meter)
     app.trace(OtelTracer(app, tracer, counts, tracer_provider))
-    app.on("archive.*", name="headrace.otel")(counts.swept)
+    app.on("archive.*", name="headrace.otel")(counts.retention_run)
 
 
 def uninstrument(app: Headrace) -> None:
@@ -50,4 +50,4 @@ def uninstrument(app: Headrace) -> None:
 
 def context_of(job: Job[Any]) -> Context:
     """The context the job was enqueued in, for a span of yours that belongs to it; empty if that was not traced."""
-    return unpacked(trail_of(job.row.metadata))
+    return unpacked(trace_context_of(job.row.metadata))

@@ -43,7 +43,7 @@ class OtelMetrics:
         self._duration = times("attempt.duration", "How long attempts ran.")
         self._wait = times("attempt.wait", "How long jobs were due before their attempt began.")
 
-        self._swept = {
+        self._retention_run = {
             "archived": count("archived", "Jobs that were archived."),
             "partitions_created": partitions("created", "Partitions of the archive that were made."),
             "partitions_detached": partitions("detached", "Partitions of the archive that were removed."),
@@ -54,9 +54,9 @@ class OtelMetrics:
             "headrace.archive.failures", unit="{walk}", description="Walks over finished jobs that failed."
         )
 
-    def swept(self, event: Event) -> None:
+    def retention_run(self, event: Event) -> None:
         """A walk over finished jobs. Of all processes that listen, one is told of it."""
-        for name, counter in self._swept.items():
+        for name, counter in self._retention_run.items():
             if found := event.data.get(name):
                 counter.add(found)
         self._sweep.record(event.data.get("run", 0.0))

@@ -25,7 +25,7 @@ from headrace import Call, Headrace, Job
 from headrace.contrib.otel.metrics import OtelMetrics
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.tasks.trace_context import NO_TRAIL, TraceContext, correlation_of, marked, trail_of
+from headrace.core.tasks.trace_context import NO_TRACE_CONTEXT, TraceContext, correlation_of, marked, trace_context_of
 from headrace.errors import HeadraceError
 from headrace.runtime.context.trace import ambient, following
 
@@ -36,21 +36,21 @@ _w3c = TraceContextTextMapPropagator()
 _submitting: ContextVar[bool] = ContextVar("headrace_otel_submitting", default=False)
 
 
-def packed(span: Span, trail: TraceContext) -> TraceContext:
+def packed(span: Span, trace_context: TraceContext) -> TraceContext:
     """The trail, going on from this span."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier, trace.set_span_in_context(span, Context()))
     state = carrier.get("tracestate")
     return structs.replace(
-        trail,
+        trace_context,
         traceparent=carrier.get("traceparent"),
         tracestate=state if state and len(state) <= _LONGEST_STATE else None,
     )
 
 
-def unpacked(trail: TraceContext) -> Context:
+def unpacked(trace_context: TraceContext) -> Context:
     """The context at the end of the trail; empty if there is none, or none that can be read."""
-    carrier = {"traceparent": trail.traceparent, "tracestate": trail.tracestate}
+    carrier = {"traceparent": trace_context.traceparent, "tracestate": trace_context.tracestate}
     return _w3c.extract({name: value for name, value in carrier.items() if value}, Context())
 
 
@@ -78,7 +78,7 @@ class OtelTracer:
         try:
             with (
                 trace.use_span(span, record_exception=False, set_status_on_exception=False),
-                following(packed(span, ambient.get() or NO_TRAIL)),
+                following(packed(span, ambient.get() or NO_TRACE_CONTEXT)),
             ):
                 yield lambda jobs: self._submitted(span, jobs)
         except BaseException as error:  # by its kind alone: what it says may quote arguments
@@ -109,28 +109,28 @@ class OtelTracer:
     # -- running
 
     def begin(self, claim: Claim, log: Callable[..., None]) -> AttemptSpan:
-        trail = trail_of(claim.metadata)
+        trace_context = trace_context_of(claim.metadata)
         span = self._tracer.start_span(
             f"process {claim.queue}",
-            unpacked(trail),
+            unpacked(trace_context),
             kind=SpanKind.CONSUMER,
             attributes={**_OPERATION["process"], **_about(claim)},
         )
         self._counts.began(claim, self._app.clock.now())
-        return AttemptSpan(self, claim, trail, span, log)
+        return AttemptSpan(self, claim, trace_context, span, log)
 
     def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
         self._counts.ended(claim, outcome, seconds)
 
-    def past_of(self, claim: Claim, trail: TraceContext) -> Iterator[tuple[str, SpanContext]]:
+    def past_of(self, claim: Claim, trace_context: TraceContext) -> Iterator[tuple[str, SpanContext]]:
         """What came before this attempt, each with the word for it."""
         try:
             job = self._app.jobs.get(claim.id)
             if before := _last_noted(job):
                 yield "previous attempt", before
-            if trail.kin:
+            if trace_context.kin:
                 for parent in job.parents()[:_MOST_LINKS]:
-                    yield "parent", _last_noted(parent) or _context_in(trail_of(parent.row.metadata))
+                    yield "parent", _last_noted(parent) or _context_in(trace_context_of(parent.row.metadata))
         except HeadraceError:  # it is deleted, or the store is away: a trace without links is one all the same
             return
 
@@ -138,10 +138,10 @@ class OtelTracer:
 
     @contextmanager
     def inside(self, claim: Claim) -> Iterator[None]:
-        trail = trail_of(claim.metadata)
-        token = contexts.attach(unpacked(trail))
+        trace_context = trace_context_of(claim.metadata)
+        token = contexts.attach(unpacked(trace_context))
         try:
-            with following(trail):
+            with following(trace_context):
                 yield
         finally:
             contexts.detach(token)
@@ -156,11 +156,11 @@ class AttemptSpan:
     """The span of one attempt. It ends with whoever ends the attempt: the task, its timeout, an operator."""
 
     def __init__(
-        self, spans: OtelTracer, claim: Claim, trail: TraceContext, span: Span, log: Callable[..., None]
+        self, spans: OtelTracer, claim: Claim, trace_context: TraceContext, span: Span, log: Callable[..., None]
     ) -> None:
         self._spans = spans
         self._claim = claim
-        self._trail = trail
+        self._trace_context = trace_context
         self._span = span
         self._log = log
         self._began = time.monotonic()
@@ -169,11 +169,11 @@ class AttemptSpan:
 
     @property
     def has_past(self) -> bool:
-        return self._span.is_recording() and (self._claim.version > 2 or self._trail.kin)
+        return self._span.is_recording() and (self._claim.version > 2 or self._trace_context.kin)
 
     def look_back(self) -> None:
         if self.has_past:
-            for word, before in self._spans.past_of(self._claim, self._trail):
+            for word, before in self._spans.past_of(self._claim, self._trace_context):
                 if before.is_valid:
                     self._span.add_link(before, {"headrace.link": word})
 
@@ -190,9 +190,9 @@ class AttemptSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
     ) -> None:
-        context, trail, submitting = self._tokens
+        context, trace_context, submitting = self._tokens
         _submitting.reset(submitting)
-        ambient.reset(trail)
+        ambient.reset(trace_context)
         contexts.detach(context)
 
     def end(self, outcome: Outcome | None) -> None:
@@ -211,7 +211,7 @@ class AttemptSpan:
             self._tell_error(outcome)
         elif outcome.reason:
             self._span.set_attribute("headrace.reason", outcome.reason)
-        if self._trail.kin or outcome.state not in FINAL or outcome.state is State.FAILED:
+        if self._trace_context.kin or outcome.state not in FINAL or outcome.state is State.FAILED:
             self._log(TRACED, "debug", traceparent=self._own.traceparent)
 
     def _tell_error(self, outcome: Outcome) -> None:
@@ -249,5 +249,5 @@ def _last_noted(job: Job[Any]) -> SpanContext | None:
     return None
 
 
-def _context_in(trail: TraceContext) -> SpanContext:
-    return trace.get_current_span(unpacked(trail)).get_span_context()
+def _context_in(trace_context: TraceContext) -> SpanContext:
+    return trace.get_current_span(unpacked(trace_context)).get_span_context()

@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.core.codec.encode import step_to
 from headrace.core.codec.models import field_names, is_model, is_pydantic, struct_tag
-from headrace.core.codec.result_refs import ParentFailure, ResultRef, is_promise
+from headrace.core.codec.result_refs import ParentFailure, ResultRef, is_result_ref
 from headrace.core.text import short, why
 
 
@@ -55,7 +55,7 @@ class Annotation(msgspec.Struct, frozen=True):
 
     def fit(self, value: Any) -> None:
         """Raises Misfit if the value is not of this shape. What a job will return, nobody can tell before."""
-        if self.exact is not None and type(value) not in self.exact and not is_promise(value):
+        if self.exact is not None and type(value) not in self.exact and not is_result_ref(value):
             self.check(value)
 
     def rebuilt(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.core.codec.decode import MAX_DEPTH, Tree, lift
 from headrace.core.codec.models import is_model, is_pydantic, json_fields, plain_fields
-from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_fields, is_promise
+from headrace.core.codec.result_refs import MARK, ParentFailure, ResultRef, failure_fields, is_result_ref
 from headrace.core.jobs.ids import check_id
 from headrace.core.text import a_kind, short, why
 from headrace.errors import PayloadTooLarge
@@ -251,7 +251,7 @@ def _lower_decimal(walk: ValueEncoder, value: Decimal, depth: int) -> Tree:
 
 
 def _lower_promise(walk: ValueEncoder, value: Any, depth: int) -> Tree:
-    job_id = check_id(value.promised_id)
+    job_id = check_id(value.result_ref_id)
     walk.spend(len(job_id))
     return {"$result": job_id}
 
@@ -294,7 +294,7 @@ _DEGRADABLE = (
 
 
 def _lower_other(walk: ValueEncoder, value: Any, depth: int) -> Tree:
-    if walk.call and is_promise(value):
+    if walk.call and is_result_ref(value):
         return _lower_promise(walk, value, depth)
     if is_model(type(value)):
         return _lower_model(walk, value, depth)

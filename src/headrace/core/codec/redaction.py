@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from headrace.core.codec.secret_names import is_suspicious
+from headrace.core.codec.secret_names import looks_secret
 from headrace.errors import InvalidJob
 
 MASK = "***"
@@ -86,7 +86,7 @@ class _Mask:
             name = name.decode("utf-8", "replace")
         if not isinstance(name, str):
             return False
-        return name.casefold() in self._names or (bool(self._words) and is_suspicious(name, value, self._words))
+        return name.casefold() in self._names or (bool(self._words) and looks_secret(name, value, self._words))
 
 
 def _titles(parameter_names: Sequence[str], count: int) -> list[str]:

@@ -30,7 +30,7 @@ class ResultRef(Struct, frozen=True):
     id: str
 
     @property
-    def promised_id(self) -> str:
+    def result_ref_id(self) -> str:
         return self.id
 
     def __repr__(self) -> str:
@@ -62,12 +62,12 @@ class ParentFailure(Struct, frozen=True):
     message: str | None = None
 
 
-def is_promise(value: Any) -> bool:
+def is_result_ref(value: Any) -> bool:
     """Told by its attribute: handles of jobs and nodes of flows are promises as well, and live on upper floors."""
-    return hasattr(type(value), "promised_id")
+    return hasattr(type(value), "result_ref_id")
 
 
-def promises_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def result_refs_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Whatever is a promise in these arguments, also inside lists, tuples, sets and dicts."""
     if not kwargs and _PLAIN.issuperset(map(type, args)):  # nearly always, where flows are large
         return []
@@ -84,7 +84,7 @@ def _found_in(value: Any) -> Iterator[Any]:
             left += reversed(one.values())
         elif isinstance(one, list | tuple | set | frozenset):
             left += reversed([*one])
-        elif is_promise(one):
+        elif is_result_ref(one):
             yield one
 
 

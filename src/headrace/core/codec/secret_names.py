@@ -30,7 +30,7 @@ def words_of(added: Iterable[str] | None) -> frozenset[str]:
     return frozenset() if added is None else WORDS | {"".join(_parts(word)) for word in added} - {""}
 
 
-def is_suspicious(name: str, value: Any, words: frozenset[str]) -> bool:
+def looks_secret(name: str, value: Any, words: frozenset[str]) -> bool:
     """Whether the value under this name had better not be shown. A yes or no is none; nor is a number of tokens."""
     if value is None or isinstance(value, bool):
         return False

@@ -42,23 +42,23 @@ class AttemptError(Struct, frozen=True):
     traceback: str
 
 
-def errors_of(filings: Sequence[HistoryRow]) -> list[AttemptError]:
+def errors_of(history_rows: Sequence[HistoryRow]) -> list[AttemptError]:
     """Every attempt that ended in an error, oldest first."""
     return [
         AttemptError(_moment(f.at), f.attempt, f.error_type, f.error_message or "", f.error_traceback or "")
-        for f in filings
+        for f in history_rows
         if f.error_type is not None
     ]
 
 
-def tell(row: JobRow, filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
+def tell(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """All entries, oldest first."""
     entries: list[HistoryEntry] = []
     notes: list[HistoryEntry] = []  # since the last move that was filed
-    first = version = _first_version(row, filings)
+    first = version = _first_version(row, history_rows)
     state: State | None = None
     attempt = 0
-    for history_row in _whole(filings):
+    for history_row in _whole(history_rows):
         entry = _filed(history_row)
         if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
             notes.append(entry)
@@ -90,9 +90,9 @@ def _is_later(move: HistoryEntry, note: HistoryEntry) -> bool:
     return move.at > note.at if note.event in _ASIDE else move.version > note.version
 
 
-def _first_version(row: JobRow, filings: Sequence[HistoryRow]) -> int:
+def _first_version(row: JobRow, history_rows: Sequence[HistoryRow]) -> int:
     """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
-    known = min((history_row.version for history_row in filings), default=row.version)
+    known = min((history_row.version for history_row in history_rows), default=row.version)
     return row.created_at if known >= row.created_at else 1
 
 
@@ -167,17 +167,17 @@ def _filed(history_row: HistoryRow) -> HistoryEntry:
     )
 
 
-def last_words(filings: Sequence[HistoryRow]) -> list[HistoryEntry]:
+def last_words(history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
-    return [_filed(history_row) for history_row in _whole(filings)]
+    return [_filed(history_row) for history_row in _whole(history_rows)]
 
 
 _EVENTS, _STATES = frozenset(Trigger), frozenset(State)
 
 
-def _whole(filings: Sequence[HistoryRow]) -> list[HistoryRow]:
+def _whole(history_rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     """Those that can be told: one that is damaged names no event or state there is."""
-    return [one for one in filings if is_whole(one)]
+    return [one for one in history_rows if is_whole(one)]
 
 
 def is_whole(history_row: HistoryRow) -> bool:

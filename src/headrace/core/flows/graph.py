@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from headrace.core.codec.result_refs import promises_in
+from headrace.core.codec.result_refs import result_refs_in
 from headrace.core.jobs.dependencies import Dependency, Policy, circle_in
 from headrace.core.tasks.options import check_jobs
 from headrace.core.text import short
@@ -38,7 +38,7 @@ class Node:
         self.policy = policy
 
     @property
-    def promised_id(self) -> str:
+    def result_ref_id(self) -> str:
         return self.id
 
     def after(self, *others: Any) -> Node:
@@ -57,7 +57,7 @@ class Node:
 
     def given(self) -> list[Node]:
         """Every node whose result it is given."""
-        promises = promises_in(self.call.args, self.call.kwargs)
+        promises = result_refs_in(self.call.args, self.call.kwargs)
         return [node for node in promises if isinstance(node, Node)] if promises else []
 
     def nodes(self) -> list[Node]:

@@ -57,13 +57,13 @@ def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempt
     )
 
 
-def lettered(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Outcome]:
+def with_dead_letter(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Outcome]:
     """The same, but that failures open dead letters only as the setting `dead_letters` says."""
     if switch is True:
         return outcomes
     return [
         replace(outcome, letter=False)
-        if outcome.event is Trigger.FAIL and not opens_letter(switch, outcome.reason)
+        if outcome.event is Trigger.FAIL and not opens_dead_letter(switch, outcome.reason)
         else outcome
         for outcome in outcomes
     ]
@@ -110,6 +110,6 @@ def cancel(claim: Claim, reason: str, now: int) -> Outcome:
     return Outcome(claim.id, claim.version, Trigger.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
 
 
-def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:
+def opens_dead_letter(switch: bool | Collection[str], reason: str | None) -> bool:
     """Whether a job that fails for this reason gets a dead letter, by the setting `dead_letters`."""
     return switch if isinstance(switch, bool) else reason in switch

@@ -127,7 +127,7 @@ class DefaultPolicy(Protocol):
     def archive(self) -> bool: ...
 
 
-def usual_terms(settings: DefaultPolicy) -> StoredPolicy:
+def default_policy(settings: DefaultPolicy) -> StoredPolicy:
     """What holds where neither a task nor its queue says anything: every field is set."""
     return StoredPolicy(
         max_scheduled=_ms(settings.stale_scheduled),
@@ -159,7 +159,7 @@ def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) 
     said = task.over(queue)
     if said.on_stale is UNSET and any(getattr(said, name) is not UNSET for name in THRESHOLDS):
         said = structs.replace(said, on_stale="dead")
-    return said.over(usual_terms(settings))
+    return said.over(default_policy(settings))
 
 
 class StaleLimit(NamedTuple):
@@ -228,7 +228,7 @@ def with_declared(rows: Iterable[PolicyRow], declared: Mapping[str, StoredPolicy
     return [row for row in known.values() if row.said != StoredPolicy()]
 
 
-def changed_terms(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPolicy:
+def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPolicy:
     """The orders with what is given in place of what they said; the word "default" takes one back."""
     if not given:
         raise InvalidJob(f"configure() needs at least one of {', '.join(TERMS_NAMES)}")

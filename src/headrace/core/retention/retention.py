@@ -47,7 +47,7 @@ class RetentionRun(Struct, frozen=True, kw_only=True):
     duration: int
     archived: int = 0
     deleted: int = 0
-    letters: int = 0
+    dead_letters: int = 0
     partition: str | None = None
     dropped: list[str] = []
     until: int = 0

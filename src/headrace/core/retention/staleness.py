@@ -24,7 +24,7 @@ from headrace.core.retention.lifecycle import (
     PolicyRow,
     StaleLimit,
     StoredPolicy,
-    usual_terms,
+    default_policy,
 )
 
 REASON = "staleness_timeout"
@@ -93,7 +93,7 @@ class StaleAction(Struct, frozen=True, array_like=True):
 
 def watch(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
     """What has to be looked at, so that no job is missed whatever the terms of its task and queue are."""
-    said = [usual_terms(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
+    said = [default_policy(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
     since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(said, name))}
     oldest = _least(said, "max_age")
     return AgeQuery(since, None if oldest is None else now - round(share * oldest))
@@ -166,20 +166,20 @@ def own_clock(state: State) -> Callable[[AgeFields], int]:
     return _CLOCKS.get(state, _when_due)
 
 
-def aged_of(job: AgeFields, filings: Sequence[HistoryRow]) -> JobAge:
+def job_age_of(job: AgeFields, history_rows: Sequence[HistoryRow]) -> JobAge:
     """Since when the job is where it is, from its row and its history."""
     since, created_at = own_clock(job.state)(job), job.created_at
-    if not filings:  # as of most jobs
+    if not history_rows:  # as of most jobs
         due = max(created_at, job.run_at)
         return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due)
-    moves = [history_row for history_row in filings if history_row.source != history_row.target]
+    moves = [history_row for history_row in history_rows if history_row.source != history_row.target]
     since = max(since, *(history_row.at for history_row in moves if history_row.target == job.state), 0)
     last_life = max((place for place, history_row in enumerate(moves) if history_row.event == "revive"), default=-1)
     begun = moves[last_life].at if last_life >= 0 else 0
     runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
     due = max(created_at, begun, min(runs, default=job.run_at))
     is_reviewed = any(
-        history_row.event == Trigger.REVIEW and history_row.version == job.version for history_row in filings
+        history_row.event == Trigger.REVIEW and history_row.version == job.version for history_row in history_rows
     )
     return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 

@@ -123,7 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alert_keep: float = 7_776_000.0
     webhook_networks: tuple[str, ...] = ()
     encryption_keys: tuple[str, ...] = ()
-    redact_words: tuple[str, ...] | None = ()
+    secret_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -257,7 +257,7 @@ _ARE_NONE = (
     "max_size",
     "archive_url",
     "archive_check",
-    "redact_words",
+    "secret_words",
     "web_rate",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
@@ -267,7 +267,7 @@ _LISTS = (
     "capabilities",
     "maintenance",
     "encryption_keys",
-    "redact_words",
+    "secret_words",
     "alert_notify",
     "alert_channels",
     *_NETWORKS,

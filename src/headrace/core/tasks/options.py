@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from headrace.core.codec.result_refs import is_promise
+from headrace.core.codec.result_refs import is_result_ref
 from headrace.core.jobs import ids
 from headrace.core.jobs.dependencies import POLICIES, Policy
 from headrace.core.jobs.records import Isolation
@@ -287,7 +287,7 @@ def _job(name: str, value: Any) -> str | None:
 
 def check_jobs(name: str, value: Any) -> tuple[str, ...]:
     """Each of them once. A single one need not be put into a list."""
-    if isinstance(value, str) or is_promise(value):
+    if isinstance(value, str) or is_result_ref(value):
         value = (value,)
     if not isinstance(value, Iterable):
         raise InvalidJob(f"{name}: expected jobs or their ids, got {short(value)}", value=value)
@@ -295,7 +295,7 @@ def check_jobs(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _one_job(name: str, value: Any) -> str:
-    job_id = value.promised_id if is_promise(value) else value
+    job_id = value.result_ref_id if is_result_ref(value) else value
     if not isinstance(job_id, str):
         raise InvalidJob(f"{name}: expected a job or its id, got {short(value)}", value=value)
     return ids.check_id(job_id, name)

@@ -34,16 +34,16 @@ class TraceContext(Struct, frozen=True, omit_defaults=True):
     kin: bool = False
 
 
-NO_TRAIL = TraceContext()
-_trail = msgspec.json.Decoder(TraceContext)
+NO_TRACE_CONTEXT = TraceContext()
+_trace_context = msgspec.json.Decoder(TraceContext)
 
 
-def marked(metadata: str | None, trail: TraceContext) -> str | None:
+def marked(metadata: str | None, trace_context: TraceContext) -> str | None:
     """The metadata of a job, as stored, with this trail and no other."""
     rest = plain(metadata)
-    if trail == NO_TRAIL:
+    if trace_context == NO_TRACE_CONTEXT:
         return rest
-    mark = f"{_MARK}:{msgspec.json.encode(trail).decode()}"
+    mark = f"{_MARK}:{msgspec.json.encode(trace_context).decode()}"
     return f"{{{mark}}}" if rest is None or rest == "{}" else f"{{{mark},{rest[1:]}"
 
 
@@ -61,14 +61,14 @@ def decoded(metadata: str | None) -> dict[str, Any]:
     return codec.decode(given) if given else {}
 
 
-def trail_of(metadata: str | None) -> TraceContext:
+def trace_context_of(metadata: str | None) -> TraceContext:
     """The trail that goes with the metadata; one that can't be read is none, for no job may fail by it."""
     if metadata is None or _MARK not in metadata:
-        return NO_TRAIL
+        return NO_TRACE_CONTEXT
     try:
-        return _trail.decode(_split(metadata).get(KEY, b"{}"))
+        return _trace_context.decode(_split(metadata).get(KEY, b"{}"))
     except (msgspec.MsgspecError, CorruptPayload):
-        return NO_TRAIL
+        return NO_TRACE_CONTEXT
 
 
 def correlation_of(metadata: str | None, job_id: str) -> str:
@@ -79,7 +79,7 @@ def correlation_of(metadata: str | None, job_id: str) -> str:
         said = decoded(metadata).get(CORRELATION) if CORRELATION in metadata else None
     except CorruptPayload:
         said = None
-    return said[:LONGEST] if isinstance(said, str) and said else trail_of(metadata).correlation or job_id
+    return said[:LONGEST] if isinstance(said, str) and said else trace_context_of(metadata).correlation or job_id
 
 
 def _split(metadata: str) -> dict[str, msgspec.Raw]:

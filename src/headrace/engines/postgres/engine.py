@@ -79,12 +79,12 @@ class PostgresEngine:
         self.queries = SqlQueries(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
-        self.letters = SqlDeadLetterStore(self)
+        self.dead_letters = SqlDeadLetterStore(self)
         self.retention_store = SqlRetentionStore(self)
         self.archive = PostgresArchive(self, self.address.schema)
         self.staleness_store = SqlStalenessStore(self)
         self.document_store = SqlDocumentStore(self)
-        self.care = PostgresMaintenance(self)
+        self.maintenance = PostgresMaintenance(self)
         self.events = SqlEventStore(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
@@ -181,8 +181,8 @@ class PostgresEngine:
             self._server_bells.ring(topic)
         return answer
 
-    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
-        return steps.remember(self, lease, step, self.at(now))
+    def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.save_step(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         at = self.at(now)
@@ -205,10 +205,10 @@ class PostgresEngine:
         now: int | None = None,
         *,
         alive: bool = False,
-        letters: bool | Collection[str] = True,
+        dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
         self.prepare()
-        return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, letters)
+        return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, dead_letters)
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))

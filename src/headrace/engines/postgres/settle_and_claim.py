@@ -296,17 +296,17 @@ def claim_carefully(
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
     careful = [queue for queue in queues if taken.needs_limits(queue, want)]
-    claims, keeper = taken.claims, LimitedClaim(tx, taken.book, want, cursors, now)
+    claims, step_store = taken.claims, LimitedClaim(tx, taken.book, want, cursors, now)
     left = set(careful)
     for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
         room = min(quota, want.limit - len(claims))
         if room > 0 and queue in left:
-            found = keeper.take(queue, room)
+            found = step_store.take(queue, room)
             claims += found
             if len(found) < room:
                 left.discard(queue)
-    keeper.settle_accounts()
-    return taken._replace(due=earlier(taken.due, keeper.next_at))
+    step_store.settle_accounts()
+    return taken._replace(due=earlier(taken.due, step_store.next_at))
 
 
 def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:

@@ -99,6 +99,6 @@ class RetentionStore(Protocol):
         """What was last recorded."""
         ...
 
-    def record(self, swept: RetentionRun) -> None:
+    def record(self, retention_run: RetentionRun) -> None:
         """Keep what a sweep has done, in the place of what was recorded before."""
         ...

@@ -131,7 +131,7 @@ class JobEngine(Protocol):
         """
         ...
 
-    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+    def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         """Store what a running job is to remember, and file it; False, and nothing stored, if the lease is lost.
 
         What is remembered already under the same kind, name and number stays as it is.
@@ -153,7 +153,7 @@ class JobEngine(Protocol):
         now: int | None = None,
         *,
         alive: bool = False,
-        letters: bool | Collection[str] = True,
+        dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
         """Take jobs from workers that died or let their lease run out.
 
@@ -189,7 +189,7 @@ class Engine(JobEngine, StoreView, Protocol):
         ...
 
     @property
-    def letters(self) -> DeadLetterStore: ...
+    def dead_letters(self) -> DeadLetterStore: ...
 
     @property
     def retention_store(self) -> RetentionStore: ...
@@ -200,7 +200,7 @@ class Engine(JobEngine, StoreView, Protocol):
         ...
 
     @property
-    def care(self) -> Maintenance: ...
+    def maintenance(self) -> Maintenance: ...
 
     @property
     def events(self) -> EventStore: ...

@@ -16,14 +16,14 @@ class StalenessStore(Protocol):
         """Every task and queue of which anything is said, by kind and name."""
         ...
 
-    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
+    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
         """Store what code declares of these in place of what was declared before; what is ordered stays.
 
         Of the rows only what is declared counts. Nothing declared is stored as nothing.
         """
         ...
 
-    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+    def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
         """Store what an operator orders for this in place of what was ordered before; None for nothing."""
         ...
 

@@ -66,14 +66,14 @@ class RedisDeadLetterStore:
         rows: list[DeadLetterRow] = []
         for start in range(0, len(known), _ROWS):
             some = known[start : start + _ROWS]
-            rows += serialization.letters(*self._ask(_get, kind, len(some), serialization.encode(some)))
+            rows += serialization.dead_letters(*self._ask(_get, kind, len(some), serialization.encode(some)))
         return rows
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         found: list[DeadLetterRow] = []
         for status in which.statuses or STATUSES:
             for rows, ids in self._search(which, status, limit, "rows", before):
-                found += serialization.letters(ids, rows)
+                found += serialization.dead_letters(ids, rows)
         return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
 
     def oldest(self, status: Status, limit: int) -> list[str]:
@@ -160,9 +160,9 @@ class RedisDeadLetterStore:
         if not orders:
             return []
         # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
-        letters = self._by_id([order.id for order in orders])
+        dead_letters = self._by_id([order.id for order in orders])
         at = self._database.at(now)
-        told = [_told(order, letters.get(order.id), detail, at) for order in orders]
+        told = [_told(order, dead_letters.get(order.id), detail, at) for order in orders]
         call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), serialization.encode(told))
         answer = unless_closed(self._database.connections.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)

@@ -17,7 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
-from headrace.core.jobs.outcomes import opens_letter
+from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import (
     ClaimRequest,
     ExchangeResult,
@@ -58,7 +58,7 @@ from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
-_exchange, _remember, _renew = load("exchange"), load("save_step"), load("renew")
+_exchange, _save_step, _renew = load("exchange"), load("save_step"), load("renew")
 _reap, _release_unknown_claims = load("reap"), load("release_unknown_claims")
 _END = 1 << 53  # no lease is longer
 _MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
@@ -79,12 +79,12 @@ class RedisEngine:
         self.queries = RedisQueries(self)
         self.schedule_store = RedisScheduleStore(self)
         self.transfer = RedisTransfer(self)
-        self.letters = RedisDeadLetterStore(self)
+        self.dead_letters = RedisDeadLetterStore(self)
         self.retention_store = RedisRetentionStore(self)
         self.archive: Archive | None = None  # memory is dear: another store may have one for us
         self.staleness_store = RedisStalenessStore(self)
         self.document_store = RedisDocumentStore(self)
-        self.care = RedisMaintenance(self)
+        self.maintenance = RedisMaintenance(self)
         self.events = RedisEventStore(self)
         self._tells = tells
         self._channel = f"{{{self.prefix}}}:bell"
@@ -111,11 +111,11 @@ class RedisEngine:
         self.prepare()
         inserts.insert_graph(self.connections, jobs, edges, flow, self.at(now))
 
-    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+    def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         self.prepare()
         names = (lease.id, lease.version, step.kind, step.name, step.number)
         args = (self.at(now), *names, serialization.encode(step))
-        return bool(self.connections.run(_remember, *args, repeat=args))
+        return bool(self.connections.run(_save_step, *args, repeat=args))
 
     def exchange(
         self,
@@ -174,7 +174,7 @@ class RedisEngine:
         if spoiled or damaged:
             self.damaged.fail((*spoiled, *damaged), now)
         for queue, memory in serialization.named(memories, serialization.text).items():
-            self._remember(queue, memory)
+            self._save_step(queue, memory)
         exchanged = ExchangeResult(
             [outcomes[position - 1] for position in refused],
             claims,
@@ -185,7 +185,7 @@ class RedisEngine:
         names = iter([serialization.text(name) for name in strange])
         return exchanged, list(zip(names, names, strict=True))
 
-    def _remember(self, queue: str, memory: str) -> None:
+    def _save_step(self, queue: str, memory: str) -> None:
         if memory:
             self._memories[queue] = memory
         else:
@@ -215,7 +215,7 @@ class RedisEngine:
         now: int | None = None,
         *,
         alive: bool = False,
-        letters: bool | Collection[str] = True,
+        dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
         self.prepare()
         at = self.at(now)
@@ -223,7 +223,7 @@ class RedisEngine:
         dead = liveness_file.find_dead(folder)
         told = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
-        opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_letter(letters, reason)]
+        opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_dead_letter(dead_letters, reason)]
         answer = self.connections.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
@@ -233,7 +233,7 @@ class RedisEngine:
             self.damaged.fail(spoiled, now)
         if len(reaped) < limit:
             for worker_id in dead:
-                liveness_file.bury(folder, worker_id)
+                liveness_file.add_dead_letters(folder, worker_id)
         return reaped
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:

@@ -55,7 +55,7 @@ _walk, _size, _get, _unfinished, _peek = (
     load("filter_unfinished"),
     load("peek_queue"),
 )
-_queue_counts, _filings, _workers = load("count_by_state"), load("read_history"), load("list_workers")
+_queue_counts, _history_rows, _workers = load("count_by_state"), load("read_history"), load("list_workers")
 _move, _amend, _pause, _rule, _wish = (
     load("move_jobs"),
     load("update_job"),
@@ -315,7 +315,7 @@ class RedisQueries:
 
     def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
         found: list[bytes] = (
-            self._ask(_filings, job_id, kind, limit) if limit > 0 and serialization.encodable(job_id) else []
+            self._ask(_history_rows, job_id, kind, limit) if limit > 0 and serialization.encodable(job_id) else []
         )
         return found
 

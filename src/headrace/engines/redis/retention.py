@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
 _finished, _export_jobs, _clear = load("list_finished"), load("export_jobs_by_id"), load("delete_finished")
-_swept = msgspec.json.Decoder(RetentionRun)
+_retention_run = msgspec.json.Decoder(RetentionRun)
 
 
 @timed_part
@@ -71,8 +71,8 @@ class RedisRetentionStore:
     def last(self) -> RetentionRun | None:
         self._database.prepare()
         told = self._database.connections.ask("GET", f"{{{self._database.prefix}}}:swept")
-        return read(_swept.decode, told) if told else None
+        return read(_retention_run.decode, told) if told else None
 
-    def record(self, swept: RetentionRun) -> None:
+    def record(self, retention_run: RetentionRun) -> None:
         self._database.prepare()
-        self._database.connections.ask("SET", f"{{{self._database.prefix}}}:swept", msgspec.json.encode(swept))
+        self._database.connections.ask("SET", f"{{{self._database.prefix}}}:swept", msgspec.json.encode(retention_run))

@@ -237,7 +237,7 @@ def edges(answer: Sequence[Any]) -> list[Dependency]:
     ]
 
 
-def letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadLetterRow]:
+def dead_letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadLetterRow]:
     """Dead letters as they are stored. One that is damaged is still known by the id that it is found by."""
     found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]

@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
-from headrace.core.retention.staleness import REASON, AgeQuery, JobAge, JobAgePage, StaleAction, aged_of, own_clock
+from headrace.core.retention.staleness import REASON, AgeQuery, JobAge, JobAgePage, StaleAction, job_age_of, own_clock
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import load
 from headrace.engines.redis.serialization import Record
@@ -61,11 +61,11 @@ class RedisStalenessStore:
             rows.append(PolicyRow("queue" if kind == "queue" else "task", name, *said))
         return rows
 
-    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
+    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
         if rows:
             self._put("declared", [part for row in rows for part in _told(row.kind, row.name, row.declared)])
 
-    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+    def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
         self._put("ordered", _told(kind, name, terms or StoredPolicy()))
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
@@ -106,9 +106,9 @@ class RedisStalenessStore:
             asked = (numbers_of_some, _ENTRIES)
             histories = self._database.connections.run(_histories, *asked, repeat=asked)
             if not histories:
-                found += [aged_of(job, ()) for _, job in some]
+                found += [job_age_of(job, ()) for _, job in some]
             for (_, job), history in zip(some, histories, strict=False):
-                found.append(aged_of(job, [serialization.history_row.decode(entry) for entry in history]))
+                found.append(job_age_of(job, [serialization.history_row.decode(entry) for entry in history]))
             jobs = jobs[len(histories) or len(some) :]
         return found
 

@@ -73,16 +73,16 @@ class RedisTransfer:
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
         self._database.prepare()
-        return serialization.letters(
+        return serialization.dead_letters(
             *self._database.connections.run(_export_dead_letters, after, limit, repeat=(after, limit))
         )
 
-    def import_dead_letters(self, letters: Sequence[DeadLetterRow], origin: str | None = None) -> int:
+    def import_dead_letters(self, dead_letters: Sequence[DeadLetterRow], origin: str | None = None) -> int:
         self._database.prepare()
-        if not letters:
+        if not dead_letters:
             return 0
         return _unless_opened(
-            self._database.connections.run(_import_dead_letters, origin or "", *map(serialization.encode, letters))
+            self._database.connections.run(_import_dead_letters, origin or "", *map(serialization.encode, dead_letters))
         )
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:

@@ -16,7 +16,7 @@ _OF_ENGINES = (
     "insert_unique",
     "insert_graph",
     "exchange",
-    "remember",
+    "save_step",
     "renew",
     "reap",
     "release_unknown_claims",

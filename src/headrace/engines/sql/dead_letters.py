@@ -38,13 +38,13 @@ from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import steps, unique_insert
 from headrace.engines.sql.dependencies import Wakeups, follow_lost
 from headrace.engines.sql.events import without_events
-from headrace.engines.sql.lease_recovery import file_moves
+from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.records import DeadLetterInsert
 from headrace.engines.sql.retry_finished import revive
 from headrace.engines.sql.transaction import Database, Transaction
-from headrace.engines.sql.transfer import file_history
+from headrace.engines.sql.transfer import record_history
 
-_letters = Rows(DeadLetterRow)
+_dead_letters = Rows(DeadLetterRow)
 _groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
 _tallies = msgspec.json.Decoder(list[DeadLetterStats])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
@@ -60,17 +60,17 @@ class SqlDeadLetterStore:
         self._database = database
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._database.read(lambda tx: tx.ask("dead_letters", ids=as_json(ids))))
+        return _dead_letters.decode(self._database.read(lambda tx: tx.ask("dead_letters", ids=as_json(ids))))
 
     def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
-        return _letters.decode(self._database.read(lambda tx: tx.ask("dead_letters_of", ids=as_json(job_ids))))
+        return _dead_letters.decode(self._database.read(lambda tx: tx.ask("dead_letters_of", ids=as_json(job_ids))))
 
     def find(self, which: DeadLetterFilter, limit: int, before: str | None = None) -> list[DeadLetterRow]:
         def look(tx: Transaction) -> Any:
             where, values = _conditions(tx, which, before)
             return tx.ask("find_dead_letters", where, **values, limit=limit)
 
-        return _letters.decode(self._database.read(look))
+        return _dead_letters.decode(self._database.read(look))
 
     def oldest(self, status: Status, limit: int) -> list[str]:
         def look(tx: Transaction) -> Any:
@@ -97,7 +97,7 @@ class SqlDeadLetterStore:
         self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
     ) -> Added:
         at = self._database.at(now)
-        verdict, effects = self._database.write(lambda tx: add_letter(tx, order, by, note, at))
+        verdict, effects = self._database.write(lambda tx: add_dead_letter(tx, order, by, note, at))
         effects.ring(self._database.ring)
         return verdict
 
@@ -167,7 +167,7 @@ class SqlDeadLetterStore:
         return self._database.write(forget)
 
 
-def add_letter(
+def add_dead_letter(
     tx: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
 ) -> tuple[Added, Wakeups]:
     """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
@@ -177,13 +177,15 @@ def add_letter(
     for _, seq, state in _jobs.decode(tx.ask("lock_jobs", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
-        if any(letter.status == "pending" for letter in _letters.decode(tx.ask("dead_letters_of", ids=ids))):
+        if any(letter.status == "pending" for letter in _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))):
             return "pending", effects
         if state not in FINAL:
-            file_moves(tx, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
-        burial = DeadLetterInsert(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
-        tx.run("add_dead_letters", b=as_json([burial]), now=at)
-        (letter,) = _letters.decode(tx.ask("dead_letters_of", ids=ids))
+            record_moves(tx, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
+        dead_letter_insert = DeadLetterInsert(
+            seq, order.reason, order.error_type, order.error_message, order.fingerprint
+        )
+        tx.run("add_dead_letters", b=as_json([dead_letter_insert]), now=at)
+        (letter,) = _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))
         noted = DeadLetterResolution(
             letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at)
         )
@@ -213,13 +215,15 @@ class _Requeuing:
         self._tx.ask("lock_dependencies")
         unique_insert.hold_open(self._tx)
         ids = as_json([order.id for order in orders])
-        job_ids = [letter.job_id for letter in _letters.decode(self._tx.ask("dead_letters", ids=ids))]
+        job_ids = [letter.job_id for letter in _dead_letters.decode(self._tx.ask("dead_letters", ids=ids))]
         told = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
         jobs = {job_id: (seq, state) for job_id, seq, state in told}
-        letters = {letter.id: letter for letter in _letters.decode(self._tx.ask("lock_dead_letters", ids=ids))}
+        dead_letters = {
+            letter.id: letter for letter in _dead_letters.decode(self._tx.ask("lock_dead_letters", ids=ids))
+        }
         done = []
         for order in orders:
-            done.append(self._decide(order, letters.pop(order.id, None), jobs))
+            done.append(self._decide(order, dead_letters.pop(order.id, None), jobs))
         self._write()
         return done
 
@@ -263,7 +267,7 @@ class _Requeuing:
         jobs = [stored_anew(letter, order, self._at) for letter, order in self._gone]
         self._tx.insert(jobs)
         with without_events(self._tx):
-            file_history(
+            record_history(
                 self._tx,
                 (
                     (job.id, history_row)
@@ -278,7 +282,7 @@ def _closed(letter: DeadLetterRow, status: Status, by: str | None, note: str | N
 
 
 def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
-    return _letters.decode(tx.ask("lock_dead_letters", ids=as_json(ids)))
+    return _dead_letters.decode(tx.ask("lock_dead_letters", ids=as_json(ids)))
 
 
 def _of(statuses: Collection[Status]) -> str:

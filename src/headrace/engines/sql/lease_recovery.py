@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.events.log import EventGroup, page
 from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
-from headrace.core.jobs.outcomes import opens_letter
+from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.jobs.records import Lease, ReapedJob
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.shared import liveness_file
@@ -48,17 +48,17 @@ def reap(
     max_crashes: int | None,
     now: int,
     alive: bool = False,
-    letters: bool | Collection[str] = True,
+    dead_letters: bool | Collection[str] = True,
 ) -> list[ReapedJob]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = liveness_file.find_dead(folder)
-    found = _reap(database, dead, _END if alive else now, limit, max_crashes, now, letters)
+    found = _reap(database, dead, _END if alive else now, limit, max_crashes, now, dead_letters)
     if found is None:
         return []
     reaped, effects = found
     if len(reaped) < limit:
         for worker_id in dead:
-            liveness_file.bury(folder, worker_id)
+            liveness_file.add_dead_letters(folder, worker_id)
     effects.work |= any(job.state is State.PENDING for job in reaped)
     effects.done |= any(job.state is State.FAILED for job in reaped)
     effects.ring(database.ring)
@@ -72,7 +72,7 @@ def _reap(
     limit: int,
     max_crashes: int | None,
     now: int,
-    letters: bool | Collection[str],
+    dead_letters: bool | Collection[str],
 ) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
     """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
@@ -87,8 +87,8 @@ def _reap(
         _release(tx, [row.seq for row in unbegun], "its worker died before it began", now)
         _release(tx, [row.seq for row in unsettled], "its worker died before its end was stored", now)
         _expire(tx, again, State.PENDING, now, "recovered")
-        _expire(tx, failed, State.FAILED, now, "attempts used up", WORKER_LOST, letters)
-        _expire(tx, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, letters)
+        _expire(tx, failed, State.FAILED, now, "attempts used up", WORKER_LOST, dead_letters)
+        _expire(tx, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, dead_letters)
         if len(rows) < limit:
             gone = [worker for worker in dead if tx.run("unregister_workers", ids=as_json([worker]))]
             if gone:
@@ -142,18 +142,18 @@ def _expire(
     now: int,
     detail: str,
     reason: str | None = None,
-    letters: bool | Collection[str] = True,
+    dead_letters: bool | Collection[str] = True,
 ) -> None:
     if not rows:
         return
     lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
     tx.run("record_lost", **lost, target=target.value, detail=detail)
-    if reason is not None and opens_letter(letters, reason):
-        tx.run("add_dead_letters", now=now, b=as_json(_burials(tx, rows, reason)))
+    if reason is not None and opens_dead_letter(dead_letters, reason):
+        tx.run("add_dead_letters", now=now, b=as_json(_dead_letter_inserts(tx, rows, reason)))
     tx.run("expire", **lost, target=target.value, reason=reason)
 
 
-def _burials(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
+def _dead_letter_inserts(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[DeadLetterInsert]:
     tasks = dict(_named.decode(tx.ask("tasks_of", seqs=as_json([row.seq for row in rows]))))
     if reason == WORKER_LOST:
         words = "the worker died or let its lease run out"
@@ -164,18 +164,18 @@ def _burials(tx: Transaction, rows: list[ExpiredLease], reason: str) -> list[Dea
     evidence: dict[int, list[tuple[int, str]]] = {}
     for seq, at, worker in _crashes.decode(tx.ask("crashes_of", seqs=as_json([row.seq for row in rows]))):
         evidence.setdefault(seq, []).append((at, worker or "unknown"))
-    burials = []
+    dead_letter_inserts = []
     for row in rows:
         crashes = evidence[row.seq][-row.crashes - 1 :]  # those before it was revived, if it was, count no more
         words = crash_loop_in_words([worker for _, worker in crashes])
         print_ = fingerprint_of_lost(tasks[row.seq], reason)
-        burials.append(DeadLetterInsert(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
-    return burials
+        dead_letter_inserts.append(DeadLetterInsert(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
+    return dead_letter_inserts
 
 
 def _release(tx: Transaction, seqs: list[int], detail: str, now: int) -> None:
     if seqs:
-        file_moves(tx, seqs, Trigger.RELEASE, State.PENDING, detail, now)
+        record_moves(tx, seqs, Trigger.RELEASE, State.PENDING, detail, now)
         tx.run("release", seqs=as_json(seqs))
 
 
@@ -195,13 +195,13 @@ def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wake
     seqs = _numbers.decode(tx.ask("lock_expired", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
-    file_moves(tx, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
+    record_moves(tx, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
     tx.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
     effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = True
     return len(seqs), effects
 
 
-def file_moves(tx: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int) -> None:
+def record_moves(tx: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int) -> None:
     """File where these jobs come from, before they are moved."""
     tx.run("record_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

@@ -136,8 +136,8 @@ class LimitedClaim:
         allowed = self._allowed(queue, rules, room)
         if allowed <= 0:
             return []
-        keeper = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
-        chosen = self._choose(queue, rules, allowed, keeper)
+        step_store = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
+        chosen = self._choose(queue, rules, allowed, step_store)
         if self._want.known is not None and self._want.known.undecided:
             self._come_back(self._now)
             return []
@@ -206,7 +206,7 @@ class LimitedClaim:
 
     # -- which
 
-    def _choose(self, queue: str, rules: QueueRules, room: int, keeper: LimitCounter) -> list[QueuedJob]:
+    def _choose(self, queue: str, rules: QueueRules, room: int, step_store: LimitCounter) -> list[QueuedJob]:
         """Jobs in a fair order among the lanes, none through a gate that is shut."""
         order = ClaimOrder(self._want.strategy or rules.strategy or "priority", rules.ageing)
         free = self._free(queue, order, room)
@@ -214,13 +214,17 @@ class LimitedClaim:
             return free
         turns = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
-        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, keeper))
+        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, step_store))
         chosen: dict[int, QueuedJob] = {}
         lanes, window = [free], max(_LANES_AT_ONCE, room)
         for begin in range(0, max(len(names), 1), window):
-            lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
+            lanes += self._fronts(queue, names[begin : begin + window], order, room, step_store)
             for head in limits.in_turn(lanes, order, turns.served):
-                if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.lane_limits_of(head.lane)):
+                if (
+                    len(chosen) < room
+                    and head.seq not in chosen
+                    and step_store.lets_in(limits.lane_limits_of(head.lane))
+                ):
                     chosen[head.seq] = head
                     turns.serve(head)
             if len(chosen) >= room:
@@ -250,12 +254,12 @@ class LimitedClaim:
         return _summits.decode(told)
 
     def _fronts(
-        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, keeper: LimitCounter
+        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, step_store: LimitCounter
     ) -> list[list[QueuedJob]]:
         """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
         fronts: dict[str, list[QueuedJob]] = {}
         given: dict[str, None] = {}
-        for lane in (lane for lane in names if self._is_open(lane, keeper)):
+        for lane in (lane for lane in names if self._is_open(lane, step_store)):
             for _ in range(_MOST_MOVES):
                 heads = self._front(queue, lane, order, room)
                 ruled = self._ruled(heads)
@@ -266,11 +270,11 @@ class LimitedClaim:
                 given |= dict.fromkeys(self._give_lanes(ruled))
             else:
                 self._come_back(self._now)
-        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, keeper)}
+        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, step_store)}
         return list(fronts.values())
 
-    def _is_open(self, lane: str, keeper: LimitCounter) -> bool:
-        return all(keeper.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
+    def _is_open(self, lane: str, step_store: LimitCounter) -> bool:
+        return all(step_store.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
     def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         return _heads.decode(self._tx.ask("heads", queue=queue, lane=lane, limit=room))

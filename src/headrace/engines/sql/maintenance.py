@@ -32,7 +32,7 @@ from headrace.core.queues.limits import is_damaged
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.shared.sql_files import most as at_most
-from headrace.engines.sql.dead_letters import add_letter
+from headrace.engines.sql.dead_letters import add_dead_letter
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.transaction import Database, Transaction
 
@@ -105,7 +105,7 @@ def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
     tx.run("relane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
     mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
-    return add_letter(tx, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
+    return add_dead_letter(tx, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
 
 
 def _drop_orphans(database: Database, what: str, limit: int) -> int:

@@ -47,13 +47,13 @@ def _review(tx: Transaction, judged: dict[int, StaleAction], now: int) -> list[i
 def _fail(tx: Transaction, judged: dict[int, StaleAction], now: int) -> dependencies.Wakeups:
     seqs = list(judged)
     tx.run("record_marked", t=as_json([HistoryText(seq, one.detail) for seq, one in judged.items()]), now=now)
-    burials = [
+    dead_letter_inserts = [
         DeadLetterInsert(seq, REASON, "StaleJob", one.detail, one.fingerprint)
         for seq, one in judged.items()
         if one.action == "dead"
     ]
-    if burials:
-        tx.run("add_dead_letters", b=as_json(burials), now=now)
+    if dead_letter_inserts:
+        tx.run("add_dead_letters", b=as_json(dead_letter_inserts), now=now)
     tx.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
     effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = effects.work = True  # a slot that a rule counts may be free

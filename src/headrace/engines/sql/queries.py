@@ -33,7 +33,7 @@ from headrace.engines.shared.sql_files import as_json, most
 from headrace.engines.sql import dependencies, search, steps
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.events import tell, tell_moved
-from headrace.engines.sql.lease_recovery import file_moves
+from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.limited_claim import bucket_of
 from headrace.engines.sql.retry_finished import revive
 from headrace.engines.sql.transaction import Database, Transaction
@@ -42,7 +42,7 @@ from headrace.engines.sql.unique_insert import hold_open, run
 _rows = Rows(JobRow)
 _parent_results = Rows(ParentResult)
 _heads = Rows(QueuedJob)
-_queue_counts, _filings, _lines, _steps = Rows(QueueCount), Rows(HistoryRow), Rows(LogLine), Rows(Step)
+_queue_counts, _history_rows, _lines, _steps = Rows(QueueCount), Rows(HistoryRow), Rows(LogLine), Rows(Step)
 _queues, _workers, _edges = Rows(QueueRow), Rows(WorkerRow), Rows(Dependency)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
@@ -132,7 +132,7 @@ class SqlQueries:
         return _queue_counts.decode(self._ask("queue_counts", finished=not open_only))
 
     def history(self, job_id: str) -> list[HistoryRow]:
-        return _filings.decode(self._ask("history", id=job_id))
+        return _history_rows.decode(self._ask("history", id=job_id))
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return _lines.decode(self._ask("logs", id=job_id, limit=limit))
@@ -245,7 +245,7 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
         revive(tx, seqs, _by(by), at)
         return Wakeups()
     target = next(iter(TRANSITIONS[event].targets))
-    file_moves(tx, seqs, event, target, _by(by), at)
+    record_moves(tx, seqs, event, target, _by(by), at)
     batch: dict[str, Any] = {"seqs": as_json(seqs), "now": at}
     if event is Trigger.CANCEL:
         tx.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
@@ -283,7 +283,7 @@ def _amend(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None, at:
         tx.run("add_queues", names=as_json([changes.queue]), now=at)
     source = State(tx.ask("state_of", seq=seqs[0]))
     target = state_after(source, changes.run_at, at)
-    file_moves(tx, seqs, Trigger.AMEND, target, changes.in_words() + signed(by), at)
+    record_moves(tx, seqs, Trigger.AMEND, target, changes.in_words() + signed(by), at)
     tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
     return True
 

@@ -22,7 +22,7 @@ from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.transfer import exports_of
 
 _rows = Rows(JobRow)
-_swept = msgspec.json.Decoder(RetentionRun)
+_retention_run = msgspec.json.Decoder(RetentionRun)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _finished = Rows(FinishedJob)
@@ -110,10 +110,10 @@ class SqlRetentionStore:
 
     def last(self) -> RetentionRun | None:
         told = self._database.read(lambda tx: tx.ask("retention_run"))
-        return read(_swept.decode, told) if told else None
+        return read(_retention_run.decode, told) if told else None
 
-    def record(self, swept: RetentionRun) -> None:
-        self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(swept)))
+    def record(self, retention_run: RetentionRun) -> None:
+        self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(retention_run)))
 
 
 def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:

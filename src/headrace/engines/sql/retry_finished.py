@@ -9,7 +9,7 @@ import msgspec
 from headrace.core.jobs.states import State, Trigger
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
-from headrace.engines.sql.lease_recovery import file_moves
+from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.transaction import Transaction
 from headrace.engines.sql.unique_insert import run
 
@@ -26,7 +26,7 @@ def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later:
     targets = ((State.PENDING, ready), (State.SCHEDULED, sorted(scheduled)), (State.WAITING, sorted(waiting)))
     for state, some in targets:
         if some:
-            file_moves(tx, some, Trigger.REVIVE, state, detail, at)
+            record_moves(tx, some, Trigger.REVIVE, state, detail, at)
             tx.run("move_revive", seqs=as_json(some), now=at, state=state.value)
     if kin := dependencies.with_dependents(tx, seqs):
         run(dependencies.reopen(kin, at), tx)

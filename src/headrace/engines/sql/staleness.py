@@ -67,7 +67,7 @@ class SqlStalenessStore:
         found = _said.decode(self._database.read(lambda tx: tx.ask("policies")))
         return [_row(*fields) for fields in found]
 
-    def declare_terms(self, rows: Sequence[PolicyRow]) -> None:
+    def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
         def declare(tx: Transaction) -> None:
             tx.run("declare_policy", t=as_json(rows))
             tx.run("drop_empty_policies")
@@ -75,7 +75,7 @@ class SqlStalenessStore:
         if rows:
             self._database.write(declare)
 
-    def order_terms(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
+    def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
         def order(tx: Transaction) -> None:
             tx.run("order_policy", t=as_json([PolicyRow(kind, name, ordered=terms or StoredPolicy())]))
             tx.run("drop_empty_policies")

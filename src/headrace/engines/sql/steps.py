@@ -14,14 +14,14 @@ from headrace.core.jobs.records import Lease, Outcome
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.steps import Step, awaiting
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sql.lease_recovery import file_moves
+from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import hold_open
 
 _numbers = msgspec.json.Decoder(list[int])
 
 
-def remember(database: Database, lease: Lease, step: Step, now: int) -> bool:
+def save_step(database: Database, lease: Lease, step: Step, now: int) -> bool:
     """Store and file it unless it is there; False if the lease is lost."""
 
     def write(tx: Transaction) -> bool:
@@ -59,7 +59,7 @@ def _keep(tx: Transaction, seq: int, step: Step, now: int) -> None:
 def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
     if not tx.ask("is_suspended", seq=seq, reason=awaiting(name)):
         return False
-    file_moves(tx, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
+    record_moves(tx, [seq], Trigger.HURRY, State.PENDING, f"event {name!r} came", now)
     tx.run("wake", seq=seq, now=now)
     return True
 

@@ -20,7 +20,7 @@ from headrace.engines.sql.transaction import Database, Transaction
 from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
-_filings, _steps, _lines = FiledRows(HistoryRow), FiledRows(Step), FiledRows(LogLine)
+_history_rows, _steps, _lines = FiledRows(HistoryRow), FiledRows(Step), FiledRows(LogLine)
 _dead = Rows(DeadLetterRow)
 _names = msgspec.json.Decoder(list[str])
 _store_status = msgspec.json.Decoder(StoreStatus)
@@ -95,7 +95,7 @@ class SqlTransfer:
             if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if tags_of(job.tags)]:
                 tx.run("import_tags", r=as_json(tagged))
             with without_events(tx):
-                file_history(
+                record_history(
                     tx, ((job_export.job.id, history_row) for job_export in fresh for history_row in job_export.history)
                 )
             _file(tx, "import_logs", ((job_export.job.id, line) for job_export in fresh for line in job_export.logs))
@@ -142,7 +142,7 @@ class SqlTransfer:
 def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
     """The jobs with everything that was filed about them."""
     seqs = as_json([job.seq for job in jobs])
-    history = _by_job(_filings.decode(tx.ask("export_history", seqs=seqs)))
+    history = _by_job(_history_rows.decode(tx.ask("export_history", seqs=seqs)))
     logs = _by_job(_lines.decode(tx.ask("export_logs", seqs=seqs)))
     steps = _by_job(_steps.decode(tx.ask("export_steps", seqs=seqs)))
     return [
@@ -190,9 +190,9 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
     return grouped
 
 
-def file_history(tx: Transaction, filings: Iterable[tuple[str, HistoryRow]]) -> None:
+def record_history(tx: Transaction, history_rows: Iterable[tuple[str, HistoryRow]]) -> None:
     """File what happened to jobs elsewhere, or before they were stored, in this order."""
-    _file(tx, "import_history", filings)
+    _file(tx, "import_history", history_rows)
 
 
 def _file(tx: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]) -> None:

@@ -27,14 +27,14 @@ class ClaimRun:
         self._book = book
         self._cursors = cursors
         self._now = now
-        self._keeper: LimitedClaim | None = None
+        self._step_store: LimitedClaim | None = None
         self._taken: dict[str, int] = {}  # by queue, how many are chosen and not yet started; -1 if it has no more
         self._chosen: list[int] = []
 
     @property
     def next_at(self) -> int | None:
         """When a rule will allow more."""
-        return None if self._keeper is None else self._keeper.next_at
+        return None if self._step_store is None else self._step_store.next_at
 
     def all_that_fits(self, queues: Sequence[str]) -> list[Claim]:
         want = self._want
@@ -58,8 +58,8 @@ class ClaimRun:
             if len(found) < room:
                 self._taken[queue] = -1
         self._start_chosen()
-        if self._keeper is not None:
-            self._keeper.settle_accounts()
+        if self._step_store is not None:
+            self._step_store.settle_accounts()
         return claims
 
     def _start_chosen(self) -> None:
@@ -78,6 +78,8 @@ class ClaimRun:
         return found
 
     def _carefully(self) -> LimitedClaim:
-        if self._keeper is None:
-            self._keeper = LimitedClaim(SqliteTransaction(self._db), self._book, self._want, self._cursors, self._now)
-        return self._keeper
+        if self._step_store is None:
+            self._step_store = LimitedClaim(
+                SqliteTransaction(self._db), self._book, self._want, self._cursors, self._now
+            )
+        return self._step_store

@@ -97,11 +97,11 @@ class SqliteEngine:
         self.queries = SqlQueries(self)
         self.schedule_store = SqlScheduleStore(self)
         self.transfer = SqlTransfer(self)
-        self.letters = SqlDeadLetterStore(self)
+        self.dead_letters = SqlDeadLetterStore(self)
         self.retention_store = SqlRetentionStore(self, self.store.write_back)
         self.staleness_store = SqlStalenessStore(self)
         self.document_store = SqlDocumentStore(self)
-        self.care = SqliteMaintenance(self)
+        self.maintenance = SqliteMaintenance(self)
         self.events = SqlEventStore(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
@@ -220,8 +220,8 @@ class SqliteEngine:
         claims = taking.all_that_fits(queues)
         return ExchangeResult([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
 
-    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
-        return steps.remember(self, lease, step, self.at(now))
+    def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.save_step(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
         self.prepare()
@@ -243,10 +243,10 @@ class SqliteEngine:
         now: int | None = None,
         *,
         alive: bool = False,
-        letters: bool | Collection[str] = True,
+        dead_letters: bool | Collection[str] = True,
     ) -> list[ReapedJob]:
         self.prepare()
-        return lease_recovery.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
+        return lease_recovery.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, dead_letters)
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))

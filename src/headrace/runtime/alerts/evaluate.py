@@ -181,7 +181,7 @@ class AlertCheck:
         self._every = every
         cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
         self._queries = AlertStore(engine, settings, cipher)
-        self._courier = Outbox(self._queries, engine.clock)
+        self._outbox = Outbox(self._queries, engine.clock)
         self._readings = readings or (lambda: AlertInputs(engine, settings))
         self._pieces: Iterator[None] | None = None
         self._gone_on_at = 0
@@ -228,7 +228,7 @@ class AlertCheck:
 
     def _is_calm(self) -> bool:
         """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""
-        is_over = self._settings.events and self._round.is_calm and self._courier.has_nothing
+        is_over = self._settings.events and self._round.is_calm and self._outbox.has_nothing
         return is_over and not any(depth.jobs for depth in self._engine.queries.queue_counts(open_only=True))
 
     def _is_quiet(self, now: int) -> bool:
@@ -237,7 +237,7 @@ class AlertCheck:
         return self._calm[1] == self._state()
 
     def _rest(self, pause: float) -> float:
-        return min(pause, _SOON) if self._courier.set_out() else pause
+        return min(pause, _SOON) if self._outbox.set_out() else pause
 
     def _take_turn(self, now: int) -> float | None:
         """Seconds until the next turn; None if it is ours, now."""

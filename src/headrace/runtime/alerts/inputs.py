@@ -44,7 +44,7 @@ class AlertInputs:
         if name in _OF_STORE:
             return _OF_STORE[name](self)
         if name in ("dead", "dead_entered"):
-            return self._letters(labels, window)
+            return self._dead_letters(labels, window)
         if self._measured is None:
             return None
         return self._measured.value(name, labels, window or USUAL_WINDOW)
@@ -77,7 +77,7 @@ class AlertInputs:
 
     @cached_property
     def _store_load(self) -> StoreLoad:
-        return self._engine.care.store_load(self._now)
+        return self._engine.maintenance.store_load(self._now)
 
     @cached_property
     def _facts(self) -> dict[str, str | int]:
@@ -115,17 +115,17 @@ class AlertInputs:
 
     # -- dead letters
 
-    def _letters(self, labels: Mapping[str, str], window: int | None) -> float:
+    def _dead_letters(self, labels: Mapping[str, str], window: int | None) -> float:
         """Those that are pending or, in a window, those that came in."""
         asked = (
             DeadLetterFilter(statuses=("pending",)) if window is None else DeadLetterFilter(since=self._now - window)
         )
-        return self._engine.letters.count(structs.replace(asked, **labels))
+        return self._engine.dead_letters.count(structs.replace(asked, **labels))
 
     def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """Of those that came in lately, of which there are seldom any."""
         lately = DeadLetterFilter(since=self._now - window)
-        rows = self._engine.letters.find(lately, _MOST_LETTERS) if self._engine.letters.count(lately) else []
+        rows = self._engine.dead_letters.find(lately, _MOST_LETTERS) if self._engine.dead_letters.count(lately) else []
         found = {tuple(getattr(row, label) for label in per) for row in rows}
         return [dict(zip(per, values, strict=True)) for values in sorted(found)]
 

@@ -85,28 +85,28 @@ class Outbox:
 
     def set_out(self) -> bool:
         """Send what is due, in the background, and keep what has come back; whether any is on the way."""
-        for name in [name for name, errand in self._on_the_way.items() if errand.is_over]:
+        for name in [name for name, delivery in self._on_the_way.items() if delivery.is_over]:
             self._settle(self._on_the_way[name])  # if the store is away it is settled later, not sent once more
             del self._on_the_way[name]
-        for errand in self._errands():
-            if errand.is_short:
-                errand.run()
-                self._settle(errand)
+        for delivery in self._deliveries():
+            if delivery.is_short:
+                delivery.run()
+                self._settle(delivery)
             else:
-                errand.start()
-                self._on_the_way[errand.name] = errand
+                delivery.start()
+                self._on_the_way[delivery.name] = delivery
         return bool(self._on_the_way)
 
     def deliver(self) -> int:
         """Deliver what is due, here and now; of how many alerts somebody was told."""
         told = 0
-        for errand in self._errands():
-            errand.run()
-            self._settle(errand)
-            told += len(errand.news) if errand.error is None else 0
+        for delivery in self._deliveries():
+            delivery.run()
+            self._settle(delivery)
+            told += len(delivery.news) if delivery.error is None else 0
         return told
 
-    def _errands(self) -> list[Delivery]:
+    def _deliveries(self) -> list[Delivery]:
         due = self._due()
         channels = self._queries.channels() if due else {}
         taken = {name: self._take(posts) for name, posts in due.items() if name not in self._on_the_way}
@@ -136,13 +136,13 @@ class Outbox:
             return []
         return [(structs.replace(document, version=document.version + 1), post) for document, post in mine]
 
-    def _settle(self, errand: Delivery) -> None:
-        if errand.error is not None:
-            self._put_off(errand.name, errand.posts, errand.error)
+    def _settle(self, delivery: Delivery) -> None:
+        if delivery.error is not None:
+            self._put_off(delivery.name, delivery.posts, delivery.error)
             return
-        self._queries.remove_all([document for document, _ in errand.posts])
-        if errand.news:
-            self._queries.tell_health(f"channel {errand.name}", None)
+        self._queries.remove_all([document for document, _ in delivery.posts])
+        if delivery.news:
+            self._queries.tell_health(f"channel {delivery.name}", None)
 
     def _put_off(self, name: str, posts: _Posts, error: str) -> None:
         if self._queries.tell_health(f"channel {name}", "failing", error):

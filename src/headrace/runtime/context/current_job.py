@@ -139,7 +139,7 @@ class JobContext:
         task's result. A name stands for one step of the job.
         """
         refuse_coroutines(name, function)
-        memory = self._remembering()
+        memory = self._step_store()
         if (known := memory.begin(name)) is not None:
             value: R = result_of(known, function)
             return value
@@ -161,7 +161,7 @@ class JobContext:
     async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Like step(), for a coroutine function, or for a plain one that is then called in a thread."""
-        memory = self._remembering()
+        memory = self._step_store()
         if (known := await in_thread(memory.begin, name)) is not None:
             return result_of(known, function)
         try:
@@ -180,11 +180,11 @@ class JobContext:
 
         The time counts from the first run that came here. Without a name, it is the first, second, … sleep of a run.
         """
-        self._remembering().sleep(seconds, name)
+        self._step_store().sleep(seconds, name)
 
     async def asleep(self, seconds: float | timedelta, name: str | None = None) -> None:
         """Like sleep(), in a coroutine."""
-        await in_thread(self._remembering().sleep, seconds, name)
+        await in_thread(self._step_store().sleep, seconds, name)
 
     def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
         """The data of the next event that `app.signal(job, name, data)` sends; meanwhile the worker is left to others.
@@ -192,13 +192,13 @@ class JobContext:
         The first wait of a run for a name gets the first event, the second one the second, whenever they came.
         TimeoutError if none has come in `timeout` seconds from the first run that came here.
         """
-        return self._remembering().wait_event(name, timeout)
+        return self._step_store().wait_event(name, timeout)
 
     async def await_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
         """Like wait_event(), in a coroutine."""
-        return await in_thread(self._remembering().wait_event, name, timeout)
+        return await in_thread(self._step_store().wait_event, name, timeout)
 
-    def _remembering(self) -> StepLog:
+    def _step_store(self) -> StepLog:
         if self._told is not None:
             raise LeaseLost(f"job {self.id}: {self._told}; stop working on it", job_id=self.id)
         with _making_memory:
@@ -207,7 +207,7 @@ class JobContext:
             return self._memory
 
     @property
-    def keeper(self) -> StepStore:
+    def step_store(self) -> StepStore:
         """For the worker: who keeps the job's steps, for its sandbox."""
         return self._line
 

@@ -59,8 +59,8 @@ class TextFormatter:
     can pose as a line of its own, or steer a terminal.
     """
 
-    def __init__(self, redact_words: Iterable[str] | None = ()) -> None:
-        self._words = words_of(redact_words)
+    def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
+        self._words = words_of(secret_words)
 
     def format(self, record: logging.LogRecord) -> str:
         known = {**fields_of(record), **_extra(record, self._words)}
@@ -77,8 +77,8 @@ class TextFormatter:
 class JsonFormatter:
     """For programs: one object a line. What a line says beyond its message (`extra`) is in it, secrets starred out."""
 
-    def __init__(self, redact_words: Iterable[str] | None = ()) -> None:
-        self._words = words_of(redact_words)
+    def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
+        self._words = words_of(secret_words)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -99,7 +99,7 @@ class _Setup(Struct, frozen=True):
 
     level: str
     format: LogFormat
-    redact_words: tuple[str, ...] | None
+    secret_words: tuple[str, ...] | None
 
 
 _setup: _Setup | None = None
@@ -109,19 +109,19 @@ def configure_logs(
     format: LogFormat = "human",
     level: str = "INFO",
     *,
-    redact_words: Iterable[str] | None = (),
+    secret_words: Iterable[str] | None = (),
     stream: TextIO | None = None,
 ) -> None:
     """Log to stderr, or to another stream, in place of whatever was set up before.
 
     `level` is one for all, and may name others for parts: "INFO,headrace.worker=DEBUG". In the JSON of a line, values
-    whose names sound like secrets are starred out; `redact_words` are more such names, None trusts them all.
+    whose names sound like secrets are starred out; `secret_words` are more such names, None trusts them all.
     """
     global _setup  # noqa: PLW0603 - logging itself is global
     levels = levels_in(level)
     if format not in ("human", "json"):
         raise ConfigError(f"log_format: {format!r} is not one of human, json")
-    words = None if redact_words is None else tuple(redact_words)
+    words = None if secret_words is None else tuple(secret_words)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(cast("logging.Formatter", JsonFormatter(words) if format == "json" else TextFormatter(words)))
     root = logging.getLogger()
@@ -131,11 +131,11 @@ def configure_logs(
     _setup = _Setup(level, format, words)
 
 
-def configure_unless_done(format: LogFormat, level: str, redact_words: Iterable[str] | None, *, insist: bool) -> None:
+def configure_unless_done(format: LogFormat, level: str, secret_words: Iterable[str] | None, *, insist: bool) -> None:
     """The same for a command, which respects what an app has set up itself unless somebody insists."""
     levels_in(level)
     if insist or not logging.getLogger().handlers:
-        configure_logs(format, level, redact_words=redact_words)
+        configure_logs(format, level, secret_words=secret_words)
 
 
 def handed_on() -> bytes:
@@ -147,10 +147,10 @@ def take_over(handed: bytes) -> None:
     """Set logging up as in the process that handed this on, unless the user's code has done so meanwhile."""
     if handed:
         setup = msgspec.json.decode(handed, type=_Setup)
-        configure_unless_done(setup.format, setup.level, setup.redact_words, insist=False)
+        configure_unless_done(setup.format, setup.level, setup.secret_words, insist=False)
 
 
-class WishedLevels:
+class CommandedLevels:
     """The levels that an operator wishes for while the process runs."""
 
     def __init__(self) -> None:
@@ -191,15 +191,15 @@ def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """Which job the line is about: said by the line itself, or the one that runs here."""
     said = {name: value for name in FIELDS if (value := getattr(record, name, NOTHING)) != NOTHING}
-    trail = ambient.get()
-    if trail is not None and trail.traceparent:
-        said.setdefault("trace_id", trail.traceparent.split("-")[1])
+    trace_context = ambient.get()
+    if trace_context is not None and trace_context.traceparent:
+        said.setdefault("trace_id", trace_context.traceparent.split("-")[1])
     job = current.get(None)
     if job is not None and "job" not in said:
         here = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker}
         said = {**here, "correlation_id": job.correlation_id, **said}
-    if trail is not None and trail.correlation:
-        said.setdefault("correlation_id", trail.correlation)
+    if trace_context is not None and trace_context.correlation:
+        said.setdefault("correlation_id", trace_context.correlation)
     return {name: said[name] for name in FIELDS if name in said}
 
 

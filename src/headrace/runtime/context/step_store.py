@@ -35,9 +35,9 @@ class RetryingStepStore:
         stored = self._patiently(claim, lambda: self._engine.queries.steps(claim.id))
         return opened_steps(self._cipher, claim.id, stored)
 
-    def remember(self, claim: Claim, step: Step) -> bool:
+    def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = Lease(claim.id, claim.version), encrypted_step(self._cipher, claim.id, step)
-        return self._patiently(claim, lambda: self._engine.remember(lease, stored))
+        return self._patiently(claim, lambda: self._engine.save_step(lease, stored))
 
     def _patiently(self, claim: Claim, act: Callable[[], T]) -> T:
         deadline, pause = time.monotonic() + self._patience, _FIRST

@@ -40,7 +40,7 @@ class StepStore(Protocol):
         """What the job remembers."""
         ...
 
-    def remember(self, claim: Claim, step: Step) -> bool:
+    def save_step(self, claim: Claim, step: Step) -> bool:
         """Store it for good; False if the lease is lost."""
         ...
 
@@ -66,9 +66,9 @@ def suspension_in(error: BaseException) -> Suspended | None:
 class StepLog:
     """What one run knows of the steps of its job."""
 
-    def __init__(self, claim: Claim, keeper: StepStore) -> None:
+    def __init__(self, claim: Claim, step_store: StepStore) -> None:
         self._claim = claim
-        self._keeper = keeper
+        self._step_store = step_store
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str, int], Step] | None = None
         self._used: Counter[tuple[str, str]] = Counter()
@@ -93,7 +93,9 @@ class StepLog:
         """Store the result of a step for good, and answer with it as every later run will get it."""
         where = f"result of step {name!r}"
         try:
-            text = None if value is None else codec.encode(value, models=True, limit=self._keeper.largest, where=where)
+            text = (
+                None if value is None else codec.encode(value, models=True, limit=self._step_store.largest, where=where)
+            )
         except InvalidJob as error:
             # The step is done, and must not be done again because of what it returned.
             text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
@@ -106,7 +108,7 @@ class StepLog:
         span = check_wait("sleep", seconds)
         named = "sleep" if name is None else check_name("sleep", name)
         until = self._end_of(named, self._next("sleep", named), span)
-        if self._keeper.now() < until:
+        if self._step_store.now() < until:
             raise Suspended(until, asleep(name))
 
     def wait_event(self, name: str, timeout: Any) -> Any:
@@ -119,9 +121,9 @@ class StepLog:
         if (event := self._recall("event", name, number)) is not None:
             return _decoded(event)
         if span is None:
-            raise Suspended(self._keeper.now() + NO_DEADLINE, awaiting(name), name, number)
+            raise Suspended(self._step_store.now() + NO_DEADLINE, awaiting(name), name, number)
         until = self._end_of(awaiting(name), number, span)
-        if self._keeper.now() >= until:
+        if self._step_store.now() >= until:
             if (event := self._recall_anew("event", name, number)) is not None:  # it came while this run went on
                 return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), number, None)
@@ -132,7 +134,7 @@ class StepLog:
         """When this time is over: it counts from the first run that came here."""
         known = self._recall("sleep", name, number)
         if known is None:
-            known = self._keep("sleep", name, number, str(self._keeper.now() + span))
+            known = self._keep("sleep", name, number, str(self._step_store.now() + span))
         return int(_decoded(known))
 
     # -- the store
@@ -145,7 +147,9 @@ class StepLog:
     def _recall(self, kind: StepKind, name: str, number: int) -> Step | None:
         with self._lock:  # two threads of a job read it once
             if self._known is None:
-                self._known = {(step.kind, step.name, step.number): step for step in self._keeper.steps(self._claim)}
+                self._known = {
+                    (step.kind, step.name, step.number): step for step in self._step_store.steps(self._claim)
+                }
             return self._known.get((kind, name, number))
 
     def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:
@@ -155,8 +159,8 @@ class StepLog:
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
         checksum = None if text is None else codec.checksum(text)
-        step = Step(kind, name, number, self._keeper.now(), text, checksum)
-        if not self._keeper.remember(self._claim, step):
+        step = Step(kind, name, number, self._step_store.now(), text, checksum)
+        if not self._step_store.save_step(self._claim, step):
             raise LeaseLost(
                 f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it",
                 job_id=self._claim.id,

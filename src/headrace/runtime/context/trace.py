@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from msgspec import structs
 
 from headrace.core.tasks.options import check_text
-from headrace.core.tasks.trace_context import LONGEST, NO_TRAIL, TraceContext, marked
+from headrace.core.tasks.trace_context import LONGEST, NO_TRACE_CONTEXT, TraceContext, marked
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.context.current_job import current
@@ -23,24 +23,26 @@ ambient: ContextVar[TraceContext | None] = ContextVar("headrace_trail", default=
 
 def present() -> TraceContext | None:
     """The trail that is followed here, if any."""
-    trail, job = ambient.get(), current.get(None)
-    if job is None or (trail is not None and trail.correlation is not None):
-        return trail
-    return structs.replace(trail or NO_TRAIL, correlation=job.correlation_id)
+    trace_context, job = ambient.get(), current.get(None)
+    if job is None or (trace_context is not None and trace_context.correlation is not None):
+        return trace_context
+    return structs.replace(trace_context or NO_TRACE_CONTEXT, correlation=job.correlation_id)
 
 
 def mark(metadata: str | None, *, kin: bool = False) -> str | None:
     """The metadata of a job that is enqueued here. Outside of jobs, and of all else, this is two questions."""
     if ambient.get() is None and current.get(None) is None:
         return metadata
-    trail = present() or NO_TRAIL
-    return marked(metadata, structs.replace(trail, kin=True) if kin and trail.traceparent else trail)
+    trace_context = present() or NO_TRACE_CONTEXT
+    return marked(
+        metadata, structs.replace(trace_context, kin=True) if kin and trace_context.traceparent else trace_context
+    )
 
 
 @contextmanager
-def following(trail: TraceContext) -> Iterator[None]:
+def following(trace_context: TraceContext) -> Iterator[None]:
     """Inside a `with`, this trail is followed."""
-    token = ambient.set(trail)
+    token = ambient.set(trace_context)
     try:
         yield
     finally:
@@ -53,10 +55,14 @@ def correlated(correlation: str) -> AbstractContextManager[None]:
         raise InvalidJob(
             f"correlation: expected 1 to {LONGEST} characters, got {short(correlation)}", value=correlation
         )
-    return following(structs.replace(ambient.get() or NO_TRAIL, correlation=correlation))
+    return following(structs.replace(ambient.get() or NO_TRACE_CONTEXT, correlation=correlation))
 
 
 def as_family(name: str) -> AbstractContextManager[None]:
     """Inside a `with`, jobs that are enqueued belong together: they go back to one cause, if to no other then this."""
-    trail = present() or NO_TRAIL
-    return following(structs.replace(trail, correlation=trail.correlation or name, kin=trail.traceparent is not None))
+    trace_context = present() or NO_TRACE_CONTEXT
+    return following(
+        structs.replace(
+            trace_context, correlation=trace_context.correlation or name, kin=trace_context.traceparent is not None
+        )
+    )

@@ -14,7 +14,7 @@ from headrace.core.settings.requeue_times import requeued_after
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 BY = "headrace"
 DETAIL = "requeued automatically"
@@ -49,15 +49,15 @@ class AutoRequeue:
     def _requeue(self, count: int, after: float) -> tuple[int, int]:
         """The letters of jobs that were requeued so often: how many were looked at and how many are requeued."""
         due = DeadLetterFilter(statuses=("pending",), requeues=count, until=self._engine.clock.now() - to_ms(after))
-        letters = self._engine.letters.find(due, _AT_ONCE, self._reached.get(count))
+        dead_letters = self._engine.dead_letters.find(due, _AT_ONCE, self._reached.get(count))
         # A letter that can't be requeued stays where it is, and must not be in the way of those behind it.
-        self._reached[count] = letters[-1].id if len(letters) == _AT_ONCE else None
-        if not letters:
+        self._reached[count] = dead_letters[-1].id if len(dead_letters) == _AT_ONCE else None
+        if not dead_letters:
             return 0, 0
-        orders = [RequeueRequest(letter.id, boost=0, most=self._limit) for letter in letters]
+        orders = [RequeueRequest(letter.id, boost=0, most=self._limit) for letter in dead_letters]
         if (
             self._engine.transfer.store_status() is not None
         ):  # they are carried: who works there has them, when all are there
             return 0, 0
-        done = self._engine.letters.requeue(orders, BY, None, DETAIL)
-        return len(letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)
+        done = self._engine.dead_letters.requeue(orders, BY, None, DETAIL)
+        return len(dead_letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

@@ -160,7 +160,7 @@ class Job(Generic[R]):
         return self._record.flow
 
     @property
-    def promised_id(self) -> str:
+    def result_ref_id(self) -> str:
         """As an argument of another job, which then waits for this one, a handle stands for this job's result."""
         return self.id
 

@@ -11,7 +11,7 @@ from headrace.core.health.findings import Filed
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 _AGAIN = 60.0
 _FORGET = 300.0
@@ -27,12 +27,12 @@ class Housekeeping:
         self._next_look = 0.0
 
     def do(self) -> float:
-        if self._engine.care.maintain(self._kinds):
+        if self._engine.maintenance.maintain(self._kinds):
             return 0.0
         self._next_look -= _AGAIN
         if "workers" in self._kinds and self._next_look <= 0:
             self._next_look = _FORGET
-            if gone := self._engine.care.repair(("silent_workers",), _AT_ONCE)["silent_workers"]:
+            if gone := self._engine.maintenance.repair(("silent_workers",), _AT_ONCE)["silent_workers"]:
                 log.info("%d workers that fell silent long ago are forgotten", gone)
         return _AGAIN
 
@@ -49,7 +49,7 @@ class HistoryTrim:
     def do(self) -> float:
         if self._engine.transfer.store_status() is not None:  # what is carried is compared: it has to stay as it is
             return _AGAIN
-        done = self._engine.care.cap(self._what, self._most, self._reached, _AT_ONCE)
+        done = self._engine.maintenance.cap(self._what, self._most, self._reached, _AT_ONCE)
         self._reached = done.reached
         if done.removed:
             log.info("%d entries of the %s of jobs removed: they have over %d", done.removed, self._what, self._most)

@@ -17,7 +17,7 @@ from typing import Protocol
 from headrace.errors import EngineUnavailable
 from headrace.runtime.process.liveness import ThreadLiveness
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 # How many times as long as a piece of work took: a twentieth of one thread's time, a tenth of it for who is behind, and
 # half of it where no job runs.
@@ -62,9 +62,9 @@ class MaintenanceLoop:
         self._failing: dict[
             MaintenanceTask, float
         ] = {}  # those that failed the last time, and the pause that they had then
-        self.sign = ThreadLiveness("keeper")
+        self.sign = ThreadLiveness("maintenance")
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="headrace-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

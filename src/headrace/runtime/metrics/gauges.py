@@ -102,10 +102,10 @@ class GaugeSampler:
         return next(iter(self._engine.document_store.get(kind, [key])), None)
 
     def _read(self, now: int) -> StoreGauges:
-        queries, store_load = self._engine.queries, self._engine.care.store_load(now)
+        queries, store_load = self._engine.queries, self._engine.maintenance.store_load(now)
         gone = deleted_queues(self._engine)
         queues = [row.name for row in queries.queues() if row.name not in gone]
-        of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(store_load.size)}
+        of_store = {"dead": float(self._engine.dead_letters.count(_PENDING)), "store_bytes": float(store_load.size)}
         if store_load.busy is not None:
             of_store["busy"] = store_load.busy
         if store_load.clients is not None:

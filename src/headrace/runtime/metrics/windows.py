@@ -82,7 +82,7 @@ class WindowedMetrics:
     def _within(self, width: Resolution, since: int, until: int, *, of_archive: bool) -> _Span:
         key = (of_archive, width.span, since)
         if key not in self._spans:
-            self._spans[key] = (self._swept if of_archive else self._worked)(width, since, until)
+            self._spans[key] = (self._retention_run if of_archive else self._worked)(width, since, until)
         return self._spans[key]
 
     def _worked(self, width: Resolution, since: int, until: int) -> _Span:
@@ -95,7 +95,7 @@ class WindowedMetrics:
             cells += [((None, None, name), cell) for name, cell in workers.items()]
         return _Span(cells, min((start for start, _ in jobs), default=until))
 
-    def _swept(self, width: Resolution, since: int, until: int) -> _Span:
+    def _retention_run(self, width: Resolution, since: int, until: int) -> _Span:
         """What walks over finished jobs have done, which is of no queue."""
         found = list(self._meter.sweeps(width, since, until))
         everywhere: _Who = (None, None, None)

@@ -33,7 +33,7 @@ class DeadLetterSweep:
         """Close the pending letters of failed jobs that are not to be kept."""
         if not job_ids or self._is_carried():
             return
-        pending = [letter.id for letter in self._engine.letters.latest(job_ids) if letter.status == "pending"]
+        pending = [letter.id for letter in self._engine.dead_letters.latest(job_ids) if letter.status == "pending"]
         if pending:
             tally.expired += self._closed(pending, _REMOVED)
 
@@ -58,7 +58,7 @@ class DeadLetterSweep:
     def _expire(self, now: int, tally: RetentionCounts) -> Iterator[None]:
         before, over = self._oldest_kept(now), self._count_over()
         while True:
-            oldest = self._engine.letters.oldest("pending", _AT_ONCE)
+            oldest = self._engine.dead_letters.oldest("pending", _AT_ONCE)
             due = [letter for place, letter in enumerate(oldest) if place < over or moment_of(letter) < before]
             done = self._closed(due, _TOO_OLD) if due else 0
             if not done:
@@ -69,13 +69,13 @@ class DeadLetterSweep:
 
     def _closed(self, ids: Sequence[str], note: str) -> int:
         try:
-            return len(self._engine.letters.resolve(ids, "expired", _BY, note))
+            return len(self._engine.dead_letters.resolve(ids, "expired", _BY, note))
         except EngineUnavailable:  # a store that is full takes no word any more: the next walk tries again
             return 0
 
     def _count_due(self, now: int) -> int:
         too_old = DeadLetterFilter(statuses=("pending",), until=self._oldest_kept(now))
-        return max(self._engine.letters.count(too_old), self._count_over())
+        return max(self._engine.dead_letters.count(too_old), self._count_over())
 
     def _oldest_kept(self, now: int) -> int:
         keep = self._settings.dead_pending_keep
@@ -83,7 +83,7 @@ class DeadLetterSweep:
 
     def _count_over(self) -> int:
         most = self._settings.dead_pending_max
-        return 0 if most is None else max(self._engine.letters.count(_PENDING) - most, 0)
+        return 0 if most is None else max(self._engine.dead_letters.count(_PENDING) - most, 0)
 
     # -- closed ones
 
@@ -91,17 +91,17 @@ class DeadLetterSweep:
         self, statuses: tuple[Status, ...], before: int, tally: RetentionCounts, dry_run: bool
     ) -> Iterator[None]:
         if dry_run:
-            tally.letters += self._count_closed(statuses, before)
+            tally.dead_letters += self._count_closed(statuses, before)
             return
         removed = _AT_ONCE
         while removed == _AT_ONCE:
-            removed = self._engine.letters.purge(statuses, before, _AT_ONCE)
-            tally.letters += removed
+            removed = self._engine.dead_letters.purge(statuses, before, _AT_ONCE)
+            tally.dead_letters += removed
             yield
 
     def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
         which, last, count = DeadLetterFilter(statuses=statuses, until=before), None, 0
-        while page := self._engine.letters.find(which, _AT_ONCE, last):
+        while page := self._engine.dead_letters.find(which, _AT_ONCE, last):
             count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
             last = page[-1].id
         return count

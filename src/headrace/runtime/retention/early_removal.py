@@ -14,7 +14,7 @@ from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.removal import RetentionCounts
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 FULL, MARGIN = 0.95, 0.90  # of the memory that a server may have: from here on jobs go, and down to here
 _AT_ONCE = 200

@@ -31,7 +31,7 @@ class RetentionCounts(Struct):
 
     archived: int = 0
     deleted: int = 0
-    letters: int = 0
+    dead_letters: int = 0
     expired: int = 0  # dead letters
     history: int = 0
     steps: int = 0
@@ -42,7 +42,7 @@ class RetentionCounts(Struct):
 
     @property
     def anything(self) -> bool:
-        return bool(self.archived or self.deleted or self.letters or self.expired or self.dropped)
+        return bool(self.archived or self.deleted or self.dead_letters or self.expired or self.dropped)
 
     def count(self, archived: Collection[str], deleted: Collection[str]) -> None:
         self.archived += len(archived)

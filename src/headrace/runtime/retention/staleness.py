@@ -19,7 +19,7 @@ from msgspec import Struct, structs
 from headrace.core.damaged_records import read_or, readable
 from headrace.core.documents import Document
 from headrace.core.events.log import EventGroup
-from headrace.core.jobs.outcomes import opens_letter
+from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.metrics.histogram import Histogram
 from headrace.core.retention.lifecycle import Policies, PolicyRow
 from headrace.core.retention.staleness import REASON, StaleFinding, judgment, verdict, watch
@@ -28,7 +28,7 @@ from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 _LOOKS = 2000  # jobs of one look: some ten milliseconds, most of them where nearly all are stale
 _FIRST_AT_MOST = 60.0  # seconds
@@ -65,7 +65,7 @@ class StaleScan:
         self._book = Policies(rows, settings)
         self._now = engine.clock.now()
         self._watch = watch(rows, settings, self._now)
-        self._opens_letters = opens_letter(settings.dead_letters, REASON)
+        self._opens_letters = opens_dead_letter(settings.dead_letters, REASON)
         self._cursor: str | None = None
         self.is_over = False
 

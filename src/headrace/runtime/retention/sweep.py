@@ -15,7 +15,7 @@ from msgspec import Struct
 from headrace.core.clock import to_ms
 from headrace.core.jobs.states import FINAL, State
 from headrace.core.retention.archive import is_past, partition_of, span_of
-from headrace.core.retention.lifecycle import Policies, PolicyRow, StoredPolicy, usual_terms
+from headrace.core.retention.lifecycle import Policies, PolicyRow, StoredPolicy, default_policy
 from headrace.core.retention.retention import (
     KEYS_HOLD,
     Fate,
@@ -58,7 +58,7 @@ class RetentionSweep:
         self._settings = settings
         self._archive = archive
         self._removal_batch = RemovalBatch(engine, archive, settings.archive_partition)
-        self._letters = DeadLetterSweep(engine, settings)
+        self._dead_letters = DeadLetterSweep(engine, settings)
         self._excess = EarlyRemoval(engine, settings)
         self._since: int | None = None
         self._reaches: dict[tuple[str, State], ScanBound] = {}
@@ -80,7 +80,7 @@ class RetentionSweep:
         self._since = self._archived_since(now)
         rows = self._engine.staleness_store.terms() if self._terms is None else self._terms
         book = Policies(rows, self._settings)
-        said = [usual_terms(self._settings), *(row.said for row in rows)]
+        said = [default_policy(self._settings), *(row.said for row in rows)]
 
         def remove(jobs: list[FinishedJob]) -> Iterator[None]:
             ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
@@ -91,7 +91,7 @@ class RetentionSweep:
             self._jobs(book, said, now, tally, dry_run, wanted or (), whole),
             self._excess.beyond_history(now, tally, dry_run, remove),
             *(() if dry_run else (self._excess.for_room(now, remove),)),
-            self._letters.walk(now, tally, dry_run),
+            self._dead_letters.walk(now, tally, dry_run),
             self._partitions(now, tally, dry_run),
         ]
         errors: list[Exception] = []
@@ -183,7 +183,7 @@ class RetentionSweep:
                 staying[job.task] += judged[-1][1] == "keep"
             self._take_note(queue, state, young, book)
             if not dry_run:
-                self._letters.let_go(refused, tally)
+                self._dead_letters.let_go(refused, tally)
             yield from self._carry_out(judged, tally, dry_run)
             after = page[-1]
             if len(page) < _LOOKS or len(young) < len(page):

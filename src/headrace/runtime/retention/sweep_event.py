@@ -29,7 +29,7 @@ def record_sweep(
         duration=now - began,
         archived=tally.archived,
         deleted=tally.deleted,
-        letters=tally.letters,
+        dead_letters=tally.dead_letters,
         partition=partition_of(now, settings.archive_partition),
         dropped=tally.dropped,
         until=now + leave_for,
@@ -45,7 +45,7 @@ def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took:
     told: dict[str, int | str] = {
         "archived": tally.archived,
         "deleted": tally.deleted,
-        "dead_letters": tally.letters,
+        "dead_letters": tally.dead_letters,
         "dead_letters_expired": tally.expired,
         "partitions_created": len(tally.prepared),
         "partitions_detached": len(tally.dropped),

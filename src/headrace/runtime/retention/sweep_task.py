@@ -18,7 +18,7 @@ from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
 
-log = logging.getLogger("headrace.keeper")
+log = logging.getLogger("headrace.maintenance")
 
 _TOO_LONG = 180.0  # seconds
 _SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
@@ -108,7 +108,7 @@ def _in_words(tally: RetentionCounts) -> str:
         "archived": (tally.archived, "job"),
         "deleted": (tally.deleted, "job"),
         "expired": (tally.expired, "dead letter"),
-        "removed": (tally.letters, "dead letter"),
+        "removed": (tally.dead_letters, "dead letter"),
         "dropped": (len(tally.dropped), "partition"),
     }
     told = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]

@@ -1,7 +1,7 @@
 """From schedules that are due to the jobs they become. Anybody may fire at any time; a version decides who did.
 
 It owns what a job of a schedule looks like and what becomes of an occurrence that can't run. When to look is the
-`timekeeper`'s matter; which times are due is `core.schedule`'s.
+`scheduler`'s matter; which times are due is `core.schedule`'s.
 """
 
 from __future__ import annotations

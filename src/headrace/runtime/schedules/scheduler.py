@@ -1,4 +1,4 @@
-"""A worker's timekeeper: a thread that sleeps until the next schedule is due and fires it. Nobody is leader.
+"""A worker's scheduler: a thread that sleeps until the next schedule is due and fires it. Nobody is leader.
 
 Each worker has one, and all wake at the same moment. Who fired last does so at once; the others hang back by a tenth
 of a second or so and find nothing left to do. If the first one dies, another is first from the next time on.
@@ -33,10 +33,10 @@ class Scheduler:
         self._declared = False
         self._behind = 0.0
         self._outage = 0.0
-        self.sign = ThreadLiveness("timekeeper")
+        self.sign = ThreadLiveness("scheduler")
         self._stopping = threading.Event()
         self._bell = engine.listen("times")
-        self._thread = threading.Thread(target=self._keep_time, name="headrace-timekeeper", daemon=True)
+        self._thread = threading.Thread(target=self._keep_time, name="headrace-scheduler", daemon=True)
 
     def start(self) -> None:
         self._declare_once()
@@ -82,7 +82,7 @@ class Scheduler:
         except EngineUnavailable as error:
             log.warning("schedules can't be fired: %s", error)
         except Exception:
-            log.exception("the timekeeper stumbled; it goes on")
+            log.exception("the scheduler stumbled; it goes on")
         self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
         return self._outage
 

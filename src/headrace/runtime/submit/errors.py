@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from headrace.core.codec.result_refs import promises_in
+from headrace.core.codec.result_refs import result_refs_in
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.unique_rules import UniqueResult
 from headrace.core.tasks.options import SAMENESS
@@ -41,7 +41,7 @@ def not_itself(call: Call[Any]) -> InvalidJob:
 
 def refuse_too_many_results(call: Call[Any], limit: int) -> None:
     """Raise if a call is too large for the results it is to be given, which are told by the ids of their jobs."""
-    results = sum(1 for _ in promises_in(call.args, call.kwargs))
+    results = sum(1 for _ in result_refs_in(call.args, call.kwargs))
     if results * _BYTES_OF_AN_ID > limit // 2:  # else it is the rest that is large
         raise PayloadTooLarge(
             f"{call.task.name}: the ids of the {results:,} jobs whose results it is to be given take more than the "

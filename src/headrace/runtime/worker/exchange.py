@@ -22,7 +22,7 @@ from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import AttemptEvents
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe
 from headrace.runtime.worker.prefetch import Prefetch
-from headrace.runtime.worker.results import MISSING, ResultResolver, is_promised
+from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 from headrace.runtime.worker.state import WorkerState
 from headrace.runtime.worker.task_lookup import TaskLookup
 
@@ -51,7 +51,7 @@ class WorkerExchange:
         self._worker_state = worker_state
         self._planner = planner
         self.knowledge = TaskLookup(task_names, planner.knows)
-        self._fulfiller = ResultResolver(engine.queries, planner.keeps_result, planner.cipher)
+        self._result_resolver = ResultResolver(engine.queries, planner.keeps_result, planner.cipher)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
@@ -67,7 +67,7 @@ class WorkerExchange:
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
-        self._teller = AttemptEvents(worker_id, worker_state, tells=settings.events)
+        self._attempt_events = AttemptEvents(worker_id, worker_state, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
@@ -80,7 +80,7 @@ class WorkerExchange:
     @property
     def has_news(self) -> bool:
         """Whether there is something to tell soon, even if no run ends."""
-        return self._teller.has_news
+        return self._attempt_events.has_news
 
     def room(self) -> int:
         """How many jobs to claim now: free slots, and some more while jobs are short."""
@@ -107,7 +107,10 @@ class WorkerExchange:
             self._release_unknown_claims()
         if self._unanswered:
             self._find_receipts()
-        done, notes = outcomes.lettered(_take_all(worker_state.done), self._dead_letters), _take_all(worker_state.notes)
+        done, notes = (
+            outcomes.with_dead_letter(_take_all(worker_state.done), self._dead_letters),
+            _take_all(worker_state.notes),
+        )
         self._mind_starvation()
         self._pace.finished(len(done))
         all_idle = not worker_state.waiting and not worker_state.running
@@ -120,7 +123,7 @@ class WorkerExchange:
         )
         asked = time.monotonic()
         try:
-            groups = self._teller.news(done, notes)
+            groups = self._attempt_events.news(done, notes)
             answer = self._engine.exchange(in_their_flows(self._engine.queries, done), want, notes, groups=groups)
         except EngineUnavailable:
             self._in_doubt = room > 0
@@ -134,7 +137,7 @@ class WorkerExchange:
             self._hand_in_one_by_one(done)
             return [], worker_state.now()  # it may have claimed nothing: come again at once
         if groups or done:
-            self._teller.told(done)
+            self._attempt_events.told(done)
         self._last_turn = time.monotonic()
         if room > 0:
             self._pace.turned(self._last_turn - asked, all_idle=all_idle)
@@ -161,7 +164,7 @@ class WorkerExchange:
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, RunSpec]]:
         """The claims with their plans."""
         planned = []
-        for claim in self._fulfilled(claims):
+        for claim in self._resolved_results(claims):
             try:
                 plan = self._planner.plan(claim)
             except Exception as error:  # a damaged row must not strand the claims beside it
@@ -174,20 +177,20 @@ class WorkerExchange:
                 planned.append((claim, plan))
         return planned
 
-    def _fulfilled(self, claims: list[Claim]) -> list[Claim]:
+    def _resolved_results(self, claims: list[Claim]) -> list[Claim]:
         """The claims with the results they were promised; those that can't have them fail."""
-        promised = [claim for claim in claims if is_promised(claim)]
+        promised = [claim for claim in claims if has_result_refs(claim)]
         if not promised:
             return claims
         try:
-            answers = iter(self._fulfiller.fulfill(promised))
+            answers = iter(self._result_resolver.resolve_results(promised))
         except EngineUnavailable as error:  # nobody else would hand them in: they are not begun
             log.warning("the results for %d jobs can't be read, so they are given back: %s", len(promised), error)
             self.give_back(promised)
-            return [claim for claim in claims if not is_promised(claim)]
+            return [claim for claim in claims if not has_result_refs(claim)]
         ready = []
         for claim in claims:  # in the order in which they are to begin
-            answer = next(answers) if is_promised(claim) else claim
+            answer = next(answers) if has_result_refs(claim) else claim
             if isinstance(answer, Claim):
                 ready.append(answer)
             else:
@@ -231,7 +234,7 @@ class WorkerExchange:
         for outcome in taken:
             self._worker_state.done.remove(outcome)
         if taken:
-            self._teller.told(taken)  # in the same commit
+            self._attempt_events.told(taken)  # in the same commit
         self._settled(taken, [])
         self._unanswered = []
 
@@ -311,16 +314,16 @@ class WorkerExchange:
     def _hand_in(self, outcome: Outcome) -> None:
         want = ClaimRequest(self._worker_id, 0, self._lease_ms)
         try:
-            groups = self._teller.news([outcome], ())
+            groups = self._attempt_events.news([outcome], ())
             refused = self._engine.exchange(
                 in_their_flows(self._engine.queries, [outcome]), want, groups=groups
             ).refused
-            self._teller.told([outcome])
+            self._attempt_events.told([outcome])
         except EngineUnavailable:
             raise
         except Exception as error:
             log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
-            failed = outcomes.lettered([_unstorable(outcome, error)], self._dead_letters)
+            failed = outcomes.with_dead_letter([_unstorable(outcome, error)], self._dead_letters)
             refused = self._engine.exchange(failed, want).refused
         self._settled([outcome], refused)
 

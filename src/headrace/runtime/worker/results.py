@@ -33,7 +33,7 @@ class UnfitResult(CorruptPayload):
     """A result that the job was given is not what its annotation asks for."""
 
 
-def is_promised(claim: Claim) -> bool:
+def has_result_refs(claim: Claim) -> bool:
     """Whether the claim has to be fulfilled first. Jobs without promises pay for this test, and nothing else."""
     return MARK in claim.payload
 
@@ -46,7 +46,7 @@ class ResultResolver:
         self._cipher = cipher
         self._keeps = keeps
 
-    def fulfill(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
+    def resolve_results(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
         """Each claim with its results in place, or why one of them can't be; all results are read at once."""
         wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
         pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))

@@ -108,7 +108,7 @@ class Sandbox:
     def is_fit(self) -> bool:
         return self.reason is None and self._process.is_alive()
 
-    def bury(self) -> int | None:
+    def add_dead_letters(self) -> int | None:
         """End the child, wait for it and return its exit code. Called twice, it does no more."""
         with self._lock:  # two threads that close one pipe could close a stranger's that took its number
             self._kill()
@@ -122,9 +122,9 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
     """What the job's memory says. What a thread of an earlier job still sends is not for this one."""
     try:
         if kind == b"S":
-            return b"a" + msgspec.json.encode(run.context.keeper.steps(run.claim))
+            return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
         lease, step = _step.decode(body)
-        held = lease == Lease(run.claim.id, run.claim.version) and run.context.keeper.remember(run.claim, step)
+        held = lease == Lease(run.claim.id, run.claim.version) and run.context.step_store.save_step(run.claim, step)
         return b"a" + msgspec.json.encode(held)
     except HeadraceError as error:
         return b"x" + str(error).encode()
@@ -147,7 +147,7 @@ def _errand(run: Attempt) -> SandboxTask:
         function.__qualname__,
         plan.max_result,
         plan.timeout,
-        run.context.keeper.now(),
+        run.context.step_store.now(),
         run.context.worker,
     )
 
@@ -184,7 +184,7 @@ class Sandboxes:
             self._all.clear()
             self._idle.clear()
         for sandbox in left:
-            sandbox.bury()
+            sandbox.add_dead_letters()
 
     def _take(self) -> Sandbox:
         with contextlib.suppress(IndexError):
@@ -198,7 +198,7 @@ class Sandboxes:
             if not self._stopped:
                 self._all.add(sandbox)
                 return sandbox
-        sandbox.bury()  # nobody else would: this process would wait for it at its end, for ever
+        sandbox.add_dead_letters()  # nobody else would: this process would wait for it at its end, for ever
         raise _Forestalled
 
     def _keep(self, sandbox: Sandbox) -> None:
@@ -210,7 +210,7 @@ class Sandboxes:
 
     def _discard(self, sandbox: Sandbox) -> int | None:
         self._all.discard(sandbox)
-        return sandbox.bury()
+        return sandbox.add_dead_letters()
 
     def _crashed(self, sandbox: Sandbox, run: Attempt, now: Callable[[], int]) -> Outcome:
         code = self._discard(sandbox)

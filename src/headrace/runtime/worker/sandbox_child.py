@@ -48,7 +48,7 @@ class _Parent:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._sending = threading.Lock()
-        self.errands: queue.SimpleQueue[SandboxTask] = queue.SimpleQueue()
+        self.deliveries: queue.SimpleQueue[SandboxTask] = queue.SimpleQueue()
         self._asking = threading.Lock()
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._ahead = 0
@@ -62,7 +62,7 @@ class _Parent:
                 message = self._pipe.recv_bytes()
                 kind, body = message[:1], message[1:]
                 if kind == b"J":
-                    self.errands.put(msgspec.json.decode(body, type=SandboxTask))
+                    self.deliveries.put(msgspec.json.decode(body, type=SandboxTask))
                 else:
                     self._answers.put((kind, body))
         end_group(os.getpid())
@@ -81,11 +81,11 @@ class _Parent:
             raise EngineUnavailable(answer.decode())
         return answer
 
-    def prepare(self, errand: SandboxTask) -> None:
+    def prepare(self, delivery: SandboxTask) -> None:
         """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
-        self._ahead = errand.now - _clock.now()
-        self.largest = errand.max_result
-        self.worker = errand.worker
+        self._ahead = delivery.now - _clock.now()
+        self.largest = delivery.max_result
+        self.worker = delivery.worker
 
     def now(self) -> int:
         return _clock.now() + self._ahead
@@ -99,7 +99,7 @@ class _Parent:
     def steps(self, claim: Claim) -> list[Step]:
         return msgspec.json.decode(self.ask(b"S"), type=list[Step])
 
-    def remember(self, claim: Claim, step: Step) -> bool:
+    def save_step(self, claim: Claim, step: Step) -> bool:
         return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
@@ -122,16 +122,16 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
     parent = _Parent(pipe)
     threading.Thread(target=parent.listen, daemon=True).start()
     while True:
-        errand = parent.errands.get()
+        delivery = parent.deliveries.get()
         try:
-            task = _find(errand.claim.task, errand.module, errand.qualname)
+            task = _find(delivery.claim.task, delivery.module, delivery.qualname)
         except Exception as error:  # whatever the import of user code raises is told
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
         take_over(logs)  # after the user's code, which may set logging up itself
         tracer = task.submits.tracer
-        with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
-            outcome = _run(errand, task, parent)
+        with contextlib.nullcontext() if tracer is None else tracer.inside(delivery.claim):
+            outcome = _run(delivery, task, parent)
         if os.getpid() != pid:  # the job forked, and this is the copy
             os._exit(0)
         parent.send(b"O", msgspec.json.encode(outcome))
@@ -139,15 +139,15 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
             tracer.flush()
 
 
-def _run(errand: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
-    parent.prepare(errand)
-    plan = RunSpecs(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
+def _run(delivery: SandboxTask, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
+    parent.prepare(delivery)
+    plan = RunSpecs(lambda name: task, delivery.timeout, delivery.max_result).plan(delivery.claim)
     assert plan is not None
-    deadline = None if errand.timeout is None else parent.now() + int(errand.timeout * 1000)
-    context = JobContext(errand.claim, deadline, parent)
+    deadline = None if delivery.timeout is None else parent.now() + int(delivery.timeout * 1000)
+    context = JobContext(delivery.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(run_inline(plan, errand.claim, _blocking(task), parent.now))
+        return context.enclosed(run_inline(plan, delivery.claim, _blocking(task), parent.now))
     finally:
         current.reset(token)
 

@@ -93,7 +93,7 @@ class WorkerState:
         self.handed_over: deque[int] = deque()  # slots that threads left to the loop, which no thread takes
         self.loop_came = threading.Event()  # since a thread last handed a slot over
         self.loop_came.set()
-        self.presence: WorkerLiveness | None = None
+        self.liveness: WorkerLiveness | None = None
         # By id and version, what is begun and not settled. Not all of it is held: what a run with a lost lease still
         # brings is handed in.
         self.unsettled: dict[tuple[str, int], Attempt] = {}
@@ -113,8 +113,8 @@ class WorkerState:
         self.running[run.number] = run
         self.begun.append(run)
         self.began += 1
-        if self.presence is not None:
-            run.place = self.presence.begin(claim.ref)
+        if self.liveness is not None:
+            run.place = self.liveness.begin(claim.ref)
         self.unsettled[claim.id, claim.version] = run
         if run.deadline < self.next_check:
             self.check_soon()
@@ -140,8 +140,8 @@ class WorkerState:
         if run.trace is not None:
             ended(run.trace, outcome)
         if outcome is not None:
-            if run.place is not None and self.presence is not None:
-                self.presence.ended(run.place, run.claim.ref)
+            if run.place is not None and self.liveness is not None:
+                self.liveness.ended(run.place, run.claim.ref)
             self.done.append(outcome)
         elif not run.lost:
             self.settled(run.claim)
@@ -152,8 +152,8 @@ class WorkerState:
     def settled(self, lease: Claim | Outcome) -> Attempt | None:
         """Nothing is to be told of this run any more: the store knows it, or has refused it. None if it never began."""
         run = self.unsettled.pop((lease.id, lease.version), None)
-        if run is not None and run.place is not None and self.presence is not None:
-            self.presence.settled(run.place)
+        if run is not None and run.place is not None and self.liveness is not None:
+            self.liveness.settled(run.place)
         return run
 
     # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together

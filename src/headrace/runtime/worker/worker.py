@@ -21,7 +21,7 @@ from headrace.core.worker_commands import act_of, log_level_of
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
-from headrace.runtime.context.logs import WishedLevels
+from headrace.runtime.context.logs import CommandedLevels
 from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.jobs.task import Task
@@ -80,13 +80,13 @@ class Worker:
         self._find_task = find_task
         self._cipher = cipher
         step_store = RetryingStepStore(engine, settings.lease, cipher)
-        self.steps, self.remember = step_store.steps, step_store.remember
+        self.steps, self.save_step = step_store.steps, step_store.save_step
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
         self._paused = False
         self._stop_at: float | None = None
-        self._log_levels = WishedLevels()
+        self._log_levels = CommandedLevels()
         self._maintain_at = self._ordered_at = 0.0
         self._outage = Outage()
         self._idle = IdleState(clock)
@@ -124,7 +124,7 @@ class Worker:
         self._worker_state.wake_loop = self._loop.wake
         self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
         described = self.describe()
-        self._worker_state.presence = self._liveness = self._engine.register_worker(described)
+        self._worker_state.liveness = self._liveness = self._engine.register_worker(described)
         self._heartbeat = Heartbeat(
             self._engine, self._worker_state, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
@@ -345,8 +345,10 @@ class Worker:
             return
         self._maintain_at = time.monotonic() + _MAINTAIN_EVERY
         may_reap = not self._is_idle() or self._idle.is_time_to_reap() or self._liveness.sees_dead()
-        letters = self._settings.dead_letters
-        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
+        dead_letters = self._settings.dead_letters
+        for job in (
+            self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, dead_letters=dead_letters) if may_reap else ()
+        ):
             about = {"event": "job.stalled", "job": job.id, "queue": job.queue}
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state, extra=about)
             self._exchange.store_is_empty = False

@@ -84,8 +84,8 @@ def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
 def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     """The error that each of these jobs failed with, by id, where it is known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
-    letters = app.engine.letters.latest(failed) if failed else []
-    return {letter.job_id: error_in(letter) for letter in letters}
+    dead_letters = app.engine.dead_letters.latest(failed) if failed else []
+    return {letter.job_id: error_in(letter) for letter in dead_letters}
 
 
 def error_in(letter: DeadLetterRow) -> str:

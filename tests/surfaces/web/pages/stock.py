@@ -47,9 +47,9 @@ def stock(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
         run.wait(PATIENCE)
         for job in failed:
             job.wait(PATIENCE)
-    letters = app.dead.list()
-    app.dead.note(letters[0].id, HOSTILE, by="ann")
-    app.dead.resolve(letters[-1].id, "manually_resolved", by="ann", note="by hand")
+    dead_letters = app.dead.list()
+    app.dead.note(dead_letters[0].id, HOSTILE, by="ann")
+    app.dead.resolve(dead_letters[-1].id, "manually_resolved", by="ann", note="by hand")
     app.schedules.create("nightly", "add", args=[1, 2], cron="0 2 * * *", tz="Europe/Vienna")
     app.schedules.create("paused", "add", args=[1, 2], every=300)
     app.schedules.pause("paused")
@@ -64,8 +64,8 @@ def stock(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
     return {
         "webhook": hook.id,
         "flow": run.id,
-        "letter": letters[0].id,
-        "resolved": letters[-1].id,
-        "fingerprint": letters[0].fingerprint,
-        "job": letters[0].job_id,
+        "letter": dead_letters[0].id,
+        "resolved": dead_letters[-1].id,
+        "fingerprint": dead_letters[0].fingerprint,
+        "job": dead_letters[0].job_id,
     }

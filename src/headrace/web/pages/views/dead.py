@@ -32,7 +32,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     )
     tallies = visit.page_cache.soon(visit.app.dead.stats)
     return {
-        "letters": page.letters,
+        "letters": page.dead_letters,
         "cursor": page.cursor,
         "here": visit.asked("cursor"),
         "status": status,
@@ -152,7 +152,7 @@ def _requeue(visit: PageRequest) -> ActionResult:
 
 
 def _given_up(many: int) -> str:
-    return f"Requeued too often, and failed for good: {_letters(many)}."
+    return f"Requeued too often, and failed for good: {_dead_letters(many)}."
 
 
 def _ask_resolve(visit: PageRequest) -> Confirmation:
@@ -160,7 +160,7 @@ def _ask_resolve(visit: PageRequest) -> Confirmation:
     many = len(ids) or visit.app.dead.count(status="pending", **filters)
     if not many:
         raise InvalidJob("None of these dead letters is pending.")
-    told = _letters(many)
+    told = _dead_letters(many)
     as_what = (visit.said("status") or RESOLUTIONS[0]).replace("_", " ")
     return Confirmation(
         f"Resolve {told} as {as_what}?",
@@ -177,21 +177,21 @@ def _resolve(visit: PageRequest) -> ActionResult:
         raise InvalidJob(f"status: expected one of {', '.join(RESOLUTIONS)}, got {status!r}")
 
     def every() -> int:
-        done, letters = 0, visit.app.engine.letters
+        done, dead_letters = 0, visit.app.engine.dead_letters
         while page := visit.app.dead.list(status="pending", limit=_AT_ONCE, **filters):
-            fresh = letters.resolve([letter.id for letter in page], status, by, note)
+            fresh = dead_letters.resolve([letter.id for letter in page], status, by, note)
             if not fresh:  # others deal with the same ones
                 break
             done += len(fresh)
         return done
 
     if ids:
-        resolved: int | None = len(visit.app.engine.letters.resolve(ids, status, by, note))
+        resolved: int | None = len(visit.app.engine.dead_letters.resolve(ids, status, by, note))
     else:
         resolved = patiently(every)
     if resolved is None:
         return ActionResult("They are being resolved; this goes on in the background.", target=words)
-    return ActionResult(f"{_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
+    return ActionResult(f"{_dead_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
 
 
 def _ask_purge(visit: PageRequest) -> Confirmation:
@@ -199,19 +199,19 @@ def _ask_purge(visit: PageRequest) -> Confirmation:
     if not many:
         raise InvalidJob("Nothing was resolved more than 30 days ago.")
     return Confirmation(
-        f"Remove {_letters(many)}?", f"Remove {_letters(many)}", "They were resolved more than 30 days ago."
+        f"Remove {_dead_letters(many)}?", f"Remove {_dead_letters(many)}", "They were resolved more than 30 days ago."
     )
 
 
 def _purge(visit: PageRequest) -> ActionResult:
-    return ActionResult(f"{_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
+    return ActionResult(f"{_dead_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
 
 
 def _jobs(many: int) -> str:
     return "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
 
 
-def _letters(many: int) -> str:
+def _dead_letters(many: int) -> str:
     return "1 dead letter" if many == 1 else f"{formatting.exact(many)} dead letters"
 
 

@@ -42,7 +42,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     name = visit.name("queue")
     stats = _stats(visit, name)
     drawn = chart_data.standard(visit, chart_data.window_of(visit), queue=name)
-    failed = visit.app.engine.letters.find(DeadLetterFilter(statuses=("pending",), queue=name), _SAMPLE)
+    failed = visit.app.engine.dead_letters.find(DeadLetterFilter(statuses=("pending",), queue=name), _SAMPLE)
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
@@ -67,10 +67,10 @@ def _stats(visit: PageRequest, name: str) -> QueueStats:
     return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
 
 
-def _top(letters: Sequence[DeadLetterRow]) -> list[Failing]:
+def _top(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
     """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
     kinds: dict[tuple[str, str], list[DeadLetterRow]] = {}
-    for letter in letters:
+    for letter in dead_letters:
         kinds.setdefault((letter.task, snapshot_of(letter).error_type or letter.reason), []).append(letter)
     ranked = sorted(kinds.values(), key=lambda kind: -len(kind))
     return [
