@@ -68,7 +68,7 @@ def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(
                 lost += crashes
                 history = job.history()
                 assert sum(entry.event == "succeed" for entry in history) == 1
-                assert sum(entry.event == "expire" for entry in history) == crashes
+                assert sum(entry.event == "lease_expired" for entry in history) == crashes
         assert lost <= kills * 4, "a kill costs at most the attempts that were really under way"
 
 
@@ -94,7 +94,7 @@ def test_a_killed_workers_job_is_finished_by_another_within_moments(
         fleet.start()
         assert job.result(PATIENCE) == "attempt 2"
         assert time.monotonic() - before < 25, "the lease of 30 s was waited for, though the worker is known dead"
-        assert [entry.event for entry in job.history()] == ["submit", "claim", "expire", "claim", "succeed"]
+        assert [entry.event for entry in job.history()] == ["submit", "claim", "lease_expired", "claim", "succeed"]
         assert job.errors[0].type == "WorkerLost"
 
 

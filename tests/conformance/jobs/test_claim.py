@@ -143,7 +143,7 @@ def test_a_job_that_expired_before_it_started_is_cancelled_instead_of_run(engine
     assert claim(engine, now=NOW + SECOND) == []
     lapsed = row(engine)
     assert (lapsed.state, lapsed.reason, lapsed.finished_at) == (State.CANCELLED, "expired", NOW + SECOND)
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LAPSE]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.EXPIRE]
 
 
 def test_a_retry_that_expired_is_not_run_again(engine: Engine) -> None:

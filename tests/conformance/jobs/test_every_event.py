@@ -65,9 +65,9 @@ ACTS: dict[Trigger, list[Act]] = {
     Trigger.SNOOZE: [outcome(lambda lease: snooze(lease, LATER))],
     Trigger.RELEASE: [outcome(release), outcome(lambda lease: park(lease, LATER))],
     Trigger.FAIL: [outcome(fail)],
-    Trigger.EXPIRE: [lambda engine, _: engine.reap(10, now=LATER)],
+    Trigger.LEASE_EXPIRED: [lambda engine, _: engine.reap(10, now=LATER)],
     Trigger.CANCEL: [outcome(give_up), move(Trigger.CANCEL)],
-    Trigger.LAPSE: [at(EXPIRES)],
+    Trigger.EXPIRE: [at(EXPIRES)],
     Trigger.REVIVE: [move(Trigger.REVIVE)],
     Trigger.HURRY: [move(Trigger.HURRY)],
     Trigger.AMEND: [
@@ -104,7 +104,7 @@ def test_every_event_of_the_table_is_acted_out_here() -> None:
 def test_an_event_happens_where_the_table_allows_it_and_nowhere_else(
     engine: Engine, event: Trigger, way: int, state: State
 ) -> None:
-    lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.LAPSE else None)
+    lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.EXPIRE else None)
     before = row(engine)
     ACTS[event][way](engine, lease)
     after = engine.queries.get(["job"])

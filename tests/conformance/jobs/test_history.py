@@ -42,7 +42,7 @@ def test_a_long_life_is_told_oldest_first_with_rising_versions(engine: Engine) -
         Trigger.RELEASE,
         Trigger.RETRY,
         Trigger.SNOOZE,
-        Trigger.EXPIRE,
+        Trigger.LEASE_EXPIRED,
         Trigger.CANCEL,
         "lease lost",
         Trigger.REVIVE,

@@ -61,7 +61,7 @@ def test_a_recovery_is_filed_with_the_worker_that_was_lost(engine: Engine) -> No
     claimed = submit_and_claim(engine, worker="w9")
     engine.reap(10, now=RAN_OUT)
     (entry,) = engine.queries.history("job")
-    assert (entry.event, entry.source, entry.target) == (Trigger.EXPIRE, State.RUNNING, State.PENDING)
+    assert (entry.event, entry.source, entry.target) == (Trigger.LEASE_EXPIRED, State.RUNNING, State.PENDING)
     assert (entry.at, entry.version, entry.attempt, entry.worker) == (RAN_OUT, claimed.version + 1, 1, "w9")
     assert entry.started_at == NOW
     assert entry.error_type == "WorkerLost"
@@ -209,7 +209,7 @@ def test_a_late_settle_of_a_reaped_job_is_refused(engine: Engine) -> None:
     engine.reap(10, now=RAN_OUT)
     assert settle(engine, succeed(claimed), now=RAN_OUT) == [succeed(claimed)]
     assert row(engine).state is State.PENDING
-    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.EXPIRE, "lease lost"]
+    assert [entry.event for entry in engine.queries.history("job")] == [Trigger.LEASE_EXPIRED, "lease lost"]
 
 
 def test_reaped_jobs_of_several_workers_tell_whose_they_were(engine: Engine) -> None:
@@ -245,7 +245,7 @@ def test_what_a_dead_worker_had_begun_is_spent_and_the_rest_is_given_back(store:
     assert [(job.attempt, job.crashes, job.releases) for job in found] == [(1, 1, 0)] * 2 + [(0, 0, 1)] * 3
     assert [job.version for job in found] == [3] * 5
     events = [[entry.event for entry in engine.queries.history(job.id)] for job in found]
-    assert events == [[Trigger.EXPIRE]] * 2 + [[Trigger.RELEASE]] * 3
+    assert events == [[Trigger.LEASE_EXPIRED]] * 2 + [[Trigger.RELEASE]] * 3
 
 
 def test_a_dead_worker_costs_the_last_attempt_only_where_it_had_begun(store: StoreUnderTest) -> None:

@@ -88,7 +88,7 @@ def heard(store: StoreUnderTest, prepare: Callable[[Engine], Callable[[], object
 @pytest.mark.parametrize(("event", "way", "state"), MOVES)
 def test_a_move_rings(store: StoreUnderTest, event: Trigger, way: int, state: State) -> None:
     def prepare(engine: Engine) -> Callable[[], object]:
-        lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.LAPSE else None)
+        lease = bring(engine, state, expires_at=EXPIRES if event is Trigger.EXPIRE else None)
         return lambda: ACTS[event][way](engine, lease)
 
     heard(store, prepare)

@@ -64,7 +64,7 @@ try:
 except borrowed_connections.InvalidJob:
     print(*sorted({"sqlalchemy", "django", "psycopg", "asyncio"} & set(sys.modules)), "nothing more")
 """
-    source = str(Path(borrowed_connections.__file__).parents[2])
+    source = str(Path(borrowed_connections.__file__).parents[3])
     command = [sys.executable, "-c", script]
     told = subprocess.run(command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=False)
     assert told.stdout == "nothing more\n", told.stderr

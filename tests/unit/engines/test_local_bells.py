@@ -223,7 +223,7 @@ def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(
         "import sys; from pathlib import Path; from headrace.engines.wakeup.local import LocalBells; "
         "bell = LocalBells(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
     )
-    source = Path(module.__file__).parents[2]
+    source = Path(module.__file__).parents[3]
     listener = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)],
         stdout=subprocess.PIPE,

@@ -44,8 +44,8 @@ def test_a_failure_of_an_attempt_is_told_apart_from_that_of_the_job() -> None:
 
 
 def test_a_stall_that_was_the_last_is_a_failure_too() -> None:
-    assert [kind for kind, _ in happened(_entry("expire"))] == ["job.stalled"]
-    assert [kind for kind, _ in happened(_entry("expire", target="failed"))] == ["job.stalled", "job.failed"]
+    assert [kind for kind, _ in happened(_entry("lease_expired"))] == ["job.stalled"]
+    assert [kind for kind, _ in happened(_entry("lease_expired", target="failed"))] == ["job.stalled", "job.failed"]
 
 
 def test_a_job_that_only_waited_for_others_is_completed_with_the_last_of_them() -> None:

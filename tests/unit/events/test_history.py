@@ -135,24 +135,24 @@ def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
 
 
 def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
-    expired = filed(E.EXPIRE, S.RUNNING, S.PENDING, 3, 1)
+    expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
     late = filed("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
     running = row(state=S.RUNNING, version=4, attempt=2, started_at=1500, worker="w2")
     assert [str(entry.event) for entry in tell(running, [expired, late])] == [
         "submit",
         "claim",
-        "expire",
+        "lease_expired",
         "lease lost",
         "claim",
     ]
 
 
 def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
-    expired = filed(E.EXPIRE, S.RUNNING, S.PENDING, 3, 1)
+    expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
     late = filed("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
     done = row(state=S.COMPLETED, version=5, attempt=2, started_at=1500, finished_at=1700, worker="w2")
     told = tell(done, [expired, late])
-    assert [entry.event for entry in told] == ["submit", "claim", "expire", "claim", "succeed", "lease lost"]
+    assert [entry.event for entry in told] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease lost"]
     assert [entry.at for entry in told] == sorted(entry.at for entry in told)
 
 

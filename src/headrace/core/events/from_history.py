@@ -78,13 +78,13 @@ def _plainly(kind: str) -> Callable[[Entry], list[Part]]:
 _TELLS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.RETRY: _retried,
     Trigger.FAIL: _failed,
-    Trigger.EXPIRE: _expired,
+    Trigger.LEASE_EXPIRED: _expired,
     Trigger.UNBLOCK: _unblocked,
     Trigger.SNOOZE: _again,
     Trigger.REVIVE: _again,
     Trigger.RELEASE: _plainly("job.released"),
     Trigger.CANCEL: _plainly("job.cancelled"),
-    Trigger.LAPSE: _plainly("job.cancelled"),
+    Trigger.EXPIRE: _plainly("job.cancelled"),
     Trigger.HURRY: _plainly("job.promoted"),
     Trigger.AMEND: _plainly("job.amended"),
     Trigger.STALE: lambda entry: [

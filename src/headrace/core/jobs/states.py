@@ -36,9 +36,9 @@ class Trigger(StrEnum):
     SNOOZE = "snooze"
     RELEASE = "release"
     FAIL = "fail"
-    EXPIRE = "expire"
+    LEASE_EXPIRED = "lease_expired"
     CANCEL = "cancel"
-    LAPSE = "lapse"
+    EXPIRE = "expire"
     STALE = "stale"
     REVIVE = "revive"
     HURRY = "hurry"
@@ -107,13 +107,13 @@ TRANSITIONS: dict[Trigger, Transition] = {
             "attempts used up or permanent error, or given up by hand before it started; dead letter",
         ),
         _row(
-            Trigger.EXPIRE,
+            Trigger.LEASE_EXPIRED,
             {_S.RUNNING},
             {_S.PENDING, _S.RETRYING, _S.FAILED},
             "the lease ran out or its worker died; failed when attempts are used up; inside reap",
         ),
         _row(Trigger.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
-        _row(Trigger.LAPSE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
+        _row(Trigger.EXPIRE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
         _row(Trigger.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
         _row(
             Trigger.REVIVE,

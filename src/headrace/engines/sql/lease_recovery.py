@@ -195,7 +195,7 @@ def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wake
     seqs = _numbers.decode(tx.ask("lock_expired", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
-    record_moves(tx, seqs, Trigger.LAPSE, State.CANCELLED, "expired before it started", now)
+    record_moves(tx, seqs, Trigger.EXPIRE, State.CANCELLED, "expired before it started", now)
     tx.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
     effects = dependencies.follow_lost(tx, seqs, now)
     effects.done = True

@@ -8,7 +8,7 @@ WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 SELECT coalesce(json_agg(json_build_array(h.job, h.at, h.worker) ORDER BY h.seq), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
 CROSS JOIN LATERAL (
-    SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'expire' OFFSET 0) AS h;
+    SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'lease_expired' OFFSET 0) AS h;
 
 -- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)

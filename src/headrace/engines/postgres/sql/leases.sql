@@ -44,7 +44,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
 -- name: record_lost
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
                               error_type, error_message, error_traceback)
-SELECT seq, :now, 'expire', state, :target, version + 1, attempt, worker, started_at, :detail,
+SELECT seq, :now, 'lease_expired', state, :target, version + 1, attempt, worker, started_at, :detail,
        'WorkerLost', 'worker ' || worker || ' died or let its lease run out', ''
 FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 

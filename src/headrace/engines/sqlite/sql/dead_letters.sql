@@ -6,7 +6,7 @@ SELECT json_group_array(json_array(seq, task)) FROM headrace_jobs WHERE seq IN (
 -- name: crashes_of
 SELECT json_group_array(json_array(job, at, worker)) FROM (
     SELECT job, at, worker FROM headrace_history
-    WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'expire' ORDER BY seq);
+    WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'lease_expired' ORDER BY seq);
 
 -- name: add_dead_letters (each b: DeadLetterInsert)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)

@@ -22,7 +22,7 @@ WHERE job.state = 'running' AND job.worker = :worker
 -- name: record_lost
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
                               error_type, error_message, error_traceback)
-SELECT seq, :now, 'expire', state, :target, version + 1, attempt, worker, started_at, :detail,
+SELECT seq, :now, 'lease_expired', state, :target, version + 1, attempt, worker, started_at, :detail,
        'WorkerLost', 'worker ' || worker || ' died or let its lease run out', ''
 FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
 

@@ -29,7 +29,7 @@ end
 
 local lapsed = {}
 local function lapse(member, j)
-  file(member, j, now, 'lapse', 'cancelled', 'expired before it started', j.finished_at)
+  file(member, j, now, 'expire', 'cancelled', 'expired before it started', j.finished_at)
   move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
   j.member, lapsed[#lapsed + 1] = member, j
 end

@@ -32,7 +32,7 @@ local function evidence(member, j)
   local told, workers = {}, {}
   for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
     local at, event, _, _, _, _, worker = unpack(salvage(entry, 7, 1), 1, 7)
-    if event == 'expire' and at then told[#told + 1] = {at, worker or 'unknown'} end
+    if event == 'lease_expired' and at then told[#told + 1] = {at, worker or 'unknown'} end
   end
   told[#told + 1] = {now, j.worker or 'unknown'}
   local crashes = {}
@@ -64,7 +64,7 @@ local function expire(member, j)
   local target, detail, reason = 'pending', 'recovered', is_loop and 'crash_loop' or 'worker_lost'
   if is_last then target, detail = 'failed', is_loop and 'its workers die again and again' or 'attempts used up' end
   local worker = j.worker or 'unknown'
-  file(member, j, now, 'expire', target, detail, nil, 'WorkerLost',
+  file(member, j, now, 'lease_expired', target, detail, nil, 'WorkerLost',
     'worker ' .. worker .. ' died or let its lease run out', '')
   if is_last and opens_letter[reason] then
     bury(member, j, salt, burial(member, j, reason))
