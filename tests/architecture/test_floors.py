@@ -141,6 +141,7 @@ def test_the_contracts_keep_a_sound_house(tmp_path: Path) -> None:
             "Folders of the runtime import only those below them",
         ),
         ("app/jobs/jobs.py", "import headrace.app.app\n", "Folders of the app import only those below them"),
+        ("runtime/jobs/job.py", "import headrace.engines.sqlite.engine\n", "Only app.config imports an engine"),
         ("core/novelty.py", "", "Folders of the core import only those below them"),
         ("core/jobs/states.py", "import time\n", "The core does no I/O and never reads a clock"),
         ("core/jobs/states.py", "import os.path\n", "The core does no I/O and never reads a clock"),

@@ -39,7 +39,9 @@ def test_a_job_killed_behind_each_of_its_steps_does_each_of_them_once(
         assert job.result(WITHIN) == ["one done", "two done", "three done"]
         assert traces(tmp_path) == ["one", "two", "three"]
         assert (job.attempt, job.row.crashes) == (4, 3)
-        told = [(str(entry.event), entry.message) for entry in job.history() if entry.event in ("step", "lease_expired")]
+        told = [
+            (str(entry.event), entry.message) for entry in job.history() if entry.event in ("step", "lease_expired")
+        ]
         steps = [message for event, message in told if event == "step"]
         assert steps == ["one", "two", "three"]
         assert [event for event, _ in told] == ["step", "lease_expired"] * 3

@@ -19,9 +19,9 @@ from headrace.core.jobs.records import Filter, NewJob
 from headrace.core.jobs.states import OPEN, State, Trigger
 from headrace.engines.sql import search
 from headrace.engines.sqlite import transaction as ledger_module
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import scalar
 from tests.support.builders import NOW, new_job
 from tests.support.cases import check_each
 

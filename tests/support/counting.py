@@ -11,7 +11,7 @@ import pytest
 from headrace.engines.postgres.connections import ConnectionPool
 from headrace.engines.redis.connections import RedisConnections
 from headrace.engines.sql.events import SqlEventStore
-from headrace.engines.sqlite.database import SqliteDatabase
+from headrace.engines.sqlite_file.database import SqliteDatabase
 
 
 class Count:

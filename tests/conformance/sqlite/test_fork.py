@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.sqlite.database import _forks
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite_file.database import _forks
 from tests.support.builders import NOW, new_job, states
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE

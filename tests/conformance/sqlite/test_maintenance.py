@@ -16,8 +16,8 @@ from headrace.engines.sql import retention as sweeper_module
 from headrace.engines.sql.retention import SqlRetentionStore
 from headrace.engines.sqlite import health
 from headrace.engines.sqlite import maintenance as care_module
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite_file.database import scalar
 from tests.support.builders import NOW, claim_one, new_job
 from tests.support.engines import StoreUnderTest
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.maintenance import SqliteMaintenance
+from headrace.engines.sqlite_file.errors import explained
 from headrace.errors import ConfigError, EngineUnavailable
 
 

@@ -27,8 +27,8 @@ from headrace import (
     Task,
 )
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.engines.sqlite.database import SqliteDatabase
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite_file.database import SqliteDatabase
 from headrace.errors import SchemaMismatch, StoreMoved, UnsupportedByEngine
 from headrace.testing import drain, inline, isolated
 from tests.runtime.transactions import lenders

@@ -52,7 +52,7 @@ from headrace.core.settings.settings import Settings, resolve
 from headrace.core.tasks.options import OPTION_NAMES
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.redis.store_url import parse as parse_redis
-from headrace.engines.sqlite.database import SqliteDatabase
+from headrace.engines.sqlite_file.database import SqliteDatabase
 from headrace.errors import ConfigError
 from headrace.runtime.jobs.async_twin import twin
 from tests.support.cases import check_each

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.sqlite.errors import translated
-from headrace.engines.sqlite.lock_holder import is_written_here
+from headrace.engines.sqlite_file.errors import translated
+from headrace.engines.sqlite_file.lock_holder import is_written_here
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell its locks")
 _BEGIN = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "

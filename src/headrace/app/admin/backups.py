@@ -28,13 +28,10 @@ from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, QueueRow
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.core.jobs.transfer import JobExport, StoreStatus
 from headrace.core.retention.archive import ArchiveRow, Interval
+from headrace.engines import backup_file
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
-from headrace.engines.sqlite import archive_copy
-from headrace.engines.sqlite.copy_files import check_copy, check_schema, make_single, reading
-from headrace.engines.sqlite.database import scalar
-from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable
 
 Progress = Callable[[int, int], None]
@@ -84,11 +81,10 @@ def take(
     _refuse_target(engine, target, overwrite)
     with _told_of(target), _part_of(target) as part:
         engine.maintenance.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
-        make_single(part)
-        check_copy(part)
+        backup_file.finish(part)
         # Behind the jobs: what is archived meanwhile is there twice, and not nowhere.
-        archive_copy.put(part, _archive_pages(archive))
-        jobs, archived = _jobs_in(part), archive_copy.count(part)
+        backup_file.put_archive(part, _archive_pages(archive))
+        jobs, archived = backup_file.count_jobs(part), backup_file.count_archived(part)
         _settle_down(part)
         _refuse_target(engine, target, overwrite)  # it may have come meanwhile
         os.replace(part, target)
@@ -160,7 +156,7 @@ def _settle_down(part: Path) -> None:
 
 
 def _fill(part: Path, view: StoreView, progress: Progress | None, *, mend: bool) -> None:
-    with contextlib.closing(SqliteEngine(part, durability="off")) as target:
+    with contextlib.closing(backup_file.open_backup(part)) as target:
         _carry(view, target, progress, mend=mend)
 
 
@@ -272,19 +268,13 @@ def _is_torn(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobR
 
 def examine(path: Path) -> int:
     """Make sure that the file is whole and brings nothing but jobs; how many are in it."""
-    check_copy(path)
-    check_schema(path)
-    return _jobs_in(path)
-
-
-def _jobs_in(path: Path) -> int:
-    with reading(path) as db:
-        return int(scalar(db, "SELECT count(*) FROM headrace_jobs"))
+    backup_file.check(path)
+    return backup_file.count_jobs(path)
 
 
 def archived_in(path: str | os.PathLike[str]) -> int:
     """How many archived jobs are in the file."""
-    return archive_copy.count(Path(path))
+    return backup_file.count_archived(Path(path))
 
 
 def restore(
@@ -303,8 +293,7 @@ def restore(
     """
     if _is_file_of(engine, path):
         raise ConfigError(f"{path} is the store itself; there is nothing to restore")
-    check_copy(path)
-    check_schema(path)
+    backup_file.check(path)
     _refuse_in_use(engine, path, over)
     # First: if all this is cut off, it can be done once more.
     archived = 0 if archive is None else _bring_archive(archive, path, interval)
@@ -313,13 +302,13 @@ def restore(
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # a backup of a store that was closed: now it is to be used
         engine.transfer.post(None)
-    left_out = archive_copy.count(path) if archive is None else 0
+    left_out = backup_file.count_archived(path) if archive is None else 0
     return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
 
 
 def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
     done = 0
-    for rows in archive_copy.pages(path):
+    for rows in backup_file.archive_pages(path):
         archive.add(rows, interval)
         done += len(rows)
     return done
@@ -369,7 +358,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
         engine.maintenance.clear()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-restore-") as folder,
-        contextlib.closing(SqliteEngine(Path(folder, "copy.db"), durability="off")) as source,
+        contextlib.closing(backup_file.open_backup(Path(folder, "copy.db"))) as source,
     ):
         source.maintenance.restore(path, lambda: None)
         source.transfer.post(None)

@@ -40,9 +40,9 @@ from headrace.core.retention.archive import (
 )
 from headrace.engines.shared.sql_files import as_json, load_statements
 from headrace.engines.sql.records import RECORDS
-from headrace.engines.sqlite.database import SqliteDatabase, guard_through_forks, scalar
-from headrace.engines.sqlite.errors import explained
-from headrace.engines.sqlite.turnstile import Turnstile
+from headrace.engines.sqlite_file.database import SqliteDatabase, guard_through_forks, scalar
+from headrace.engines.sqlite_file.errors import explained
+from headrace.engines.sqlite_file.turnstile import Turnstile
 
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")

@@ -9,9 +9,9 @@ from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.limited_claim import LimitedClaim, RulesSnapshot
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.transaction import SqliteTransaction
+from headrace.engines.sqlite_file.database import scalar
 
 _claims = Rows(Claim)
 

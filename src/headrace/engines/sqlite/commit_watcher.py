@@ -16,8 +16,8 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
 from headrace.errors import EngineUnavailable
 
 _names = msgspec.json.Decoder(list[str])

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.engines.sqlite.database import scalar
-from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.schema import deviations, refuse_newer, version_of
+from headrace.engines.sqlite_file.database import scalar
+from headrace.engines.sqlite_file.errors import explained
 from headrace.errors import ConfigError
 
 

@@ -54,12 +54,12 @@ from headrace.engines.sqlite import health, schema, settle
 from headrace.engines.sqlite import insert as inserts
 from headrace.engines.sqlite.claim import ClaimRun
 from headrace.engines.sqlite.commit_watcher import CommitWatcher
-from headrace.engines.sqlite.database import Durability, SqliteDatabase, scalar
-from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.maintenance import SqliteMaintenance
 from headrace.engines.sqlite.settle import SettleRun
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.transaction import SqliteTransaction
+from headrace.engines.sqlite_file.database import Durability, SqliteDatabase, scalar
+from headrace.engines.sqlite_file.errors import explained
 from headrace.engines.wakeup.local import LocalBells
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 

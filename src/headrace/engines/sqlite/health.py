@@ -11,9 +11,9 @@ import msgspec
 
 from headrace.core.health.findings import Finding, StoragePart, WriteContention, judge_pressure
 from headrace.engines.sql.maintenance import fitting
-from headrace.engines.sqlite.database import SqliteDatabase, scalar
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
 
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"})
 _pressures = msgspec.json.Decoder(list[WriteContention])

@@ -12,8 +12,8 @@ import msgspec
 from headrace.core.events.log import EventBatch, arrivals, page
 from headrace.core.jobs.records import NewJob
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import scalar
 from headrace.errors import DuplicateJob
 
 _AT_ONCE = 100  # rows of a statement: longer ones gain nothing, and each length is prepared once

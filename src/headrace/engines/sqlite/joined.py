@@ -32,9 +32,9 @@ from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.unique_insert import Steps
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.commit_watcher import CommitWatcher
-from headrace.engines.sqlite.database import SqliteDatabase
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.transaction import SqliteTransaction
+from headrace.engines.sqlite_file.database import SqliteDatabase
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
 _store_status = msgspec.json.Decoder(StoreStatus)

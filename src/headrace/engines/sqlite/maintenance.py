@@ -32,9 +32,9 @@ from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import maintenance
 from headrace.engines.sql.transaction import Database
 from headrace.engines.sqlite import copy_files, damaged_ids, health
-from headrace.engines.sqlite.database import SqliteDatabase, scalar
-from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
+from headrace.engines.sqlite_file.errors import explained
 
 _names = msgspec.json.Decoder(list[str])
 _pressures = msgspec.json.Decoder(list[WriteContention])

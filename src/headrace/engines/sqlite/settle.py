@@ -15,9 +15,9 @@ from headrace.engines.sql import dependencies, steps
 from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.records import Completion
 from headrace.engines.sqlite import insert
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.transaction import SqliteTransaction
+from headrace.engines.sqlite_file.database import scalar
 
 _numbers = msgspec.json.Decoder(list[int])
 

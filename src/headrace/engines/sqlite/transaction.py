@@ -9,8 +9,8 @@ from typing import Any
 from headrace.core.jobs.records import NewJob
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sqlite import insert as inserts
-from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite_file.database import scalar
 
 
 class SqliteTransaction:

@@ -22,7 +22,7 @@ import msgspec
 
 from headrace.core.jobs.records import NewJob
 from headrace.engines.shared.sql_files import as_json
-from headrace.engines.sqlite.database import SqliteDatabase, scalar
+from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
 from headrace.errors import ConfigError, DuplicateJob, QueueFull
 from headrace.runtime.spool.markers import SpoolMarkers
 

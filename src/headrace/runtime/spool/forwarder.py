@@ -19,8 +19,8 @@ from headrace.core.jobs.records import JobRow, NewJob
 from headrace.core.retention.archive import ArchiveRow
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
-from headrace.engines.sqlite.errors import explained
-from headrace.engines.sqlite.turnstile import Turnstile
+from headrace.engines.sqlite_file.errors import explained
+from headrace.engines.sqlite_file.turnstile import Turnstile
 from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, QueueFull, StoreMoved
 from headrace.runtime.spool.file import Spooled, SpoolFile, address_of
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.records import NewJob
-from headrace.engines.sqlite.database import scalar
+from headrace.engines.sqlite_file.database import scalar
 from headrace.runtime.spool.file import COUNT, SpoolFile, job_in
 
 

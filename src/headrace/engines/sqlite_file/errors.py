@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.engines.sqlite.lock_holder import is_written_here
+from headrace.engines.sqlite_file.lock_holder import is_written_here
 from headrace.errors import EngineUnavailable
 
 _ADVICE = {

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
-from headrace.engines.sqlite.errors import explained, translated
-from headrace.engines.sqlite.turnstile import Turnstile
+from headrace.engines.sqlite_file.errors import explained, translated
+from headrace.engines.sqlite_file.turnstile import Turnstile
 from headrace.errors import ConfigError, EngineUnavailable
 
 Durability = Literal["normal", "full", "off"]
