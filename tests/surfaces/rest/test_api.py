@@ -246,6 +246,7 @@ def test_a_queue_is_deleted_when_nothing_in_it_is_open(api: Api, app: Headrace) 
 def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/tasks/add/pause", json={})["paused"] is True
     assert api.ask("PATCH", "/tasks/add", json={"rate": "5/min"})["rate"] == "5/min"
+    assert api.ask("PATCH", "/tasks/add", json={"strategy": "lifo"})["strategy"] == "lifo"
     assert [task["task"] for task in api.ask("GET", "/tasks")] == ["add", "boom", "sign_in"]
     assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
 

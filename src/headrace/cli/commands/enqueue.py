@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import click
 
-from headrace.app.app import Headrace
 from headrace.cli import job_view
+from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
 from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, names, shared
 from headrace.cli.output import print_json, remark, say
 from headrace.cli.session import Session, missing_file
-from headrace.core.codec import codec
 from headrace.core.jobs.dependencies import POLICIES
-from headrace.errors import CorruptPayload
 from headrace.runtime.jobs.job import Job
-
-
-def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    if value is None:
-        return None
-    try:
-        return codec.decode(value)
-    except CorruptPayload as error:
-        told = str(error).removeprefix("payload can't be read: ")
-        hint = "write '[1, \"two\"]' or '{\"name\": 3}', in single quotes"
-        raise click.BadParameter(f"{value!r} is no JSON that can be read ({told}); {hint}", ctx, param) from None
 
 
 def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
@@ -46,8 +32,8 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
     ),
 )
 @click.argument("task")
-@click.argument("args", required=False, callback=_json)
-@click.argument("kwargs", required=False, callback=_json)
+@click.argument("args", required=False, callback=json_argument)
+@click.argument("kwargs", required=False, callback=json_argument)
 @click.option("--queue", "-q", help="Another queue than the task's own.")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
 @click.option("--delay", metavar="TIME", callback=duration, help="Run later: seconds or 10m, 2h, 3d.")
@@ -75,11 +61,11 @@ def enqueue(
     Arguments are JSON: a list of positional ones, an object of named ones, or both. Values that JSON has no word
     for are tagged, as `headrace jobs show --json` prints them.
     """
-    positional, named = _call(args, kwargs)
+    positional, named = call_arguments(args, kwargs)
     if options["on_parent_failure"] and not options["after"]:
         raise click.UsageError("--on-parent-failure is about the jobs it waits for; name them with --after")
     app = session.store(may_create=True, with_tasks=True)
-    _doubt(app, session.app_name, task)
+    warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
     job = app.task_by_name(task).using(**_said(options)).enqueue(*positional, **named)
     if new_file:
@@ -104,26 +90,6 @@ def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
         print_json({**job_view.record(job.refresh()), "result": job_view.result_record(job)})
 
 
-def _call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
-    if kwargs is None and isinstance(args, dict):
-        args, kwargs = [], args
-    positional, named = [] if args is None else args, {} if kwargs is None else kwargs
-    if not isinstance(positional, list):
-        raise click.UsageError(f"ARGS must be a JSON list, such as '[1, 2]', not {positional!r}")
-    if not isinstance(named, dict) or not all(isinstance(name, str) for name in named):
-        raise click.UsageError(f"KWARGS must be a JSON object, such as '{{\"a\": 1}}', not {named!r}")
-    return positional, named
-
-
 def _said(options: dict[str, Any]) -> dict[str, Any]:
     said = {name: value for name, value in options.items() if value not in (None, ())}
     return {name: None if value == "none" and name == "timeout" else value for name, value in said.items()}
-
-
-def _doubt(app: Headrace, app_name: str | None, task: str) -> None:
-    """A name the app does not know is allowed, and most often a slip."""
-    if app_name is None or app.find_task(task) is not None:
-        return
-    near = difflib.get_close_matches(task, app.tasks, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    remark(f"note: {app_name} has no task {task!r}{hint}; the job waits for a worker that does")

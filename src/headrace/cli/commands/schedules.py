@@ -11,9 +11,7 @@ import msgspec
 
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.cli import job_view
-from headrace.cli.commands.enqueue import _call as spoken_call
-from headrace.cli.commands.enqueue import _doubt as doubt
-from headrace.cli.commands.enqueue import _json as json_argument
+from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
 from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
 from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
 from headrace.cli.session import Session, missing_file
@@ -298,9 +296,9 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @click.pass_obj
 def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **how: Any) -> None:
     """Store a schedule. Arguments are JSON, as for `headrace enqueue`; say when with --cron, --every or --at."""
-    positional, named = spoken_call(args, kwargs)
+    positional, named = call_arguments(args, kwargs)
     app = session.store(may_create=True, with_tasks=True)
-    doubt(app, session.app_name, task)
+    warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
     said = {name: value for name, value in how.items() if value is not None}
     made = _well_said(lambda: app.schedules.create(schedule_id, task, args=positional, kwargs=named, **said))

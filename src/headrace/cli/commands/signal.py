@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from headrace.cli.commands.enqueue import _json
 from headrace.cli.find_job import job_of
+from headrace.cli.job_arguments import json_argument
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import print_json, say
 from headrace.cli.session import Session
@@ -23,7 +23,7 @@ from headrace.errors import HeadraceError
 )
 @click.argument("job_id", metavar="ID")
 @click.argument("name")
-@click.option("--data", callback=_json, metavar="JSON", help="What the job gets with it.")
+@click.option("--data", callback=json_argument, metavar="JSON", help="What the job gets with it.")
 @as_json_option
 @shared
 @click.pass_obj

@@ -82,6 +82,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
     task: str
     known: bool
     paused: bool = False
+    strategy: Strategy | None = None
     rate: str | None = None
     burst: int | None = None
     concurrency: int | None = None
@@ -90,6 +91,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
 class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules to change: null lifts one, and what is not named stays as it is."""
 
+    strategy: Strategy | UnsetType | None = UNSET
     rate: RateText | UnsetType | None = UNSET
     burst: JobCount | UnsetType | None = UNSET
     concurrency: JobCount | UnsetType | None = UNSET
@@ -204,6 +206,7 @@ def _task(visit: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
         task=name,
         known=name in visit.app.tasks,
         paused=rules.paused,
+        strategy=rules.strategy,
         rate=None if rules.rate is None else rate_in_words(rules.rate),
         burst=None if rules.rate is None else rules.rate.burst,
         concurrency=rules.concurrency,
