@@ -32,7 +32,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     )
     tallies = visit.page_cache.soon(visit.app.dead.stats)
     return {
-        "letters": page.dead_letters,
+        "letters": page.letters,
         "cursor": page.cursor,
         "here": visit.asked("cursor"),
         "status": status,
