@@ -37,7 +37,7 @@ def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts are out of time after every handful."""
-    walk = load("search_jobs")
+    walk = load("jobs/search_jobs")
     hasty = walk.text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
     assert hasty != walk.text
     walk.text = hasty

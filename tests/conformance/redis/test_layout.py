@@ -361,7 +361,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, redis_engine: RedisEngine) -> list[st
 def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     redis_engine: RedisEngine, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = script_loader.load("search_jobs")
+    walk = script_loader.load("jobs/search_jobs")
     walk.text = walk.text.replace("PATIENCE = 5000", "PATIENCE = 5000000")  # the number is to end a look, not the time
     monkeypatch.setattr(queries, "_walk", walk)
     monkeypatch.setattr(queries, "_LOOKS", 100)
@@ -415,7 +415,7 @@ def test_what_is_rare_is_found_at_the_first_look(redis_engine: RedisEngine, look
     engine.insert([new_job(f"after{number}") for number in range(1500)], now=NOW)
     looks.clear()
     assert [job.id for job in engine.queries.find(which, 10).jobs] == ["rare"]
-    assert looks == ["search_jobs"]
+    assert looks == ["jobs/search_jobs"]
     assert engine.queries.count(which) == 1
 
 
@@ -541,7 +541,7 @@ def test_long_histories_are_read_some_at_a_time(
 
     def listened_to(script: Any, *args: Any, **named: Any) -> Any:
         answer = run(script, *args, **named)
-        if script.name == "read_histories":
+        if script.name == "jobs/read_histories":
             asked.append(sum(map(len, answer)))
         return answer
 

@@ -24,7 +24,7 @@ _DEFINED = re.compile(r"^local function (\w+)", re.MULTILINE)
 _OWN = re.compile(r"function \w*\(([^)]*)\)|local (?!function)([\w, ]+)|for ([\w, ]+) in")
 _CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
 _SCRIPTS = Path(script_loader.__file__).with_name("scripts")
-_FILES = {path.stem: path.read_text() for path in _SCRIPTS.rglob("*.lua")}
+_FILES = {str(path.relative_to(_SCRIPTS)): path.read_text() for path in _SCRIPTS.rglob("*.lua")}
 _PARTS = {part for parts in script_loader._PARTS.values() for part in parts}
 _PARTS |= {part for parts, _ in script_loader._IF_NEEDED.values() for part in parts}
 _PARTS |= {part for parts in script_loader._WHEN_CALLED.values() for part in parts}
@@ -88,19 +88,23 @@ def test_a_chamber_that_is_never_called_is_left_out() -> None:
 
 
 def test_a_part_that_is_there_is_not_taken_in_again() -> None:
-    assert script_loader.load("insert_unique").text.count("local own_orders") == 1
+    assert script_loader.load("jobs/insert_unique").text.count("local own_orders") == 1
     # Of the jobs that others spawn and of the claim under limits, apart.
-    assert script_loader.load("exchange").text.count("local own_orders") == 2
+    assert script_loader.load("jobs/exchange").text.count("local own_orders") == 2
 
 
 def test_a_call_of_one_job_makes_few_functions() -> None:
-    for name in ("insert", "exchange"):
+    for name in ("jobs/insert", "jobs/exchange"):
         outermost = [p._replace(inside=()) if isinstance(p, LazyBlock) else p for p in _pieces_of(name)]
         assert link(outermost).count("local function ") < 36, name
 
 
 @pytest.mark.parametrize(
-    "name", ["insert", "insert_graph", "insert_unique", "fire_schedules", "dead_letters_requeue", "exchange"]
+    "name",
+    [
+        *("jobs/insert", "flows/insert_graph", "jobs/insert_unique", "schedules/fire_schedules"),
+        *("dead_letters/requeue", "jobs/exchange"),
+    ],
 )
 def test_nothing_that_moves_passes_another_thing_of_a_name_it_uses(name: str) -> None:
     assert _passed_names(_pieces_of(name), set()) == []
@@ -128,7 +132,7 @@ def test_every_function_that_is_called_is_in_sight() -> None:
     def check(name: str) -> None:
         assert _out_of_sight(_pieces_of(name), set()) == []
 
-    check_each(sorted(path.stem for path in (_SCRIPTS / "ops").glob("*.lua")), check)
+    check_each(sorted(name[4:-4] for name in _FILES if name.startswith("ops/")), check)
 
 
 def _out_of_sight(pieces: Sequence[Piece], seen: set[str]) -> list[str]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
 T = TypeVar("T", bound=Struct)
-_fail = load("fail_damaged")
+_fail = load("jobs/fail_damaged")
 _PAGE = 1000
 _AT_ONCE = 100
 _ARRAY = re.compile(rb"[\x90-\x9f]|\xdc..|\xdd....", re.DOTALL)

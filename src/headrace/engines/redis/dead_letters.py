@@ -43,9 +43,9 @@ _ROWS = 250  # records that one script answers with
 _AT_ONCE = 500  # fingerprints that one script looks at
 _EVERYTHING = 1 << 40
 
-_get, _find, _groups, _tallies = (load(f"dead_letters_{name}") for name in ("get", "find", "groups", "stats"))
-_requeue, _resolve, _note, _purge = (load(f"dead_letters_{name}") for name in ("requeue", "resolve", "note", "purge"))
-_remove, _add = load("dead_letters_remove"), load("dead_letters_add")
+_get, _find, _groups, _tallies = (load(f"dead_letters/{name}") for name in ("get", "find", "groups", "stats"))
+_requeue, _resolve, _note, _purge = (load(f"dead_letters/{name}") for name in ("requeue", "resolve", "note", "purge"))
+_remove, _add = load("dead_letters/remove"), load("dead_letters/add")
 
 
 @timed_part

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_put, _remove = load("documents_put"), load("documents_remove")
-_drop, _browse = load("documents_drop"), load("documents_browse")
+_put, _remove = load("documents/put"), load("documents/remove")
+_drop, _browse = load("documents/drop"), load("documents/browse")
 
 
 @timed_part

@@ -58,8 +58,8 @@ from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
-_exchange, _save_step, _renew = load("exchange"), load("save_step"), load("renew")
-_reap, _release_unknown_claims = load("reap"), load("release_unknown_claims")
+_exchange, _save_step, _renew = load("jobs/exchange"), load("jobs/save_step"), load("jobs/renew")
+_reap, _release_unknown_claims = load("jobs/reap"), load("jobs/release_unknown_claims")
 _END = 1 << 53  # no lease is longer
 _MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
 

@@ -13,7 +13,7 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_tell, _trim = load("append_events"), load("trim_events")
+_tell, _trim = load("events/append_events"), load("events/trim_events")
 
 
 @timed_part

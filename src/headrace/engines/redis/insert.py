@@ -19,7 +19,7 @@ from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
 
-_insert, _insert_unique, _insert_graph = load("insert"), load("insert_unique"), load("insert_graph")
+_insert, _insert_unique, _insert_graph = load("jobs/insert"), load("jobs/insert_unique"), load("flows/insert_graph")
 _AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 

@@ -35,9 +35,17 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
-_integrity_counts, _index_page, _own_page = load("integrity_counts"), load("check_index"), load("check_job_keys")
-_flows_page, _places_page, _cap = load("check_flows"), load("check_job_places"), load("trim_history")
-_storage_page = load("list_keys")
+_integrity_counts, _index_page, _own_page = (
+    load("maintenance/integrity_counts"),
+    load("maintenance/check_index"),
+    load("maintenance/check_job_keys"),
+)
+_flows_page, _places_page, _cap = (
+    load("maintenance/check_flows"),
+    load("maintenance/check_job_places"),
+    load("maintenance/trim_history"),
+)
+_storage_page = load("maintenance/list_keys")
 
 _LOOKS = 1000
 _ENTRIES_PER_PAGE = 300

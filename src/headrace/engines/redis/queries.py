@@ -49,28 +49,37 @@ _EVERYTHING = 1 << 40
 _GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
 
 _walk, _size, _get, _unfinished, _peek = (
-    load("search_jobs"),
-    load("count_by_index"),
-    load("get_jobs"),
-    load("filter_unfinished"),
-    load("peek_queue"),
+    load("jobs/search_jobs"),
+    load("jobs/count_by_index"),
+    load("jobs/get_jobs"),
+    load("jobs/filter_unfinished"),
+    load("queues/peek_queue"),
 )
-_queue_counts, _history_rows, _workers = load("count_by_state"), load("read_history"), load("list_workers")
+_queue_counts, _history_rows, _workers = (
+    load("jobs/count_by_state"),
+    load("jobs/read_history"),
+    load("workers/list_workers"),
+)
 _move, _amend, _pause, _rule, _wish = (
-    load("move_jobs"),
-    load("update_job"),
-    load("pause_queue"),
-    load("set_queue_rules"),
-    load("set_worker_command"),
+    load("jobs/move_jobs"),
+    load("jobs/update_job"),
+    load("queues/pause_queue"),
+    load("queues/set_queue_rules"),
+    load("workers/set_worker_command"),
 )
 _rule_task, _gather, _running, _needing = (
-    load("set_task_rules"),
-    load("assign_task_lanes"),
-    load("count_running"),
-    load("lanes_needing"),
+    load("queues/set_task_rules"),
+    load("queues/assign_task_lanes"),
+    load("queues/count_running"),
+    load("queues/lanes_needing"),
 )
-_rested_at = load("rate_state")
-_edges, _flows, _steps, _signal = load("list_dependencies"), load("list_flows"), load("list_steps"), load("signal")
+_rested_at = load("queues/rate_state")
+_edges, _flows, _steps, _signal = (
+    load("flows/list_dependencies"),
+    load("flows/list_flows"),
+    load("jobs/list_steps"),
+    load("jobs/signal"),
+)
 
 
 class RedisDatabase(Protocol):

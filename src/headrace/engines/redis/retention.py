@@ -20,7 +20,11 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_finished, _export_jobs, _clear = load("list_finished"), load("export_jobs_by_id"), load("delete_finished")
+_finished, _export_jobs, _clear = (
+    load("retention/list_finished"),
+    load("transfer/export_jobs_by_id"),
+    load("retention/delete_finished"),
+)
 _retention_run = msgspec.json.Decoder(RetentionRun)
 
 

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_put, _drop, _due, _fire = load("put_schedule"), load("delete_schedule"), load("due_schedules"), load("fire_schedules")
+_put, _drop, _due, _fire = (
+    load("schedules/put_schedule"),
+    load("schedules/delete_schedule"),
+    load("schedules/due_schedules"),
+    load("schedules/fire_schedules"),
+)
 
 
 @timed_part

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MIGRATIONS = ("0001_foundation",)
 CURRENT = len(MIGRATIONS)
-_open = load("open_store")
+_open = load("maintenance/open_store")
 
 
 def version_of(connections: RedisConnections) -> int:

@@ -31,10 +31,10 @@ _DIGITS = 12  # of a job's number
 _NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
 _terms, _aged, _histories, _judge = (
-    load("set_lifecycle"),
-    load("list_by_age"),
-    load("read_histories"),
-    load("mark_stale"),
+    load("retention/set_lifecycle"),
+    load("retention/list_by_age"),
+    load("jobs/read_histories"),
+    load("retention/mark_stale"),
 )
 
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
 _post, _swap, _export_jobs, _import_jobs = (
-    load("set_store_status"),
-    load("replace_store_status"),
-    load("export_jobs"),
-    load("import_jobs"),
+    load("transfer/set_store_status"),
+    load("transfer/replace_store_status"),
+    load("transfer/export_jobs"),
+    load("transfer/import_jobs"),
 )
-_import_flows, _import_edges = load("import_flows"), load("import_dependencies")
+_import_flows, _import_edges = load("transfer/import_flows"), load("transfer/import_dependencies")
 _export_dead_letters, _import_dead_letters, _import_queues = (
-    load("export_dead_letters"),
-    load("import_dead_letters"),
-    load("import_queues"),
+    load("transfer/export_dead_letters"),
+    load("transfer/import_dead_letters"),
+    load("transfer/import_queues"),
 )
 
 
