@@ -30,6 +30,9 @@ from tests.support.builders import (
     succeed,
 )
 
+# Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
+pytestmark = pytest.mark.slow_on("postgres")
+
 EXPIRES = LATER - 1  # after every worker's lease, before anything that was put off is due
 THE_JOB = Filter(ids=("job",))
 

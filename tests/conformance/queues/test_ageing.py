@@ -25,6 +25,9 @@ from tests.support.builders import (
     tenant,
 )
 
+# Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
+pytestmark = pytest.mark.slow_on("postgres")
+
 CLAIM = NOW + 1000 * SECOND  # when every job of a test is due
 AGEING = 10 * SECOND
 

@@ -27,6 +27,9 @@ from tests.support.builders import (
     tenant,
 )
 
+# Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
+pytestmark = pytest.mark.slow_on("postgres")
+
 CLAIM = NOW + 100 * SECOND
 at_any_room = pytest.mark.parametrize("room", [1, 3, 100])
 

@@ -25,6 +25,9 @@ from tests.support.builders import (
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
+# Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
+pytestmark = pytest.mark.slow_on("postgres")
+
 CLAIM = NOW + 100 * SECOND  # when every job of a test is due
 
 

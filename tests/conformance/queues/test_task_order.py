@@ -13,6 +13,9 @@ from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, SECOND, keyed, look, new_job, one_by_one, started
 from tests.support.engines import StoreUnderTest
 
+# Every combination is tried on SQLite and Redis at once, on PostgreSQL with the slow tests.
+pytestmark = pytest.mark.slow_on("postgres")
+
 CLAIM = NOW + 100 * SECOND
 WAITING = {"d": (3, 0), "a": (0, -2), "c": (2, 9), "f": (5, -2), "b": (1, 4), "e": (4, 9)}  # age and priority
 BY_STRATEGY: dict[Strategy, str] = {"priority": "cebdaf", "fifo": "abcdef", "lifo": "fedcba"}

@@ -21,7 +21,7 @@ from tests.support import servers
 from tests.support.command_line import Shell
 from tests.support.waiting import PATIENCE, eventually
 
-pytestmark = pytest.mark.engines("postgres", "redis")
+pytestmark = [pytest.mark.engines("redis", "postgres"), pytest.mark.slow_on("postgres")]
 ROOT = Path(__file__).parents[3]
 _STARTERS: dict[str, Callable[[], Any]] = {
     "postgres": lambda: servers.PostgresServer(durable=False).start(),

@@ -65,7 +65,7 @@ def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) 
         served.communicate()
 
 
-@pytest.mark.parametrize(("proxies", "last"), [("none", 429), ("127.0.0.0/8", 401)])
+@pytest.mark.parametrize(("proxies", "last"), [("127.0.0.0/8", 401), pytest.param("none", 429, marks=pytest.mark.slow)])
 def test_a_proxy_is_believed_only_if_it_is_named(tmp_path: Path, proxies: str, last: int) -> None:
     environment = {**os.environ, "HEADRACE_WEB_TOKENS": "5f2a91", "HEADRACE_WEB_TRUSTED_PROXIES": proxies}
     served = subprocess.Popen(
