@@ -25,7 +25,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
 from headrace import (
-    AttemptError, Entry, Headrace, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State, Worker,
+    AttemptError, Headrace, HistoryEntry, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State, Worker,
     WorkerInfo, current_job,
 )
 from headrace.testing import VirtualClock, adrain, assert_enqueued, drain, enqueued, inline, isolated
@@ -81,7 +81,7 @@ assert_type(job.finished_at, datetime | None)
 assert_type(job.worker, str | None)
 assert_type(job.tags, tuple[str, ...])
 assert_type(job.errors, list[AttemptError])
-assert_type(job.history(), list[Entry])
+assert_type(job.history(), list[HistoryEntry])
 assert_type(job.logs(), list[LogEntry])
 assert_type(job.refresh(), Job[int])
 assert_type(job.cancel(), bool)
