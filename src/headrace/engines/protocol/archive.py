@@ -1,4 +1,4 @@
-"""Where finished jobs go: what sweeps them up, and the archive that holds them, each contract once. See `protocol`."""
+"""The archive of finished jobs, and the retention that moves them there or deletes them."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from headrace.core.retention.retention import FinishedJob, RetentionRun
 
 
 class Archive(Protocol):
-    """Finished jobs that are no longer among the others, in partitions by the time of their end."""
+    """Finished jobs outside the job table, in partitions by the time of their end."""
 
     def add(self, rows: Sequence[ArchiveRow], interval: Interval, again: Collection[str] = ()) -> None:
-        """Store the rows, safe from a crash when this returns; a row that is there is stored once.
+        """Store the rows durably; a row that exists already is not stored twice.
 
-        Of jobs with an id of `again`, rows with an earlier end go as well: the job was over before, and ran again.
+        For jobs in `again`, rows with an earlier end are removed: the job had ended before, and ran again.
         """
         ...
 
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
-        """The rows of these ids, of each the one that ended last, in no particular order."""
+        """The rows of these ids, for each the one that ended last, in no particular order."""
         ...
 
     def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
-        """Rows by ids, states, queue, task, tag, since and until, which mean the end here; the newest end first."""
+        """Rows by ids, states, queue, task, tag, since and until (both of the end here); the newest end first."""
         ...
 
     def count(self, which: Filter) -> int:
@@ -35,11 +35,11 @@ class Archive(Protocol):
         ...
 
     def durations(self, which: Filter) -> list[Durations]:
-        """How long the matching jobs ran, for each task, by name."""
+        """The durations of the matching jobs for each task, sorted by name."""
         ...
 
     def remove(self, keys: Sequence[Key]) -> int:
-        """Remove these very rows; how many there were."""
+        """Remove exactly these rows; how many existed."""
         ...
 
     def partitions(self) -> list[PartitionRow]:
@@ -47,24 +47,24 @@ class Archive(Protocol):
         ...
 
     def prepare(self, now: int, interval: Interval) -> list[str]:
-        """Make the partitions of this time and of the two after it, where they are missing; the names of new ones.
+        """Create the missing partitions for this time and the two after it; the names of new ones.
 
-        One that can't be made is logged and told by `Engine.check`; rows for it land all the same, and move into it
-        when a later call can make it.
+        A partition that cannot be created is logged and reported by `Maintenance.inspect`. Its rows are stored all the
+        same, and move into it when a later call can create it.
         """
         ...
 
     def failures(self) -> list[str]:
-        """The partitions that could not be made since this was last asked; each is told once until it is made."""
+        """The partitions that could not be created since the last call; each is reported once until it is created."""
         ...
 
     def drop(self, before: int) -> list[str]:
-        """Remove every partition whose jobs all ended before this time, each at once; their names."""
+        """Remove every partition whose jobs all ended before this time, each in one step; their names."""
         ...
 
 
 class RetentionStore(Protocol):
-    """What a store tells of finished jobs, and how they leave it. Nothing here decides anything over their kin."""
+    """Reads and deletes finished jobs. It decides nothing about their dependents."""
 
     def finished(
         self,
@@ -78,27 +78,27 @@ class RetentionStore(Protocol):
     ) -> list[FinishedJob]:
         """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
 
-        The next ones follow `after`, which need not be there any more. Jobs that have to stay, because a dead letter
-        of theirs is pending, a child is open or a job of their flow is, are told as `held`; so are those that would run
-        with a job whose dead letter is pending: its parents, what was cancelled with it, and its flow.
+        Pages continue after `after`, which need not exist any more. Jobs that must stay are marked as `held`: jobs with
+        a pending dead letter, an open child or an open job in their flow. Jobs that would run again with a
+        dead-lettered job are held, too: its parents, the jobs cancelled with it, and its flow.
         """
         ...
 
     def pack(self, ids: Sequence[str]) -> list[JobExport]:
-        """The jobs of these ids with everything that was filed about them, those that are gone left out."""
+        """The jobs of these ids that exist, with their complete history."""
         ...
 
     def clear(self, leases: Sequence[Lease]) -> list[str]:
-        """Remove the jobs that are over, at this very version and not held, with everything that is their own.
+        """Delete the jobs that are finished, at exactly this version and not held, with everything that is their own.
 
-        The answer are the ids of those that were removed. While a notice hangs at the door, none is.
+        Returns the ids of the deleted jobs. While a store status is set, none is deleted.
         """
         ...
 
     def last(self) -> RetentionRun | None:
-        """What was last recorded."""
+        """The last recorded retention run."""
         ...
 
     def record(self, retention_run: RetentionRun) -> None:
-        """Keep what a sweep has done, in the place of what was recorded before."""
+        """Store a retention run in place of the last one."""
         ...

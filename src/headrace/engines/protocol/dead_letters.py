@@ -1,4 +1,4 @@
-"""The desk of dead letters as a store keeps it, each contract once, in sentences. See `protocol`."""
+"""The dead letters of a store."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from headrace.core.jobs.records import DeadLetterRow
 
 
 class DeadLetterStore(Protocol):
-    """Records of jobs that failed for good. They outlive their jobs; one of each job may be pending."""
+    """Records of jobs that failed for good. They outlive their jobs; each job has at most one pending record."""
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        """The records that exist of these, in no particular order."""
+        """Those of these records that exist, in no particular order."""
         ...
 
     def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
@@ -42,19 +42,19 @@ class DeadLetterStore(Protocol):
         ...
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
-        """The records of these statuses by their fingerprints, the biggest group first."""
+        """The records of these statuses grouped by fingerprint, the biggest group first."""
         ...
 
     def tallies(self) -> list[DeadLetterStats]:
-        """How many records there are, for each reason and status that has any."""
+        """The number of records for each reason and status that has any."""
         ...
 
     def add(
         self, order: NewDeadLetter, by: str | None = None, note: str | None = None, now: int | None = None
     ) -> Added:
-        """Open a record of this job by hand; what became of it.
+        """Open a record of this job by hand; the result.
 
-        A job that has not started fails by it, with what waits for it; a failed or a cancelled one stays as it is.
+        A job that has not started fails, and so do its dependents; a failed or cancelled job is not changed.
         """
         ...
 
@@ -66,11 +66,11 @@ class DeadLetterStore(Protocol):
         detail: str | None = None,
         now: int | None = None,
     ) -> list[Requeued]:
-        """Run the jobs of pending records again, all in one commit; what became of each order.
+        """Run the jobs of pending records again, all in one commit; the result of each order.
 
-        The job is revived with a higher priority, and its record resolved as requeued with one requeue more. A job that
-        is gone is stored anew. A record whose job was requeued as often as the order allows ends as permanently failed
-        instead. `detail` is what the job's history says of it.
+        The job is revived with a higher priority. Its record is resolved as requeued, with one requeue more. A deleted
+        job is inserted anew. A record that was requeued as often as the order allows becomes permanently failed
+        instead. `detail` goes into the job's history.
         """
         ...
 
@@ -82,17 +82,17 @@ class DeadLetterStore(Protocol):
         note: str | None = None,
         now: int | None = None,
     ) -> list[str]:
-        """End pending records with this status; the ids of those that were pending."""
+        """Resolve pending records with this status; the ids of those that were pending."""
         ...
 
     def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
-        """Add a note to a record of any status; False if it is not there."""
+        """Add a note to a record of any status; False if it does not exist."""
         ...
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
-        """Remove at most `limit` records of these statuses that were resolved, or else entered, before; how many."""
+        """Delete at most `limit` records of these statuses that were resolved, or else opened, before; how many."""
         ...
 
     def remove(self, ids: Sequence[str]) -> list[str]:
-        """Forget these records, whatever their status; the ids of those that were there, in no particular order."""
+        """Delete these records, whatever their status; the ids of those that existed, in no particular order."""
         ...

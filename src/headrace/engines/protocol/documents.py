@@ -1,4 +1,4 @@
-"""The shelf of a store, each contract once, in sentences. See `protocol`."""
+"""The versioned documents of a store."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from headrace.core.documents import Document
 
 
 class DocumentStore(Protocol):
-    """Small documents with versions: what operators and upkeep keep beside jobs. Keys are in order of their bytes."""
+    """Small versioned documents for operators and maintenance. Keys are sorted by their bytes."""
 
     def get(self, kind: str, keys: Sequence[str]) -> list[Document]:
-        """Those of these papers that are there, in the order of their keys."""
+        """Those of these documents that exist, sorted by key."""
         ...
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
     ) -> list[Document]:
-        """At most `limit` papers with a key from `first` on and before `last`; `newest_first` begins at the end."""
+        """At most `limit` documents with a key from `first` on and before `last`; `newest_first` begins at the end."""
         ...
 
     def put(self, documents: Sequence[Document]) -> bool:
-        """Store them all or none: each must be at its version now, 0 if it is not there, and has one more afterwards.
+        """Store all or none: each must be at its version (0 if it does not exist), which then increases by one.
 
-        One key may not come twice.
+        No key may occur twice.
         """
         ...
 
     def remove(self, documents: Sequence[Document]) -> bool:
-        """Forget them all or none: each must be at its version now."""
+        """Delete all or none: each must be at its version."""
         ...
 
     def drop(self, kind: str, before: str, limit: int) -> int:
-        """Forget at most `limit` papers with a key before this one, the first ones first; how many."""
+        """Delete at most `limit` documents with a key before this one, lowest keys first; how many."""
         ...
 
     def kinds(self, prefix: str = "") -> list[str]:
-        """The kinds of which there is any paper and that begin so, by name."""
+        """The kinds with this prefix that have any document, sorted by name."""
         ...

@@ -1,9 +1,8 @@
-"""The seam: what a store must do, each contract once, in sentences.
+"""The engine interface: every operation that a store must implement.
 
 Engines are plain blocking classes, safe to call from any thread and, after a fork, from the child. Every method
-that changes jobs is one atomic commit. `now` (milliseconds, UTC) is the store's own clock unless it is given.
-An engine executes rows of `core.states.TRANSITIONS` and decides nothing else. Every transition expects a version
-and leaves it one higher.
+that changes jobs is one atomic commit. `now` (milliseconds, UTC) defaults to the store's own clock.
+An engine only executes rows of `core.jobs.states.TRANSITIONS`. Every transition expects a version and increments it.
 """
 
 from __future__ import annotations
@@ -49,57 +48,57 @@ class Bell(Protocol):
 
 
 class WorkerLiveness(Protocol):
-    """A worker's sign of life, which the store may use to notice its death before the lease runs out."""
+    """Lets a store notice a worker's death before its lease runs out."""
 
     def begin(self, ref: int) -> int | None:
-        """Remember, beyond a kill -9, that the claim `ref` was begun: in this place, if there was one."""
+        """Record, safe from a kill -9, that the claim `ref` has begun; its slot, None if there is none."""
         ...
 
     def ended(self, place: int, ref: int) -> None:
-        """Remember that it has ended, and that the store does not know it yet."""
+        """Record that the claim in this slot has ended but is not settled yet."""
         ...
 
     def settled(self, place: int) -> None:
-        """Forget it: the store knows what became of it."""
+        """Free the slot: the store has settled the claim."""
         ...
 
     def sees_dead(self) -> bool:
-        """Whether a worker of this host has died that nobody has reaped. It does not ask the store."""
+        """Whether a worker of this host has died and nobody has reaped it. Reads no store."""
         ...
 
     def close(self) -> None: ...
 
 
 class JobEngine(Protocol):
-    """The path every job takes."""
+    """The operations on the path of every job."""
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
-        """Store the jobs and ring for them; answer for each whether it is new (False: its id was taken).
+        """Insert the jobs and wake workers; for each, whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing at all is stored. A queue whose rules leave no room
-        for all of its jobs raises QueueFull, and nothing is stored. A store that has moved raises StoreMoved.
+        With `whole`, a taken id raises DuplicateJob and nothing is stored. If the rules of a queue leave no room for
+        all of its jobs, this raises QueueFull and stores nothing. A store that has moved raises StoreMoved.
         """
         ...
 
     def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
     ) -> list[UniqueResult]:
-        """Store the jobs as their rules allow, one after the other, so that one may be a duplicate of another.
+        """Insert jobs under their unique rules, one after the other: a job may be a duplicate of an earlier one.
 
-        Of several at any time, in any process, with the same key only one finds none there. With `whole`, a taken id
-        or a rule that refuses raises DuplicateJob and nothing at all is stored.
+        Concurrent inserts of one key are serialized over all processes: only one finds no existing job. With `whole`, a
+        taken id or a refusing rule raises DuplicateJob and nothing is stored.
         """
         ...
 
     def insert_graph(
         self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
-        """Store jobs, the bonds between them and to jobs that are there, and the flow they are of: all or nothing.
+        """Insert jobs, their dependencies on each other and on existing jobs, and their flow: all or nothing.
 
-        A new job that is a child is submitted as waiting. Bonds to parents that have ended already are decided at
-        once, as they would be at that end. A child that is there and has not started goes back to waiting; one that
-        has ended raises InvalidJob, and so do a parent or a child that is nowhere, and a bond that closes a circle.
-        A taken id raises DuplicateJob, unless all of it was stored by this very call, whose answer was lost.
+        A new child starts as waiting. A dependency on a finished parent is decided at once, as at that parent's end. An
+        existing child that has not started goes back to waiting. A finished child, an unknown parent or child, and a
+        cycle raise InvalidJob. A taken id raises DuplicateJob, unless this very call stored everything before and its
+        answer was lost.
         """
         ...
 
@@ -111,38 +110,37 @@ class JobEngine(Protocol):
         now: int | None = None,
         groups: Sequence[EventGroup] = (),
     ) -> ExchangeResult:
-        """Store notes, settle outcomes and claim jobs; each of the two is whole, also where they are two commits.
+        """Store notes, settle outcomes and claim jobs. Settling and claiming are atomic each, but may be two commits.
 
-        A worker that gets no answer can't tell which of them happened: see `disown`.
+        A worker that gets no answer cannot know which of them happened: see `release_unknown_claims`.
 
-        `groups` is what the worker tells: what began, and that these outcomes are successes. The latter is told if it
-        is so, in the commit that makes it so. What else comes of outcomes is told by itself.
+        `groups` are the worker's events: jobs that started, and the successes among these outcomes. A success event is
+        stored only if the success is, in the same commit. The engine itself adds the events of all other outcomes.
 
-        An outcome whose version is not the job's changes nothing but leaves a `lease lost` entry in its history.
-        A claim first lets lapse what expired and promotes what is due, skips paused queues, and takes jobs in the
-        order priority (high first), due time, submission, or in the order that the worker or the queue's rules ask
-        for. It takes no more than the rules of queues and tasks allow at this moment, over all workers, and nothing
-        through a gate that is shut; lanes that wait for the same get their turns one after the other. While a notice
-        hangs at the door it does nothing of all that, and does not tell when to come again: the notice's end is rung.
+        An outcome with an outdated version changes nothing but adds a `lease lost` entry to the job's history.
+        A claim first cancels expired jobs and promotes due ones. It skips paused queues and takes jobs by priority
+        (high first), due time and submission, or in the order that the worker or the queue's rules ask for. It never
+        exceeds the limits of queues and tasks, counted over all workers; lanes that share a limit take turns. While a
+        store status is set, it claims nothing and returns no time to retry: the end of the status wakes the workers.
 
-        The end of a job, here or by any other operation, decides in the same commit over those that wait for it: see
-        `core.kinship`. A success of a job that has to wait for others itself leads to waiting, and to completed with
-        the end of the last of them. Jobs without kin pay nothing for it.
+        The end of a job, here or in any other operation, settles its dependencies in the same commit: see
+        `core.jobs.dependencies`. A successful job with open children becomes waiting, and completed with the end of the
+        last child. Jobs without dependencies cost nothing extra.
         """
         ...
 
     def save_step(self, lease: Lease, step: Step, now: int | None = None) -> bool:
-        """Store what a running job is to remember, and file it; False, and nothing stored, if the lease is lost.
+        """Store a step of a running job and its history entry; False, and nothing stored, if the lease is lost.
 
-        What is remembered already under the same kind, name and number stays as it is.
+        A step that exists under the same kind, name and number is not changed.
         """
         ...
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> RenewResult:
-        """Extend the leases that are still held and not yet run out, and record the worker as alive, as it reports
-        itself; of one without a heartbeat, that it has shown up.
+        """Extend the leases that are held and have not run out, and store the worker's report; without a heartbeat,
+        only that it was seen.
 
-        It answers with the leases that are lost, not with ids: the same job may be leased to this worker anew.
+        Returns the lost leases, not ids: the same job may be leased to this worker again.
         """
         ...
 
@@ -157,35 +155,34 @@ class JobEngine(Protocol):
     ) -> list[ReapedJob]:
         """Take jobs from workers that died or let their lease run out.
 
-        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
-        `max_crashes`th worker that is lost under it, it fails as `crash_loop`, whatever is left, and its dead letter
-        names these workers; `letters` are the reasons that open one. A job that was only fetched ahead by a worker
-        known to be dead gets its attempt back.
-        With `alive` every lease ends now, and what the workers bring later is refused.
+        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. After the
+        `max_crashes`th lost worker it fails as `crash_loop`, whatever is left, and its dead letter names these workers.
+        `dead_letters` are the reasons that open a dead letter. A job that a dead worker had only prefetched gets its
+        attempt back. With `alive` every lease ends now, and late outcomes of the workers are refused.
 
-        At a store where jobs still arrive nothing is taken, and no worker with jobs is forgotten, until all are there.
+        While the store is being filled, nothing is reaped and no worker with jobs is removed.
         """
         ...
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        """Give back what the store has running under this worker beyond what it holds; the ids.
+        """Release the running jobs of this worker that it does not hold; their ids.
 
-        For claims whose answer was lost on its way to the worker: they were never begun and get their attempt back.
+        For claims whose answer never reached the worker: they were never begun and get their attempt back.
         """
         ...
 
 
 class Engine(JobEngine, StoreView, Protocol):
-    """A store: the hot path, what a view of it shows, the dead letters, its workers, bells and tables."""
+    """A store: the operations on jobs, its parts, its workers, bells and tables."""
 
     @property
     def url(self) -> str:
-        """Where the store is, without its password."""
+        """The URL of the store, without its password."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The store's time, which is what `now` is unless it is given."""
+        """The store's clock, the default of `now`."""
         ...
 
     @property
@@ -206,22 +203,22 @@ class Engine(JobEngine, StoreView, Protocol):
     def events(self) -> EventStore: ...
 
     def joined(self, connection: Any) -> JoinedTransaction:
-        """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
+        """The caller's own open transaction on this store; UnsupportedByEngine where the store has no transactions."""
         ...
 
     def register_worker(self, worker: WorkerRow) -> WorkerLiveness:
-        """Sign a worker on."""
+        """Register a worker."""
         ...
 
     def unregister_worker(self, worker_id: str) -> None:
-        """Forget a worker that ended in order."""
+        """Remove a worker that ended in order."""
         ...
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
-        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker is addressed), "times"
-        (a schedule changed) or "events" (something was told, whatever it is).
+        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker has a command), "times"
+        (a schedule changed) or "events" (any event was appended).
 
-        Who names queues need not be rung for the work of others.
+        A listener that names queues need not be woken for other queues.
         """
         ...
 
@@ -234,11 +231,11 @@ class Engine(JobEngine, StoreView, Protocol):
         ...
 
     def migrate(self) -> list[str]:
-        """Bring the tables to the current version; the names of the migrations that ran."""
+        """Migrate the tables to the current version; the names of the migrations that ran."""
         ...
 
     def facts(self) -> dict[str, str | int]:
-        """What an operator should know of the store: file, sizes, versions, settings."""
+        """Facts for operators: file, sizes, versions, settings."""
         ...
 
     def disconnect(self) -> None:
@@ -246,5 +243,5 @@ class Engine(JobEngine, StoreView, Protocol):
         ...
 
     def close(self) -> None:
-        """Release everything. A closed engine opens itself again when it is used."""
+        """Release everything. A closed engine reopens when it is used."""
         ...

@@ -1,4 +1,4 @@
-"""What a store tells of all that happens in it: the contract, in sentences. See `core.pages` for how it is kept."""
+"""The event log of a store. See `core.events.log` for its format."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from headrace.core.events.log import EventGroup
 
 
 class EventStore(Protocol):
-    """The events of a store, page by page, in one order for everybody.
+    """The events of a store, page by page, in one order for all readers.
 
-    A page is stored in the same commit as what it tells, so there is neither one without the other. The exceptions are
-    `job.started`, `job.progress` and `job.log`: a worker tells them with its next turn, a quarter of a second later at
-    most, and one that is killed in that moment tells them never.
+    A page is stored in the same commit as the changes it reports. The exceptions are `job.started`, `job.progress` and
+    `job.log`: a worker sends them with its next exchange, at most a quarter of a second later. If the worker is killed
+    before that, they are lost.
     """
 
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
-        """The next `limit` pages behind this cursor (None: from the oldest kept), oldest first, each with its own.
+        """The next `limit` pages after this cursor (None: from the oldest kept), oldest first, each with its cursor.
 
-        A cursor inside a page brings that page once more: see `core.pages.events_of`. A page that was read is never
-        followed by one that belongs before it. On PostgreSQL that means that a page is held back while a transaction
-        that began to write before it is open, anywhere on the server.
+        A cursor inside a page returns that page again: see `core.events.log.events_of`. No page appears later before
+        one that was read. On PostgreSQL a page is therefore held back while an older writing transaction is open,
+        anywhere on the server.
         """
         ...
 
     def last(self) -> str:
-        """The cursor of the newest page that `read` would bring; "0" if there never was one."""
+        """The cursor of the newest page that `read` would return; "0" if there never was one."""
         ...
 
     def tell(self, groups: Sequence[EventGroup]) -> None:
-        """Store a page with these groups by itself."""
+        """Append a page with these groups in a commit of its own."""
         ...
 
     def trim(self, before: int, most: int, limit: int) -> int:
-        """Forget at most `limit` pages, the oldest first, that are from before this time or beyond that many events.
+        """Delete at most `limit` of the oldest pages: those from before this time or beyond the newest `most` events.
 
-        A page is beyond if none of its events is among the newest `most`. It answers with how many pages went.
-        The newest page stays, so that a cursor never stands for two.
+        A page is beyond if none of its events is among the newest `most`. Returns the number of deleted pages.
+        The newest page always stays, so that no cursor is used twice.
         """
         ...

@@ -1,7 +1,6 @@
-"""Looking after a store, each contract once, in sentences. See `protocol`.
+"""Maintenance of a store.
 
-Whatever changes something does it in short commits: no claim may have to wait for any of it for longer than a moment,
-except for what says so.
+Changes are made in short commits: no claim waits longer than a moment, except where an operation says so.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from headrace.engines.protocol.staleness import StalenessStore
 
 
 class StoreView(Protocol):
-    """What is carried from one store to another is read from here: a store, or what it was at one moment."""
+    """The readable parts of a store, or of its snapshot: the source of transfers and backups."""
 
     @property
     def queries(self) -> Queries: ...
@@ -36,63 +35,63 @@ class StoreView(Protocol):
 
 
 class Maintenance(Protocol):
-    """What keeps a store sound, quick and small. Anybody may do it at any time, and two at once."""
+    """Checks, repairs and compacts a store. Any process may run it at any time, also several at once."""
 
     def inspect(self, now: int | None = None) -> list[Finding]:
-        """What looks wrong with the store, its server and what is in it. Nothing is changed."""
+        """Problems of the store, its server and its contents. Changes nothing."""
         ...
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
-        """Put right at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
+        """Repair at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
         ...
 
     def store_load(self, now: int | None = None) -> StoreLoad:
-        """How large the store is and how much its writers wait for each other, for who asks every few seconds."""
+        """The size of the store and how long its writers wait for each other. Cheap enough for frequent calls."""
         ...
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
-        """At most `limit` tables or keys whose names fit the pattern (`*`, `?`, `[...]`). It holds nobody up.
+        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks nobody.
 
-        Tables come by name, keys as the server finds them. No value is read.
+        Tables are sorted by name; keys come in the server's order. No value is read.
         """
         ...
 
     def checkpoint(self) -> dict[str, int]:
-        """Bring the write-ahead log into the file and shorten it: its bytes before and after; nothing for a server."""
+        """Write the write-ahead log into the file and truncate it: its bytes before and after; empty for a server."""
         ...
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
-        """Bring statistics up to date and give free space back: the bytes before and after.
+        """Update statistics and free unused space: the bytes before and after.
 
-        With `full` all of the space is given back; writers of a file may have to wait until that is through.
+        With `full` all unused space is freed; writers of a file may have to wait for that.
         """
         ...
 
     def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
-        """Do one small piece of this upkeep, if any is wanted; whether there is more."""
+        """Do one small piece of these maintenance tasks, if any is due; whether there is more."""
         ...
 
     def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
-        """Look at the next `limit` entries or jobs from `after` on, and leave `most` entries to each job.
+        """Check the next `limit` entries or jobs from `after` on, and trim each job to `most` entries.
 
-        The first ten and the newest stay; of those between, the oldest go first, and errors last.
+        The first ten and the newest stay; of the others the oldest go first, errors last.
         """
         ...
 
     def backup(
         self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
-        """Write what the store is at one moment into a new SQLite file, while it is in use.
+        """Write a snapshot of the store into a new SQLite file, while the store is in use.
 
-        A store that is no file lets `carry` do it, from a view of that moment (Redis: of every job at a moment of its
-        own, none of those before the beginning missing).
+        A store that is no file calls `carry` with a view of that moment (Redis: each job at a moment of its own; no job
+        that existed at the beginning is missing).
         """
         ...
 
     def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        """Become what the SQLite file at `path` is: a file in one commit, any other store by letting `carry` do it."""
+        """Take the contents of the SQLite file at `path`: a file in one commit, any other store by calling `carry`."""
         ...
 
     def clear(self) -> None:
-        """Remove everything that is stored: jobs and what belongs to them, queues, rules, schedules, dead letters."""
+        """Delete everything: jobs and what belongs to them, queues, rules, schedules, dead letters."""
         ...

@@ -1,4 +1,4 @@
-"""The parts of a store beside the path that every job takes, each contract once, in sentences. See `protocol`."""
+"""Queries and commands of operators, schedules, transfers between stores, and joined transactions."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from headrace.core.schedules.records import Occurrence, ScheduleFire, ScheduleRo
 
 
 class Queries(Protocol):
-    """What operators and waiting callers ask, and what an operator may do."""
+    """Queries of operators and waiting callers, and commands of operators."""
 
     def move(
         self, which: Filter, event: Trigger, limit: int, by: str | None = None, now: int | None = None
     ) -> list[str]:
         """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
-        A revived job waits for those of its parents that are open, and no more for those that have ended, however;
-        one that is hurried waits for nobody. The children of a revived job wait again, also those that only its end
-        had cancelled, and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job whose
-        run is over can't be hurried.
+        A revived job waits for its open parents only; finished ones, however they ended, no longer count. A hurried job
+        waits for no parent. The children of a revived job wait again, also those that only its end had cancelled, and
+        theirs. To its dependents a deleted job counts as cancelled. A waiting job whose own run is over cannot be
+        hurried.
         """
         ...
 
     def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
-        """Change a job that has not started; False if it is not in such a state."""
+        """Change a job that has not started; False if it has."""
         ...
 
     def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
-        """The jobs that exist of these, in no particular order; with `light`, without what is long: see core.light."""
+        """Those of these jobs that exist, in no order; with `light`, without long values: see core.jobs.light_rows."""
         ...
 
     def parent_results(self, ids: Sequence[str]) -> list[ParentResult]:
-        """How those of these jobs stand that exist, with their results: less to read than all of them."""
+        """The state and result of those of these jobs that exist: cheaper than reading all of the jobs."""
         ...
 
     def finished(self, ids: Collection[str]) -> set[str]:
@@ -63,15 +63,15 @@ class Queries(Protocol):
     def find(
         self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
     ) -> JobRowPage:
-        """Matching jobs, newest first; with `light`, without what is long.
+        """Matching jobs, newest first; with `light`, without long values.
 
-        Where no index leads to them, no more than about `reach` jobs are looked at; what is found among these is the
-        page, and its cursor goes on behind them.
+        Without a suitable index the search reads at most about `reach` jobs; the page holds the matches among them, and
+        its cursor continues behind them.
         """
         ...
 
     def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
-        """The pending jobs of the queue in the order they will be claimed; with `light`, without what is long."""
+        """The pending jobs of the queue in the order of their claim; with `light`, without long values."""
         ...
 
     def count(self, which: Filter) -> int:
@@ -79,21 +79,21 @@ class Queries(Protocol):
         ...
 
     def count_up_to(self, which: Filter, reach: int) -> JobCount:
-        """The same, but where no index knows the number, no more than about `reach` jobs are looked at or counted.
+        """Like `count`, but without an index that knows the number it reads or counts at most about `reach` jobs.
 
-        What was found by then is told as the least that it can be.
+        The result is then a lower bound.
         """
         ...
 
     def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
-        """The number of jobs for each queue and state that has any; with `open_only`, of the states that do not last.
+        """The number of jobs for each queue and state that has any; with `open_only`, of the open states only.
 
-        Who asks every few seconds should not have all that is over counted.
+        Frequent callers should not have all finished jobs counted.
         """
         ...
 
     def history(self, job_id: str) -> list[HistoryRow]:
-        """What was filed about the job, oldest first."""
+        """The history of the job, oldest first."""
         ...
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
@@ -101,7 +101,7 @@ class Queries(Protocol):
         ...
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
-        """Every bond of these jobs, as parent or as child, by the order of submission of child and parent."""
+        """Every dependency of these jobs, as parent or as child, sorted by submission of child and parent."""
         ...
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
@@ -109,11 +109,11 @@ class Queries(Protocol):
         ...
 
     def steps(self, job_id: str) -> list[Step]:
-        """What the job remembers, oldest first."""
+        """The stored steps of the job, oldest first."""
         ...
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
-        """Leave the next event of this name for a job, and wake it if it is suspended for it; False if it is over."""
+        """Store the next event of this name for a job, and wake it if it is suspended for it; False if finished."""
         ...
 
     def queues(self) -> list[QueueRow]:
@@ -121,15 +121,15 @@ class Queries(Protocol):
         ...
 
     def pause_queue(self, name: str, paused: bool) -> None:
-        """Stop or restart claims from the queue, for every worker, from the next claim on."""
+        """Pause or resume claims from the queue, for every worker from its next claim on."""
         ...
 
     def rule_queue(self, name: str, rules: QueueRules) -> None:
-        """Give the queue these rules in place of those it had, for everybody within a second."""
+        """Replace the rules of the queue; every process follows within a second."""
         ...
 
     def rule_task(self, name: str, rules: TaskRules) -> None:
-        """Give the task these rules in place of those it had, for every worker from its next claim on."""
+        """Replace the rules of the task; every worker follows with its next claim."""
         ...
 
     def tasks(self) -> list[TaskRow]:
@@ -141,30 +141,30 @@ class Queries(Protocol):
         ...
 
     def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
-        """For queues with these rates: when, in microseconds, as many may start at once as ever.
+        """For queues with these rates: when, in microseconds, the full burst is available again.
 
-        Those that have rested since long may be left out. See `core.limits.allows`.
+        Queues that have not started anything for long may be missing. See `core.queues.limits.allows`.
         """
         ...
 
     def needing(self) -> list[tuple[str, str, int, str]]:
-        """The lanes of pending jobs that need something of their worker: queue, lane, how many, the id of one."""
+        """The lanes of pending jobs that need a capability of their worker: queue, lane, how many, the id of one."""
         ...
 
     def workers(self) -> list[WorkerRow]:
-        """The workers that reported themselves and did not sign off, oldest first.
+        """The registered workers, oldest first.
 
-        `running` is told by the leases they hold, up to their concurrency: a report would be a heartbeat old.
+        `running` counts the leases they hold, up to their concurrency: a report would be one heartbeat old.
         """
         ...
 
     def wish(self, worker_id: str, wish: str) -> bool:
-        """Ask a worker to run, pause or stop; False if it is not known."""
+        """Send a worker the command to run, pause or stop; False if it is not known."""
         ...
 
 
 class ScheduleStore(Protocol):
-    """The schedules of a store. Anybody may fire them at any time; a version decides who did."""
+    """The schedules of a store. Any process may fire them at any time; a version decides which one succeeds."""
 
     def all(self) -> list[ScheduleRow]:
         """Every schedule, by id."""
@@ -177,99 +177,99 @@ class ScheduleStore(Protocol):
     def get(self, schedule_id: str) -> ScheduleRow | None: ...
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
-        """Store the schedule; False if it is not at the row's version any more or, when `new`, is there already.
+        """Store the schedule; False if it is at another version than the row's or, when `new`, exists already.
 
-        A new one keeps the row's version, any other has one more afterwards.
+        A new schedule keeps the row's version; otherwise the version increases by one.
         """
         ...
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
-        """Forget the schedule and its occurrences; False if it was not there, or not at this version any more."""
+        """Delete the schedule and its occurrences; False if it does not exist, or not at this version."""
         ...
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
-        """Schedules whose `due_at` has come, the earliest first; none while a notice hangs at the door."""
+        """Schedules whose `due_at` has come, the earliest first; none while a store status is set."""
         ...
 
     def next_due(self) -> int | None:
-        """When the next one is due, None if none is."""
+        """The time when the next one is due, None if none is."""
         ...
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
-        """Store schedules with the jobs and occurrences that go with them, and ring for the jobs; whether it applied.
+        """Store schedules with their jobs and occurrences, and wake workers; for each, whether it was applied.
 
-        One that is not at its row's version any more is left alone, with all that goes with it. A job whose id is
-        taken is not stored again, and a full queue raises QueueFull. All that applies is one commit. Of each schedule
-        the newest 1000 occurrences are kept.
+        A schedule at another version than its row's is skipped, with its jobs and occurrences. A job whose id is taken
+        is not stored again, and a full queue raises QueueFull. Everything applied is one commit. Each schedule keeps
+        its newest 1000 occurrences.
         """
         ...
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:
-        """Store what became of times that fired elsewhere, the oldest first."""
+        """Store the results of times that fired elsewhere, the oldest first."""
         ...
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
-        """What became of its last times, the newest first."""
+        """The results of its last times, the newest first."""
         ...
 
 
 class Transfer(Protocol):
-    """Carries the contents of a store to another one, of whatever engine."""
+    """Copies the contents of a store to another one, of any engine."""
 
     def store_status(self) -> StoreStatus | None:
-        """What hangs at the door, None if the store is in use."""
+        """The store status, None if the store is in use."""
         ...
 
     def post(self, store_status: StoreStatus | None) -> None:
-        """Hang out a notice or take it away.
+        """Set or clear the store status.
 
-        From its return on the notice holds for everybody; no insert that began before is still under way.
+        On return the status holds for every process, and no insert that began before is still running.
         """
         ...
 
     def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
-        """Post it if it is `before` that hangs there; whether it was. Of several who try at once, one succeeds."""
+        """Replace the store status if it equals `before`; whether it did. Of several concurrent calls one succeeds."""
         ...
 
     def pack(self, after: int, limit: int) -> list[JobExport]:
-        """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
+        """The next jobs in the order of submission, after the `seq` `after`."""
         ...
 
     def unpack(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
-        """Store the jobs as they are, in this order behind those that are there; how many ids were new.
+        """Store the jobs as they are, in this order after the existing ones; how many ids were new.
 
-        A job whose id is there already is left as it is. The sender's `seq` is not kept. With an `origin`, only while a
-        notice says that jobs arrive from there, else rulings.Opened: what was carried may have run and be gone since.
-        At a store that has moved, StoreMoved.
+        A job whose id exists is not changed. The sender's `seq` is not kept. With an `origin`, the store status must
+        say that jobs arrive from there; otherwise this raises CopyFinished, because copied jobs may have run and been
+        deleted since. A store that has moved raises StoreMoved.
         """
         ...
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
-        """The next investigation records by id, from the one after `after` on."""
+        """The next dead letters by id, after the id `after`."""
         ...
 
     def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
-        """Store the records whose id is not there yet; how many. The `origin` is as in `unpack`."""
+        """Store the dead letters whose id does not exist yet; how many. The `origin` is as in `unpack`."""
         ...
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:
-        """Store queues with their settings, over those of the same names."""
+        """Store queues with their settings, over existing ones of the same names."""
         ...
 
     def import_flows(self, flows: Sequence[FlowRow]) -> None:
-        """Store flows that are not there yet. Bonds are carried by `unpack_bonds`, behind all jobs."""
+        """Store flows that do not exist yet. Dependencies follow by `import_edges`, after all jobs."""
         ...
 
     def import_edges(self, edges: Sequence[Dependency]) -> None:
-        """Store bonds between jobs that are there, as they are, where they are not there yet. Nothing is decided."""
+        """Store missing dependencies between existing jobs, as they are. No dependency is decided."""
         ...
 
 
 class JoinedTransaction(Protocol):
-    """A transaction that belongs to the caller: what is stored in it exists if, and only if, the caller commits."""
+    """A transaction of the caller: its inserts exist if, and only if, the caller commits."""
 
     def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
-        """Store jobs with their bonds, as Engine.plant does."""
+        """Insert jobs with their dependencies, like `Engine.insert_graph`."""
         ...
 
     async def ainsert_graph(
@@ -279,7 +279,7 @@ class JoinedTransaction(Protocol):
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        """Store the jobs; a taken id raises DuplicateJob. Workers are rung after the commit."""
+        """Insert the jobs; a taken id raises DuplicateJob. Workers are woken after the commit."""
         ...
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
@@ -287,7 +287,7 @@ class JoinedTransaction(Protocol):
         ...
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        """Store the jobs as their rules allow, all or none. Until the caller commits, others wait with these keys."""
+        """Insert jobs under their unique rules, all or none. Until the commit, other inserts of these keys wait."""
         ...
 
     async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:

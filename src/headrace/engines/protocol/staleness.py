@@ -1,4 +1,4 @@
-"""How long jobs may stay in a store, and those that stay long, each contract once, in sentences. See `protocol`."""
+"""Lifecycle policies of tasks and queues, and the jobs that have stayed long in their state."""
 
 from __future__ import annotations
 
@@ -10,37 +10,38 @@ from headrace.core.retention.staleness import AgeQuery, JobAgePage, StaleAction
 
 
 class StalenessStore(Protocol):
-    """The terms of tasks and queues, which no claim ever reads, and the jobs that are where they are for long."""
+    """Lifecycle policies, which no claim ever reads, and jobs by their age in a state."""
 
     def terms(self) -> list[PolicyRow]:
-        """Every task and queue of which anything is said, by kind and name."""
+        """The policies of all tasks and queues that have any, by kind and name."""
         ...
 
     def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
-        """Store what code declares of these in place of what was declared before; what is ordered stays.
+        """Replace the policies that the code declares for these tasks and queues; an operator's policies stay.
 
-        Of the rows only what is declared counts. Nothing declared is stored as nothing.
+        Only the declared part of each row counts. An empty declaration is stored as none.
         """
         ...
 
     def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
-        """Store what an operator orders for this in place of what was ordered before; None for nothing."""
+        """Replace an operator's policy of this task or queue; None removes it."""
         ...
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
-        """The next open jobs that may have stayed too long, of about `limit` that are looked at; see `core.staleness`.
+        """The next open jobs that may have stayed too long, among about `limit` jobs read.
 
-        A walk from the first cursor to the last comes by every job that is in its state all the while. It may tell of
-        jobs that have not stayed so long, but of each exactly since when it is there.
+        See `core.retention.staleness`. A scan from the first cursor to the last visits every job that stays in its
+        state meanwhile. It may include jobs that have not stayed so long; the time since when a job is in its state is
+        always exact.
         """
         ...
 
     def mark_stale(self, judgments: Sequence[StaleAction], now: int | None = None) -> list[bool]:
-        """Do to each job what is decided, all in one commit; for each whether something was written.
+        """Apply each decision, all in one commit; for each, whether something was written.
 
-        A job that is not at the judgment's version any more is left alone. "dead" and "fail" apply STALE, as
-        `staleness_timeout`, with a dead letter, in the place of one that is pending, or without one; a running attempt
-        is fenced out at once. "review" files it in the job's history, once for each version, and changes nothing.
-        While a notice hangs at the door, nothing is written.
+        A job at another version than the decision's is not changed. "dead" and "fail" apply STALE with the reason
+        `staleness_timeout`; "dead" also opens a dead letter, in place of a pending one. A running attempt loses its
+        lease at once. "review" only adds a history entry, once for each version. While a store status is set, nothing
+        is written.
         """
         ...
