@@ -1,8 +1,8 @@
-"""Connections that callers lend us: of which library they are, and how a statement is run on them in its own way.
+"""Connections that callers lend us: recognizes their library and runs statements through it.
 
-An object is known by the names of its classes, so no library is imported unless the object comes from it. This module
-knows nothing of jobs or tables, and never commits or rolls back. Statements for PostgreSQL come as psycopg writes
-them, `%(name)s`, and answer with one row.
+A connection is recognized by the names of its classes, so no library is imported that the caller does not use. This
+module knows nothing of jobs or tables, and never commits or rolls back. Statements for PostgreSQL use psycopg's
+parameters, `%(name)s`, and return one row.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class BorrowedSqlite(Protocol):
     """A connection to an SQLite file."""
 
     def driver(self) -> SqliteDriver:
-        """The connection below whatever library is around it, which from now on knows of a transaction."""
+        """The connection of the driver below the library, which from now on knows of a transaction."""
         ...
 
     def after_commit(self, call: Callable[..., None]) -> bool:
-        """Have it called after the commit; False if nobody would do it."""
+        """Call it after the commit; False if the library cannot do so."""
         ...
 
 
@@ -39,7 +39,7 @@ class BorrowedPostgres(Protocol):
     """A connection to a PostgreSQL server."""
 
     def open(self) -> Any:
-        """What stands for the connection to the server: it stays the same while a pool hands it around."""
+        """The connection to the server; it stays the same while a pool lends it out."""
         ...
 
     def ask(self, sql: str, values: Mapping[str, Any]) -> Row: ...
@@ -49,7 +49,7 @@ class AsyncBorrowedSqlite(Protocol):
     """The same, used by a coroutine."""
 
     async def share(self, act: Callable[[BorrowedSqlite], T]) -> T:
-        """Do it with the blocking form of the connection, in a place where that may be used."""
+        """Call it with the blocking form of the connection, in a context where that may be used."""
         ...
 
 
@@ -61,7 +61,7 @@ class AsyncBorrowedPostgres(Protocol):
 
 
 class SqliteDriver:
-    """A connection of sqlite3, or one that answers like it, read in plain rows whatever its row factory is."""
+    """A sqlite3 connection, or one with its interface, that returns plain rows whatever its row factory is."""
 
     def __init__(self, connection: Any, state: Any = None) -> None:
         self._connection = connection
@@ -114,7 +114,7 @@ class _Psycopg:
         from psycopg import Cursor
         from psycopg.rows import tuple_row
 
-        # Not a cursor of the caller's kind: its rows or its way to write parameters may be others.
+        # Not the caller's cursor class: its rows or its parameter style may differ.
         with Cursor(self._connection, row_factory=tuple_row) as cursor:
             return cursor.execute(sql, values).fetchone()
 
@@ -206,7 +206,7 @@ class _Django:
 
     def after_commit(self, call: Callable[..., None]) -> bool:
         if not self._wrapper.in_atomic_block and not self._wrapper.get_autocommit():
-            return False  # Django leaves such a transaction to its caller, and on_commit() would refuse
+            return False  # Django leaves such a transaction to its caller, and on_commit() would fail
         self._wrapper.on_commit(call)
         return True
 

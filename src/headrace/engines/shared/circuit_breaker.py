@@ -1,7 +1,7 @@
-"""Fails fast while a server is away, and finds out by itself when it is back.
+"""Fails fast while a server is unreachable, and detects when it is back.
 
-After a few failures in a row nobody is sent to the server any more, until a pause is over; then one caller may try.
-Its success lets everybody through again, its failure makes the pause longer.
+After a few failures in a row, calls fail at once until a pause is over; then one caller may try. Its success closes
+the circuit again; its failure doubles the pause.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAUSE_FIRST, _PAUSE_LONGEST = 0.25, 5.0
 
 
 class CircuitBreaker:
-    """Stands between callers and one server."""
+    """Guards the calls of one process to one server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,17 +28,17 @@ class CircuitBreaker:
         self._reason = ""
 
     def check(self) -> None:
-        """Raise EngineUnavailable if it is of no use to ask the server now."""
+        """Raise EngineUnavailable while calls to the server are suspended."""
         if self._failures < _FAILURES:
             return
         with self._lock:
-            if self._failures < _FAILURES:  # somebody succeeded just now
+            if self._failures < _FAILURES:  # another caller has just succeeded
                 return
             left = self._closed_until - time.monotonic()
             if left > 0:
                 raise EngineUnavailable(f"{self._reason}; it is asked again in {left:.1f} s")
             self._trying = True
-            self._closed_until = time.monotonic() + self._pause  # the others wait for what this caller finds
+            self._closed_until = time.monotonic() + self._pause  # the other callers wait for the result of this one
 
     def succeeded(self) -> None:
         if self._failures:
@@ -49,10 +49,10 @@ class CircuitBreaker:
         with self._lock:
             self._failures += 1
             self._reason = reason
-            # A crowd that was under way when the server left fails one after the other: only who was sent to try tells
-            # something new. Otherwise one short outage would make the longest pause.
+            # Calls that were running when the server failed all fail one after the other. Only the failure of the trial
+            # call extends the pause; otherwise one short outage would lead to the longest pause.
             if self._failures == _FAILURES or self._trying:
                 self._trying = False
                 self._pause = min(max(self._pause * 2, _PAUSE_FIRST), _PAUSE_LONGEST)
-                # Not all processes at the same moment: a server that comes up is not met by a crowd.
+                # With jitter, so that a recovering server is not flooded by all processes at once.
                 self._closed_until = time.monotonic() + self._pause * random.uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""What a desk decides before it writes: the same on every engine, and pure."""
+"""Pure decisions that all engines share."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ _LONGEST_CURSOR = 18  # digits that fit the integers of every store
 
 
 def signed(by: str | None) -> str:
-    """The name of who did it, to put after what was done."""
+    """The actor, as a suffix for what was done."""
     return f" (by {by})" if by else ""
 
 
 def topics_of(event: Trigger) -> tuple[str, ...]:
-    """Whom a move concerns: waiting callers, idle workers, or the worker that runs the job."""
+    """The topics to ring after a move: waiting callers, idle workers, or the worker that runs the job."""
     if event is Trigger.CANCEL:
-        return "done", "orders", "work"  # a slot that a rule counts may be free
+        return "done", "orders", "work"  # a slot of a limit may be free
     return ("done",) if event is Trigger.DELETE else ("work",)
 
 
 def state_after(source: State, run_at: int | None, now: int) -> State:
-    """Where a change of its time leads a job that has not started."""
+    """The state of an unstarted job after a change of its time."""
     if run_at is None or source is State.WAITING:
         return source
     if run_at <= now:
@@ -32,7 +32,7 @@ def state_after(source: State, run_at: int | None, now: int) -> State:
 
 
 def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
-    """What is raised when jobs don't fit into their queue."""
+    """The error for jobs that do not fit into their queue."""
     return QueueFull(
         f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
         f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)",
@@ -43,18 +43,18 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
 
 
 class CopyFinished(Exception):
-    """No notice says any more that jobs arrive from there: whoever took it away has all of them, or gave up."""
+    """The store no longer accepts jobs from this origin: the copy was completed or given up."""
 
 
 def closed_by(store_status: StoreStatus) -> HeadraceError:
-    """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
+    """The error for a manual change on a store that has moved or is still being filled."""
     if store_status.kind == "moved":
         return StoreMoved(store_status.other)
     return EngineUnavailable(f"this store is being filled from {store_status.other}; try again when that is through")
 
 
 def crash_loop_in_words(workers: list[str]) -> str:
-    """What the dead letter says of a job under which these workers died, one after the other. As in `reap.lua`."""
+    """The dead letter's message for a job that lost these workers, one after the other. As in `reap.lua`."""
     return f"{len(workers)} times its worker died or let its lease run out: {', '.join(workers)}"
 
 
@@ -64,7 +64,7 @@ def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
 
 
 def position(cursor: str | None) -> int | None:
-    """The place in the order of submission that a cursor of `find` stands for."""
+    """The position in the order of submission of a cursor from `find`."""
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > _LONGEST_CURSOR:

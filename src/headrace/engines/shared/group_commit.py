@@ -1,8 +1,8 @@
 """Group commit without a thread or a timer.
 
-A caller puts its item on a list. Whoever finds nobody leading becomes the leader: it commits everything that is on
-the list by then, wakes those it served, and hands the lead to the first of those who came meanwhile. A lone caller
-pays for one uncontended lock; under load the batches grow by themselves.
+A caller appends its item to a list. If nobody leads, the caller becomes the leader: it commits everything on the list,
+wakes those it served, and passes the lead to the first caller that came meanwhile. A lone caller pays for one
+uncontended lock; under load the batches grow by themselves.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Flush = Callable[[list[T]], list[R]]
 
 
 class Answer(Generic[R]):
-    """What became of one item: a value or an error."""
+    """The result of one item: a value or an error."""
 
     __slots__ = ("error", "value")
 
@@ -33,13 +33,13 @@ class Answer(Generic[R]):
     def get(self) -> R:
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value]  # without an error there is one
+        return self.value  # type: ignore[return-value]  # without an error there is a value
 
 
 def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:
-    """Flush all items at once; if that fails, one by one, so that a bad one fails alone.
+    """Flush all items at once; if that fails, one by one, so that a bad item fails alone.
 
-    A store that is away is no item's fault: it is asked once, or an outage would last as often as there are callers.
+    An unreachable store is asked only once: otherwise an outage would take its timeout for each caller.
     """
     try:
         return [Answer(value, None) for _, value in zip(items, flush(list(items)), strict=True)]
@@ -57,19 +57,19 @@ def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:
 
 
 def _likewise(error: EngineUnavailable, items: Sequence[T]) -> list[Answer[R]]:
-    """For each an error of its own: one that several threads raise would gather the tracebacks of all."""
+    """A separate error for each caller: one shared by several threads would collect the tracebacks of all."""
     return [Answer(None, EngineUnavailable(*error.args)) for _ in items]
 
 
 class _Place(Generic[T, R]):
-    """An item on the list. Its gate opens when it is served, or when its caller is to lead."""
+    """An item on the list. Its lock is released when it is served, or when its caller is to lead."""
 
-    __slots__ = ("answer", "item", "lane_limit")
+    __slots__ = ("answer", "item", "lock")
 
     def __init__(self, item: T) -> None:
         self.item = item
-        self.lane_limit = threading.Lock()
-        self.lane_limit.acquire()
+        self.lock = threading.Lock()
+        self.lock.acquire()
         self.answer: Answer[R] | None = None
 
 
@@ -83,7 +83,7 @@ class GroupCommit(Generic[T, R]):
         self._leader: _Place[T, R] | None = None
 
     def call(self, item: T) -> R:
-        """Have the item flushed, alone or with others, and answer for it."""
+        """Flush the item, alone or with others, and return its value."""
         place: _Place[T, R] = _Place(item)
         with self._lock:
             self._waiting.append(place)
@@ -91,10 +91,10 @@ class GroupCommit(Generic[T, R]):
                 self._leader = place
         try:
             if not leads:
-                place.lane_limit.acquire()
+                place.lock.acquire()
             if place.answer is None:
                 self._lead()
-        finally:  # also after an interrupt, waiting or leading: the others must not be stranded
+        finally:  # also after an interrupt, waiting or leading: no other caller may hang
             self._leave(place)
         assert place.answer is not None
         return place.answer.get()
@@ -105,15 +105,15 @@ class GroupCommit(Generic[T, R]):
         answers = flush_each(self._flush, [place.item for place in places])
         for place, answer in zip(places, answers, strict=True):
             place.answer = answer
-            place.lane_limit.release()
+            place.lock.release()
 
     def _leave(self, place: _Place[T, R]) -> None:
-        """Off the list; a leader takes those it served with it, and the first of the rest leads on."""
+        """Remove the place from the list; a leader also removes those it served and passes the lead on."""
         with self._lock:
             if self._leader is place:
                 self._waiting = [other for other in self._waiting if other.answer is None and other is not place]
                 self._leader = self._waiting[0] if self._waiting else None
                 if self._leader is not None:
-                    self._leader.lane_limit.release()
+                    self._leader.lock.release()
             elif place.answer is None:
                 self._waiting.remove(place)

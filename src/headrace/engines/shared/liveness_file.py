@@ -1,7 +1,7 @@
-"""How a dead worker is known within a moment: a file it keeps locked, which the kernel unlocks at its death.
+"""Detects dead workers at once: a worker holds a lock on a file, and the kernel releases it when the worker dies.
 
-The file also tells, past a kill -9, which of its claims the worker had begun. A stopped process keeps its lock, a
-process in another container too, so nobody is declared dead who is not; for them the lease decides.
+The file also records, safe from a kill -9, which claims the worker had begun. A stopped process keeps its lock, and so
+does one in another container, so no live worker is declared dead; for them the lease decides.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ try:
     import fcntl
 
     locks: ModuleType | None = fcntl
-except ImportError:  # Windows: no such locks, so the lease alone decides
+except ImportError:  # Windows has no such locks, so the lease alone decides
     locks = None
 
 _SUFFIX = ".alive"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REF = struct.Struct("=q")
-# More than any worker holds: it fetches at most 10,000 claims ahead. What is never written takes no room on the disk.
+# More than any worker holds: it prefetches at most 10,000 claims. Unwritten slots take no disk space.
 _PLACES = 65_536
 
 
 class LivenessFile:
-    """The lock a worker holds as long as it lives, and its list of claims that are begun and not settled."""
+    """The lock of a living worker, and its list of claims that are begun and not settled."""
 
     def __init__(self, folder: Path, worker_id: str) -> None:
         self._path = folder / f"{worker_id}{_SUFFIX}"
@@ -45,7 +45,7 @@ class LivenessFile:
         self._fresh = iter(range(_PLACES))
 
     def begin(self, ref: int) -> int | None:
-        # Many threads begin: whatever is done here to what they share is one step of the interpreter.
+        # Many threads call this: each operation on shared state is atomic in the interpreter.
         try:
             place = self._free.pop()
         except IndexError:
@@ -73,7 +73,7 @@ class LivenessFile:
 
 
 def local_folder(identity: str) -> Path:
-    """Where the workers of this host meet that serve the store of this identity, if the store itself has no folder."""
+    """The folder shared by this host's workers on the store of this identity, if the store itself has no folder."""
     owner = os.getuid() if hasattr(os, "getuid") else "user"
     try:
         base = Path(tempfile.gettempdir(), f"headrace-{owner}")
@@ -82,13 +82,13 @@ def local_folder(identity: str) -> Path:
             with contextlib.suppress(FileExistsError):
                 path.mkdir(0o700)
             _refuse_foreign(path)
-    except OSError as error:  # no temporary folder at all, or one that can't be written to
+    except OSError as error:  # no temporary folder, or one that cannot be written to
         raise ConfigError(f"workers need a temporary folder: {error}; set TMPDIR to one they may write to") from error
     return folder
 
 
 def _refuse_foreign(path: Path) -> None:
-    # The temporary folder is everybody's: whoever made this one could tell us that workers died.
+    # Every user can write to the temporary folder: the owner of this one could fake the death of workers.
     found = path.lstat()
     if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o22 or not path.is_dir()):
         raise ConfigError(f"{path} is not a folder of this user alone; remove it, or set TMPDIR to another place")
@@ -100,8 +100,8 @@ def _begun_if_dead(path: Path) -> set[int] | None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         data = os.read(fd, os.fstat(fd).st_size)
         if not data:
-            return None  # it is just signing on
-        whole = len(data) // _REF.size * _REF.size  # a damaged file must not keep the others from being read
+            return None  # it is just registering
+        whole = len(data) // _REF.size * _REF.size  # a damaged file must not stop the others from being read
         return {ref for (ref,) in _REF.iter_unpack(data[:whole]) if ref}
     except BlockingIOError:
         return None
@@ -110,7 +110,7 @@ def _begun_if_dead(path: Path) -> set[int] | None:
 
 
 def find_dead(folder: Path) -> dict[str, set[int]]:
-    """The workers that died without signing off, each with the claims it had begun; negative, those that had ended."""
+    """The workers that died without unregistering, with the claims they had begun; negative: those that had ended."""
     dead: dict[str, set[int]] = {}
     for name in _signs_of_life(folder) if locks is not None else ():
         with contextlib.suppress(OSError):
@@ -123,11 +123,11 @@ def find_dead(folder: Path) -> dict[str, set[int]]:
 def _signs_of_life(folder: Path) -> list[str]:
     try:
         return [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]
-    except FileNotFoundError:  # cleared away under us: again the lease alone decides
+    except FileNotFoundError:  # the folder was removed: the lease alone decides
         return []
 
 
 def add_dead_letters(folder: Path, worker_id: str) -> None:
-    """Remove the file of a dead worker once nothing of it is left to recover."""
+    """Remove the file of a dead worker once all of its jobs are recovered."""
     with contextlib.suppress(FileNotFoundError):
         (folder / f"{worker_id}{_SUFFIX}").unlink()

@@ -1,4 +1,4 @@
-"""How long the operations of a store take, told at DEBUG by the logger `headrace.store`; nothing otherwise."""
+"""Logs at DEBUG how long the operations of a store take, with the logger `headrace.store`; no cost otherwise."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _OF_ENGINES = (
 
 
 def timed_engine(kind: type[K]) -> type[K]:
-    """An engine whose own operations are told of."""
+    """An engine whose own operations are timed."""
     return _timed(kind, "", _OF_ENGINES)
 
 
 def timed_part(kind: type[K]) -> type[K]:
-    """A part of an engine, such as its desk, whose operations are told of."""
+    """A part of an engine, such as its queries, whose operations are timed."""
     part = next(name for name in ("Redis", "Postgres", "Sqlite", "Sql") if kind.__name__.startswith(name))
     public = [name for name, found in vars(kind).items() if isinstance(found, FunctionType) and name[0] != "_"]
     return _timed(kind, f"{kind.__name__.removeprefix(part).lower()}.", public)
@@ -38,13 +38,13 @@ def timed_part(kind: type[K]) -> type[K]:
 
 def _timed(kind: type[K], prefix: str, names: Any) -> type[K]:
     for name in names:
-        setattr(kind, name, _telling(f"{prefix}{name}", getattr(kind, name)))
+        setattr(kind, name, _timed_call(f"{prefix}{name}", getattr(kind, name)))
     return kind
 
 
-def _telling(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _timed_call(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
-    def told(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **named: Any) -> Any:
         if not log.isEnabledFor(logging.DEBUG):
             return function(*args, **named)
         began, trouble = time.perf_counter(), ""
@@ -58,4 +58,4 @@ def _telling(operation: str, function: Callable[..., Any]) -> Callable[..., Any]
             about = {"event": "store.operation", "operation": operation, "ms": took}
             log.debug("%s took %.3f ms%s", operation, took, trouble, extra=about)
 
-    return told
+    return call

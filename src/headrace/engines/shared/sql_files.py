@@ -4,10 +4,10 @@ A statement may read a batch that is passed as one JSON parameter. Its header th
 
     -- name: settle (each o: Outcome)
 
-and the body says `FROM json_each(:o) AS o` (or what its database has for that) and uses `o.id` or `o.version` like
-columns. `{Claim}` expands to the record's field names, for `json_array({Claim})`; `{JobRow:most}` to the same, but what
-may be long in it is left out if it has more than `:most` bytes. Parameters are written `:name` for every database.
-Nothing else is replaced, and never a value.
+and the body says `FROM json_each(:o) AS o` (or its database's equivalent) and uses `o.id` or `o.version` like columns.
+`{Claim}` expands to the record's field names, for `json_array({Claim})`; `{JobRow:most}` to the same without long
+fields of more than `:most` bytes. Parameters are written `:name` for every database. Nothing else is replaced, and
+never a value.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ Extract = Callable[[str, int, str], str]
 
 
 def as_json(value: object) -> str:
-    """The value as the JSON text a statement takes for a batch."""
+    """The value as JSON text, for the batch parameter of a statement."""
     return _encode(value).decode()
 
 
 def most(light: bool) -> int:
-    """How long a value of a row may be that is read, as the parameter of `{JobRow:most}`."""
+    """The longest value of a row to read, for the parameter of `{JobRow:most}`."""
     return LONGEST if light else _NO_LIMIT
 
 
 class Migration(NamedTuple):
-    """A step of the tables. `needs` is the oldest version of the code that can work with the tables after it."""
+    """A migration of the tables. `needs` is the oldest version of the code that works with the tables after it."""
 
     version: int
     name: str
@@ -75,7 +75,7 @@ def load_statements(
     files: Sequence[str] = (),
     size: str = "octet_length({})",
 ) -> dict[str, str]:
-    """The statements of these files in the folder `sql` of the package, by name. `size` is the size of a text."""
+    """The statements of these files in the package's folder `sql`, by name. `size` is the SQL for a text's size."""
     text = "".join(_read(package, f"sql/{name}.sql") for name in files)
     for known, kind in records.items():
         text = text.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
@@ -90,7 +90,7 @@ def load_statements(
 
 
 def _up_to_most(fields: Sequence[str], size: str) -> list[str]:
-    """The fields of a record, without the long ones where they are longer than `:most`."""
+    """The fields of a record; a long field is left out where it exceeds `:most`."""
     return [
         f"CASE WHEN {size.format(field)} > :most THEN '{LEFT_OUT}' ELSE {field} END" if field in LONG else field
         for field in fields
@@ -98,10 +98,10 @@ def _up_to_most(fields: Sequence[str], size: str) -> list[str]:
 
 
 def load_migrations(package: str, names: Sequence[str]) -> list[Migration]:
-    """The files `migrations/NNNN_name.sql` of the package, in the order of their numbers.
+    """The files `migrations/NNNN_name.sql` of the package, sorted by number.
 
-    A line `-- needs: 3` says that code of version 3 goes on working after it, so that a deploy may migrate first and
-    replace the workers one by one. Without it, only code that knows the migration may.
+    A line `-- needs: 3` says that code of version 3 works after this migration, so that a deploy may migrate first and
+    replace the workers one by one. Without it, only code that knows the migration works.
     """
     loaded = []
     for name in sorted(names):
@@ -113,7 +113,7 @@ def load_migrations(package: str, names: Sequence[str]) -> list[Migration]:
 
 
 def _read(package: str, name: str) -> str:
-    # pkgutil, since importlib.resources alone would take a tenth of the time of `import headrace`.
+    # pkgutil: importlib.resources alone would take a tenth of the time of `import headrace`.
     data = pkgutil.get_data(package, name)
     if data is None:
         raise FileNotFoundError(f"{name} is missing from {package}")

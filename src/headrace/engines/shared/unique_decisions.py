@@ -1,4 +1,4 @@
-"""What becomes of jobs that are stored under a rule: decided here, in order, before anything is written. Pure."""
+"""Pure decisions about unique inserts, made in order before anything is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.engines.shared.decisions import state_after
 
 
 class ExistingJob(Struct, frozen=True, array_like=True):
-    """A job of the same key that is there already, and the state that it counts as."""
+    """An existing job with the same key, and the state that it counts as."""
 
     seq: int
     id: str
@@ -24,7 +24,7 @@ class ExistingJob(Struct, frozen=True, array_like=True):
 
 
 class JobReplacement(Struct, frozen=True):
-    """What is to be done to a job that stands: all of the new one, or its time only."""
+    """A change of an existing job: to all of the new one, or of its time only."""
 
     standing: ExistingJob
     job: NewJob
@@ -41,14 +41,14 @@ class JobReplacement(Struct, frozen=True):
 
 
 class UniqueDecision(Struct):
-    """The verdicts of the first candidates, and what has to be written for them to be true.
+    """The results of the first candidates, and the writes that make them true.
 
-    It ends before a candidate whose key belongs to a job that another one of them changes, and before one that changes
-    what another one has brought: that is to be written first, so that each change is seen and leaves its trace.
+    It ends before a candidate whose key belongs to a job that an earlier candidate changes, and before one that changes
+    a job that an earlier candidate inserted: that must be written first, so that each change is recorded.
     """
 
     verdicts: list[UniqueResult]
-    inserts: dict[int, NewJob]  # by the place of the candidate
+    inserts: dict[int, NewJob]  # by position of the candidate
     changes: dict[int, JobReplacement]  # likewise
 
 
@@ -63,10 +63,10 @@ def meets(standing: ExistingJob, condition: UniqueCondition) -> bool:
 
 
 def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[int, ExistingJob]) -> UniqueDecision:
-    """What becomes of the candidates, where `found` is what stood for each before any of them came."""
+    """Decide about the candidates; `found` holds the existing job of each before any was inserted."""
     decision = UniqueDecision([], {}, {})
     ids = set(taken)
-    newest: dict[str, dict[State, NewJob]] = {}  # by key, what was stored last in each state, the newest at the end
+    newest: dict[str, dict[State, NewJob]] = {}  # by key: the last inserted job of each state, the newest last
     changed: set[str | None] = set()
     for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
         sibling = _sibling(newest.get(job.unique_key or "", {}), rule)
@@ -95,7 +95,7 @@ def decide(candidates: Sequence[UniqueInsert], taken: set[str], found: Mapping[i
 
 
 def _sibling(newest: dict[State, NewJob], rule: UniqueRule | None) -> NewJob | None:
-    """The newest of these for which the rule holds."""
+    """The newest of these that the rule applies to."""
     if rule is None:
         return None
     return next((job for job in reversed(newest.values()) if _holds(rule, _as_standing(job))), None)
@@ -114,7 +114,7 @@ def _against(
 ) -> UniqueResult:
     if rule.act == "refuse":
         return UniqueResult("refused", standing.id)
-    # A job that waits with its own run behind it has started, too.
+    # A waiting job whose own run is over has started, too.
     if rule.act == "keep" or standing.state not in NOT_STARTED or standing.finished_at is not None:
         return UniqueResult("existing", standing.id)
     decision.changes[place] = JobReplacement(standing, job, whole=rule.act == "replace")

@@ -1,7 +1,7 @@
-"""The same-host doorbell: wake-ups between processes that share a folder, without polling.
+"""Wake-ups between processes of one host that share a folder, without polling.
 
-A listener is a Unix datagram socket in the folder, named for its topic; a ring is one empty datagram to each of
-them, about 15 µs a listener. Where such sockets don't serve, and as a backstop where they do, a listener asks
+A listener is a Unix datagram socket in the folder, named after its topic; a ring is one empty datagram to each of
+them, about 15 µs a listener. Where such sockets don't work, and as a backstop where they do, a listener calls
 `changed()` now and then. This module knows nothing of jobs or stores.
 """
 
@@ -37,7 +37,7 @@ class SocketBell:
         self._find_address = find_address
         self._changed = changed
         self._address, self._socket = _bound_at(find_address())
-        # Rings of its own process go another way: no cleaner of folders can cut it.
+        # Rings from its own process use a socket pair, which no cleanup of the folder can remove.
         self._rung = False
         self._own, self._rope = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._own.setblocking(False)
@@ -56,7 +56,7 @@ class SocketBell:
                 return False
 
     def ring(self) -> None:
-        # A datagram under way serves this ring too: whoever it wakes reads the store only afterwards.
+        # A datagram that is still unread covers this ring too: its reader reads the store only afterwards.
         if not self._rung:
             self._rung = True
             try:
@@ -77,18 +77,18 @@ class SocketBell:
             with contextlib.suppress(BlockingIOError):
                 while True:
                     end.recv(1)
-        # Only now: a ring that set the mark while its datagram was cleared above would silence all that follow.
+        # Only now: a ring that set the flag before its datagram was drained above would silence all later rings.
         self._rung = False
         return True
 
     def _bound_anew(self) -> bool:
-        """Whether the socket was gone from its folder and is there again: rings may have been lost meanwhile."""
+        """Whether the socket was missing from its folder and is bound again: rings may have been lost meanwhile."""
         if os.path.lexists(self._address):
             return False
         try:
             address, fresh = _bound_at(self._find_address())
         except OSError:
-            return False  # the backstop serves, until the folder is to be had again
+            return False  # the backstop works until the folder can be used again
         self._poll.unregister(self._socket)
         self._socket.close()
         self._address, self._socket = address, fresh
@@ -110,7 +110,7 @@ def _bound_at(address: str) -> tuple[str, socket.socket]:
 
 
 class PollBell:
-    """The portable listener: an event for its own process, a look at the store for all others."""
+    """The portable listener: an event for its own process, polling the store for all others."""
 
     def __init__(self, changed: Callable[[], bool]) -> None:
         self._changed = changed
@@ -135,19 +135,19 @@ class PollBell:
 
 
 class LocalBells:
-    """All bells of one folder: makes listeners and rings them by topic."""
+    """All bells of one folder: creates listeners and rings them by topic."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._sockets = hasattr(socket, "AF_UNIX")
         self._held: int | None = None
-        self._senders: dict[int, socket.socket] = {}  # by process: a fork has those of its parent
+        self._senders: dict[int, socket.socket] = {}  # by process: a fork inherits those of its parent
         self._seen: tuple[int, list[str]] | None = None
 
     def listen(
         self, topic: str, changed: Callable[[], bool], changed_unheard: Callable[[], bool] | None = None
     ) -> Bell:
-        """A listener. `changed_unheard` is asked instead where it hears rings: it need not tell of what has rung."""
+        """A listener. With sockets it polls `changed_unheard` instead, which need not report changes that have rung."""
         if self._sockets:
             name = f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}"
             try:
@@ -157,10 +157,10 @@ class LocalBells:
         return PollBell(changed)
 
     def ring(self, topic: str) -> None:
-        """Wake every listener of the topic; the sockets of dead listeners are cleared away."""
+        """Wake every listener of the topic; the sockets of dead listeners are removed."""
         if not self._sockets:
             return
-        with contextlib.suppress(OSError):  # a folder that is gone has no listeners; they come back to it by themselves
+        with contextlib.suppress(OSError):  # a missing folder has no listeners; they come back by themselves
             for name in self._listeners():
                 if name.startswith(f"{topic}-"):
                     self._send(os.path.join(self._reachable(), name))
@@ -172,11 +172,11 @@ class LocalBells:
             with contextlib.suppress(OSError):
                 os.unlink(address)
         except OSError:
-            pass  # its buffer is full, so it has rings enough; or it is not ours to reach: the backstop serves it
+            pass  # its buffer is full, so it has enough rings; or we may not reach it: the backstop serves it
 
     def _listeners(self) -> list[str]:
-        # The folder is listed again only when it changed. A change within the clock's grain of an earlier one
-        # would not show, so a fresh time stamp is not trusted.
+        # The folder is listed again only when it changed. A second change within the clock's resolution would not
+        # show, so a fresh time stamp is not trusted.
         stamp = os.stat(self._folder).st_mtime_ns
         if self._seen is not None and self._seen[0] == stamp:
             return self._seen[1]
@@ -185,17 +185,17 @@ class LocalBells:
         return names
 
     def _place(self, name: str) -> str:
-        """Where to bind a socket of this name; the folder is made again if somebody cleared it away."""
+        """The address to bind a socket of this name; creates the folder again if it was removed."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder, 0o700)
         return os.path.join(self._reachable(), name)
 
     def _reachable(self) -> str:
-        """The folder by a name short enough for a socket's address; on Linux there always is one."""
+        """The folder by a path short enough for a socket's address; on Linux there always is one."""
         if len(os.fsencode(self._folder)) <= _LONGEST_PATH - _LONGEST_NAME:
             return self._folder
         if self._held is None or not os.path.samestat(os.fstat(self._held), os.stat(self._folder)):
-            self._held = os.open(self._folder, os.O_RDONLY)  # the name is good as long as this is open
+            self._held = os.open(self._folder, os.O_RDONLY)  # the path is valid as long as this is open
             weakref.finalize(self, os.close, self._held)
         return f"/proc/self/fd/{self._held}"
 

@@ -1,8 +1,8 @@
-"""Wake-ups that come from a server: one line to it and one thread for all bells of a process.
+"""Wake-ups from a server: one connection and one thread for all bells of a process.
 
-A bell is an event of this process; the thread reads the line and rings those whom a message concerns. While the line
-is down, messages are lost: so everybody is rung when it is up again, and looks for himself. Where a server can't
-call us at all, a bell rings by itself now and then.
+A bell is an event of this process; the thread reads notifications and rings the bells they concern. Notifications sent
+while disconnected are lost, so all bells are rung after a reconnect. Where a server cannot notify at all, a bell rings
+by itself now and then.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from weakref import WeakSet
 
 log = logging.getLogger("headrace.bell")
 
-EVENTS = "events"  # the topic of those who want to hear of everything: whatever rings has told something
+EVENTS = "events"  # the topic of all events: every ring means that some event was appended
 _AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
 _LOOK_AROUND = 10.0
 
 
 class NotificationConnection(Protocol):
-    """A connection on which a server calls."""
+    """A connection that receives notifications from a server."""
 
     def fileno(self) -> int: ...
 
     def messages(self) -> Iterable[str]:
-        """What came by now, without waiting. Raises if the line is down."""
+        """The notifications received so far, without waiting. Raises if the connection is lost."""
         ...
 
     def hang_up(self) -> None: ...
@@ -56,7 +56,7 @@ class ServerBell:
     def wait(self, timeout: float | None) -> bool:
         if self._poll is None:
             return self._heard(timeout)
-        # Counted from the last ring, not from this call: who waits often and briefly is rung no less.
+        # Counted from the last ring, not from this call: frequent short waits ring as often.
         left = max(self._next_look - time.monotonic(), 0.0)
         rung = self._heard(left if timeout is None else min(timeout, left)) or timeout is None or left <= timeout
         if rung:
@@ -65,12 +65,12 @@ class ServerBell:
 
     def _heard(self, limit: float | None) -> bool:
         rung = self._event.wait(limit)
-        if rung:  # else leave it alone: a ring that came just now is for the next wait
+        if rung:  # otherwise leave it set: a ring that came just now is for the next wait
             self._event.clear()
         return rung
 
     def ring(self) -> None:
-        # Each of many short jobs may ring, and to look is far cheaper. One that nobody heard yet serves this one too.
+        # Many short jobs may ring, and a check is far cheaper. A ring that nobody has heard yet covers this one too.
         if not self._event.is_set():
             self._event.set()
 
@@ -79,26 +79,26 @@ class ServerBell:
 
 
 class ServerBells:
-    """All bells of one engine in one process. `call` opens the line; with `poll` there is none."""
+    """All bells of one engine in one process. `call` opens the connection; with `poll` there is none."""
 
     def __init__(self, call: Callable[[], NotificationConnection], poll: float | None = None) -> None:
         self._call = call
         self._poll = poll
         self.start_afresh()
-        _towers.add(self)
+        _all_bells.add(self)
 
     def start_afresh(self) -> None:
-        """Begin without bells, as in a forked child: the thread did not come along, the bells are the parent's."""
+        """Start without bells, as in a forked child: the thread was not copied, and the bells are the parent's."""
         self._lock = threading.Lock()
         self._bells: list[ServerBell] = []
         self._thread: threading.Thread | None = None
         self._up = threading.Event()
         self._at_rest = False
-        self._nudger: socket.socket | None = None  # wakes the thread at its reading
+        self._nudger: socket.socket | None = None  # wakes the thread while it waits
 
     def listen(self, topic: str, queues: Collection[str]) -> ServerBell:
-        """A bell that misses nothing from now on."""
-        # Orders are rare, and heard at the next renewal anyway: nobody looks for them.
+        """A bell that misses no ring from now on."""
+        # Commands are rare, and read at the next renewal anyway: nobody polls for them.
         bell = ServerBell(self, topic, queues, None if topic == "orders" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
@@ -114,9 +114,7 @@ class ServerBells:
         self._up = threading.Event()
         nudged, nudger = socket.socketpair()
         nudger.setblocking(False)
-        thread = threading.Thread(
-            target=self._register_worker, args=(nudged, nudger), name="headrace-bell", daemon=True
-        )
+        thread = threading.Thread(target=self._run, args=(nudged, nudger), name="headrace-bell", daemon=True)
         try:
             thread.start()
         except BaseException:
@@ -139,7 +137,7 @@ class ServerBells:
                 bell.ring()
 
     def close(self) -> None:
-        """Give up the line until somebody listens anew. Who listens still is rung by this process alone."""
+        """Close the connection until somebody listens again. Present listeners only hear this process."""
         with self._lock:
             self._at_rest = True
             thread = self._thread
@@ -149,12 +147,12 @@ class ServerBells:
 
     def _nudge(self) -> None:
         if self._nudger is not None:
-            with contextlib.suppress(BlockingIOError):  # it was nudged often enough
+            with contextlib.suppress(BlockingIOError):  # enough wake-ups are pending
                 self._nudger.send(b"!")
 
     # -- the thread
 
-    def _register_worker(self, nudged: socket.socket, nudger: socket.socket) -> None:
+    def _run(self, nudged: socket.socket, nudger: socket.socket) -> None:
         pause = 0.0
         with nudged, nudger:
             while self._is_wanted():
@@ -165,40 +163,40 @@ class ServerBells:
                     if time.monotonic() - self._up_since > _AGAIN_LONGEST:
                         pause = 0.0
                     pause = min(max(pause * 2, _AGAIN_FIRST), _AGAIN_LONGEST)
-                    log.debug("the line to the store is down: %s", error)
-                    self._up.set()  # nobody is held up by it
-                    self._ring_everybody()  # whoever wakes and looks is told why
+                    log.debug("lost the notification connection: %s", error)
+                    self._up.set()  # nobody has to wait for it
+                    self._ring_all()  # whoever reads the store gets the error
                     self._wait(pause * random.uniform(0.5, 1.0), nudged)
 
     def _read(self, nudged: socket.socket, was_down: bool) -> None:
-        """Until nobody listens any more, or the line is down."""
+        """Read until nobody listens any more, or the connection is lost."""
         called = time.monotonic()
-        line = self._call()
+        connection = self._call()
         try:
             self._up_since = time.monotonic()
             self._up.set()
-            # For what came meanwhile, and for those who did not wait so long for the line.
+            # For missed notifications, and for listeners that gave up waiting for the connection.
             if was_down or self._up_since - called > _AGAIN_LONGEST / 2:
-                self._ring_everybody()
-            # Made once: whoever was rung gets the interpreter only when this thread waits again.
-            watch = _watch(nudged, line)
+                self._ring_all()
+            # Created once: woken threads get the interpreter only when this thread waits again.
+            watch = _watch(nudged, connection)
             while self._is_wanted():
-                for message in line.messages():
+                for message in connection.messages():
                     self.ring(message)
                 self._wait(_LOOK_AROUND, nudged, watch)
         finally:
             with contextlib.suppress(Exception):
-                line.hang_up()
+                connection.hang_up()
 
     def _wait(self, limit: float, nudged: socket.socket, watch: select.poll | None = None) -> None:
         heard = (watch or _watch(nudged)).poll(limit * 1000)
-        # A nudge has to be taken in: left there, it would end every wait from now on.
+        # Drain the wake-up: left there, it would end every later wait.
         if any(source == nudged.fileno() for source, _ in heard):
             nudged.recv(4096)
 
     def _is_wanted(self) -> bool:
         with self._lock:
-            # Once it was sent home it must not stay for a listener that came since: he has a thread of his own.
+            # A dismissed thread must not stay for a new listener, which has a thread of its own.
             if self._thread is not threading.current_thread():
                 return False
             wanted = bool(self._bells) and not self._at_rest
@@ -206,7 +204,7 @@ class ServerBells:
                 self._thread = self._nudger = None
             return wanted
 
-    def _ring_everybody(self) -> None:
+    def _ring_all(self) -> None:
         for bell in list(self._bells):
             bell.ring()
 
@@ -218,11 +216,11 @@ def _watch(*sources: socket.socket | NotificationConnection) -> select.poll:
     return watch
 
 
-_towers: WeakSet[ServerBells] = WeakSet()
+_all_bells: WeakSet[ServerBells] = WeakSet()
 
 
 def _start_all_afresh() -> None:
-    for server_bells in list(_towers):
+    for server_bells in list(_all_bells):
         server_bells.start_afresh()
 
 
