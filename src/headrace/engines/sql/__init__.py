@@ -1,1 +1,1 @@
-"""What the engines on SQL databases share: the same steps over statements of the same names."""
+"""The operations that the engines on SQL databases share, over statements of the same names."""

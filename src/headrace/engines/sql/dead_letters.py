@@ -1,4 +1,4 @@
-"""The desk of dead letters in a SQL database."""
+"""The dead letters in a SQL database."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 
 @timed_part
 class SqlDeadLetterStore:
-    """Reads and resolves records."""
+    """Reads and resolves dead letters."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -151,7 +151,7 @@ class SqlDeadLetterStore:
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
         def remove(tx: Transaction) -> int:
-            # Nothing is resolved before it is entered, so ids that are later need not be looked at.
+            # No record is resolved before it is opened, so later ids need not be read.
             where, values = _conditions(tx, DeadLetterFilter(statuses=tuple(statuses), until=before))
             return tx.run("purge_dead_letters", where, **values, before=before, limit=limit)
 
@@ -170,7 +170,7 @@ class SqlDeadLetterStore:
 def add_dead_letter(
     tx: Transaction, order: NewDeadLetter, by: str | None, note: str | None, at: int
 ) -> tuple[Added, Wakeups]:
-    """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
+    """Open a record; a job that has not started fails with it. The result, and the wake-ups."""
     tx.ask("lock_dependencies")
     unique_insert.hold_open(tx)
     ids, effects = as_json([order.job_id]), Wakeups()
@@ -193,13 +193,13 @@ def add_dead_letter(
         if state not in FINAL:
             tx.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
             effects = follow_lost(tx, [seq], at)
-            effects.done = effects.work = True  # a slot that a rule counts may be free
+            effects.done = effects.work = True  # a slot of a limit may be free
         return "added", effects
     return "missing", effects
 
 
 class _Requeuing:
-    """One commit of orders. Jobs are locked before their records, as by a worker that settles."""
+    """One commit of requeue orders. Jobs are locked before their records, as a settling worker does."""
 
     def __init__(self, tx: Transaction, by: str | None, note: str | None, detail: str | None, at: int) -> None:
         self._tx = tx
@@ -216,8 +216,8 @@ class _Requeuing:
         unique_insert.hold_open(self._tx)
         ids = as_json([order.id for order in orders])
         job_ids = [letter.job_id for letter in _dead_letters.decode(self._tx.ask("dead_letters", ids=ids))]
-        told = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
-        jobs = {job_id: (seq, state) for job_id, seq, state in told}
+        locked = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
+        jobs = {job_id: (seq, state) for job_id, seq, state in locked}
         dead_letters = {
             letter.id: letter for letter in _dead_letters.decode(self._tx.ask("lock_dead_letters", ids=ids))
         }
@@ -286,7 +286,7 @@ def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
 
 
 def _of(statuses: Collection[Status]) -> str:
-    """A condition of our own words only, written out so that an index can be chosen by it."""
+    """A condition of literals from our own enumeration, so that a partial index can be chosen."""
     listed = ", ".join(f"'{status}'" for status in STATUSES if status in statuses)
     return f"letter.status IN ({listed})" if len(statuses) > 1 else f"letter.status = {listed}"
 
@@ -295,7 +295,7 @@ def _conditions(tx: Transaction, which: DeadLetterFilter, before: str | None = N
     """A WHERE of fixed fragments and its parameters."""
     values: dict[str, Any] = {name: value for name in _EQUAL if (value := getattr(which, name)) is not None}
     terms = [tx.fragment(f"where_dead_letter_{name}") for name in values]
-    if which.statuses or terms:  # an index of one status each
+    if which.statuses or terms:  # there is an index for each status
         terms.append(_of(which.statuses or STATUSES))
     first, last = bounds(which)
     values |= {"first": first, "last": last if before is None else min(before, last)}

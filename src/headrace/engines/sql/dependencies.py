@@ -1,7 +1,7 @@
-"""Jobs that wait for jobs, in a SQL database: as steps, so that they run in a caller's transaction as well.
+"""Job dependencies in a SQL database, as steps, so that they also run in a caller's transaction.
 
-Rows of children are locked before their bonds are looked at: of two parents that end at the same moment in different
-transactions, the second one to get the lock sees what the first one left.
+Children are locked before their dependencies are read: of two parents that end at the same moment in different
+transactions, the second one to get the lock sees the changes of the first.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _pairs = msgspec.json.Decoder(list[tuple[str, str]])
 _doomed = msgspec.json.Decoder(list[tuple[int, str, str, State, str | None]])
 _freed = msgspec.json.Decoder(list[tuple[int, State]])
 _revivable = msgspec.json.Decoder(list[tuple[int, str]])
-_kin = msgspec.json.Decoder(list[tuple[int, int]])
+_number_pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class Wakeups(Struct):
-    """Whom it concerned: workers, if something may run now; those who wait for results, if something has ended."""
+    """Topics to ring: workers, if a job may run now; callers that wait for results, if a job has finished."""
 
     work: bool = False
     done: bool = False
@@ -60,7 +60,7 @@ class Wakeups(Struct):
 def insert_graph(
     jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None, lengths: Mapping[str, int], now: int
 ) -> Steps[Wakeups]:
-    """Store the jobs with what they wait for, and what waits for them."""
+    """Insert the jobs with their dependencies on both sides."""
     yield from refuse_if_moved()
     standing = yield from _find_standing(jobs, edges)
     if (path := (yield from _circle(jobs, edges, standing))) is not None:
@@ -70,7 +70,7 @@ def insert_graph(
     fresh = yield StoreUnique([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
     if not all(fresh):
         if not any(fresh) and (yield from _are_ours(jobs)):
-            return Wakeups()  # they were stored by this very call, whose answer was lost
+            return Wakeups()  # this very call stored them before; its answer was lost
         raise DuplicateJob(jobs[fresh.index(False)].id)
     if flow is not None:
         yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
@@ -83,13 +83,13 @@ def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
 
 
 def _find_standing(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> Steps[dict[str, tuple[int, State]]]:
-    """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
+    """The existing jobs by id, locked: none of them ends before this is stored."""
     new = {job.id for job in jobs}
     elsewhere = set(_names_in(edges)) - new
     if not elsewhere:
         return {}
-    told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
-    standing = {name: (seq, state) for name, seq, state in told}
+    rows = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
+    standing = {name: (seq, state) for name, seq, state in rows}
     for name in sorted(elsewhere - standing.keys()):
         raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived")
     for edge in edges:
@@ -101,13 +101,13 @@ def _find_standing(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> Steps
 def _circle(
     jobs: Sequence[NewJob], edges: Sequence[Dependency], standing: Mapping[str, object]
 ) -> Steps[list[str] | None]:
-    """The path of a circle that these bonds would close."""
+    """The path of a cycle that these dependencies would close."""
     older = sorted({edge.child for edge in edges if edge.child in standing})
     place = {job.id: number for number, job in enumerate(jobs)}
     if not older and all(place.get(edge.parent, -1) < place[edge.child] for edge in edges):
-        return None  # each waits for those before it: nearly always
+        return None  # nearly always: each job waits for earlier ones only
     pairs = [(edge.parent, edge.child) for edge in edges]
-    # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
+    # A new job can wait for itself by way of an older job only if an older job waits for a new one.
     if older and any(edge.parent in standing for edge in edges):
         pairs += _pairs.decode((yield Ask("edges_below", {"ids": as_json(older)})))
     return circle_in(pairs)
@@ -131,7 +131,7 @@ def _tie(edges: Sequence[Dependency], standing: Mapping[str, tuple[int, State]],
 
 
 def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
-    """Parents of jobs which wait from now on that ended badly while these did not wait yet."""
+    """Parents of newly waiting jobs that failed or were cancelled before."""
     if not waiting:
         return []
     return _numbers.decode((yield Ask("lost_parents", {"seqs": as_json(waiting)})))
@@ -141,7 +141,7 @@ def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
 
 
 def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Sequence[int] = ()) -> Steps[Wakeups]:
-    """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
+    """Settle the dependencies on jobs that were completed or lost, and on the jobs that end because of that."""
     effects = Wakeups()
     while completed or lost or loose:
         children = yield from _locked_children([*completed, *lost])
@@ -160,7 +160,7 @@ def _locked_children(parents: Sequence[int]) -> Steps[list[int]]:
 
 
 def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
-    """What waited for jobs that failed or were cancelled is cancelled, goes on, or is held, as it was agreed."""
+    """Cancel, unblock or hold the jobs that waited for failed or cancelled ones, as their dependency says."""
     batch = {"seqs": as_json(lost)}
     yield Ask("delete_edges", {**batch, "completed": False})
     cancelled = yield from _cancel(lost, now)
@@ -170,12 +170,12 @@ def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
 
 def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     doomed = _doomed.decode((yield Ask("doomed", {"seqs": as_json(ended)})))
-    told = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
-    for detail, seqs in _grouped((detail, seq) for seq, detail in told.items()).items():
+    details = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
+    for detail, seqs in _grouped((detail, seq) for seq, detail in details.items()).items():
         yield _filed(seqs, Trigger.CANCEL, State.CANCELLED, detail, now)
-    if told:
-        yield Ask("cancel", {"seqs": as_json(list(told)), "now": now, "reason": PARENT_FAILED})
-    return list(told)
+    if details:
+        yield Ask("cancel", {"seqs": as_json(list(details)), "now": now, "reason": PARENT_FAILED})
+    return list(details)
 
 
 def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[int]]:
@@ -184,15 +184,15 @@ def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[i
     for target, seqs in by_target.items():
         yield _filed(seqs, Trigger.UNBLOCK, target, "all that it waited for has ended", now)
         yield Ask("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
-    effects.work |= bool(freed)  # also for what is due later: a worker has to know when
+    effects.work |= bool(freed)  # also for jobs due later: a worker needs to know the time
     return by_target.get(State.COMPLETED, [])
 
 
-# -- jobs that are to run again
+# -- jobs that run again
 
 
 def reopen(revived: Sequence[int], now: int) -> Steps[None]:
-    """Let wait again what waited for these, also what only their end had cancelled."""
+    """Make the dependents of these jobs wait again, also those that only their end had cancelled."""
     level = list(revived)
     while level:
         batch = {"seqs": as_json(level)}
@@ -209,34 +209,34 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
             yield Ask("hold_again", {"seqs": as_json(level)})
 
 
-# -- for those who have a transaction of their own
+# -- for callers with a transaction of their own
 
 
 def with_dependents(tx: Transaction, seqs: Sequence[int]) -> list[int]:
-    """Those of these jobs whose end concerns others."""
+    """Those of these jobs that have dependencies."""
     return _numbers.decode(tx.ask("with_dependents", seqs=as_json(seqs))) if seqs else []
 
 
 def follow_lost(tx: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
-    """`follow` for those of these failed or cancelled jobs that have kin."""
-    kin = with_dependents(tx, seqs)
-    return run(follow([], kin, now), tx) if kin else Wakeups()
+    """`follow` for those of these failed or cancelled jobs that have dependencies."""
+    seqs = with_dependents(tx, seqs)
+    return run(follow([], seqs, now), tx) if seqs else Wakeups()
 
 
 class MustWaitForChildren(Exception):
-    """A success was stored of a job that waits for others: it is to be undone, and stored with care."""
+    """Raised when an optimistic completion hits a job with open children; the transaction is retried with checks."""
 
 
 def follow_completed(tx: Transaction, seqs: Sequence[int], now: int) -> Wakeups:
-    """`follow` for jobs that were completed in this transaction before anybody looked whether they may be."""
-    # Since they were written, nobody else can have given them something to wait for.
-    if _kin.decode(tx.ask("blocking", seqs=as_json(seqs))):
+    """`follow` for jobs that this transaction completed without checking for open children."""
+    # Since the write, no other transaction can have added children to them.
+    if _number_pairs.decode(tx.ask("blocking", seqs=as_json(seqs))):
         raise MustWaitForChildren
     return run(follow(seqs, [], now), tx)
 
 
 class DependencySettlement(Struct):
-    """What was settled of jobs that have kin: the places of the outcomes, whom it concerned, if any has to wait."""
+    """The settled jobs with dependencies: positions of their outcomes, wake-ups, and whether any has to wait."""
 
     places: set[int]
     effects: Wakeups
@@ -244,37 +244,37 @@ class DependencySettlement(Struct):
 
 
 class SettleWriter(Protocol):
-    """How a store settles jobs that have kin."""
+    """How a store settles jobs with dependencies."""
 
     def complete(self, outcomes: list[Outcome]) -> None:
         """Store plain successes."""
         ...
 
     def settle(self, outcomes: list[Outcome]) -> None:
-        """Store what is not a plain success, with its history."""
+        """Store outcomes other than plain successes, with their history."""
         ...
 
 
-def settle(tx: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, now: int) -> DependencySettlement:
-    """Settle those outcomes whose job has kin, and decide what that means to others."""
+def settle(tx: Transaction, outcomes: Sequence[Outcome], writer: SettleWriter, now: int) -> DependencySettlement:
+    """Settle the outcomes of jobs with dependencies, and decide about their dependents."""
     places: dict[int, int] = {}
     shut = any(outcome.spawned for outcome in outcomes) and _is_shut(tx)
     asked = [SettleKey(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
-    for place, seq in sorted(_kin.decode(tx.ask("outcomes_with_dependents", o=as_json(asked)))):
-        # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
+    for place, seq in sorted(_number_pairs.decode(tx.ask("outcomes_with_dependents", o=as_json(asked)))):
+        # A second outcome of one claim is stale, and so is one that would spawn jobs in a store that has moved.
         if not (shut and outcomes[place].spawned):
             places.setdefault(seq, place)
-    # Not in the statement that locks: it would see bonds as they were before it had to wait for a lock.
-    blocking = dict(_kin.decode(tx.ask("blocking", seqs=as_json(list(places))))) if places else {}
-    kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
-    if not kin:
+    # Not in the locking statement: it would see dependencies from before it waited for the lock.
+    blocking = dict(_number_pairs.decode(tx.ask("blocking", seqs=as_json(list(places))))) if places else {}
+    settled = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
+    if not settled:
         return DependencySettlement(set(), Wakeups())
-    meant = {seq: outcome for seq, (_, outcome) in kin.items()}
+    meant = {seq: outcome for seq, (_, outcome) in settled.items()}
     completed = {seq: outcome for seq, outcome in meant.items() if outcome.state is State.COMPLETED}
     if completed:
-        scribe.complete(list(completed.values()))
+        writer.complete(list(completed.values()))
     if unusual := [outcome for seq, outcome in meant.items() if seq not in completed]:
-        scribe.settle(unusual)
+        writer.settle(unusual)
     effects = Wakeups()
     loose = [seq for seq, outcome in meant.items() if outcome.state is State.WAITING]
     for outcome in meant.values():
@@ -283,18 +283,18 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome], scribe: SettleWriter, n
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
     lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), tx)
     effects.add(run(follow(list(completed), lost, now, loose), tx))
-    return DependencySettlement({place for place, _ in kin.values()}, effects, bool(loose))
+    return DependencySettlement({place for place, _ in settled.values()}, effects, bool(loose))
 
 
 def _is_shut(tx: Transaction) -> bool:
-    """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
-    # First: whoever closes the door waits for our writes, but for nothing that we only read before.
+    """Whether the store accepts no jobs any more. If it does, that holds until the transaction ends."""
+    # First: a process that sets the store status waits for our writes, but not for our earlier reads.
     tx.run("hold_inserts")
     return has_moved(tx.ask("store_status"))
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:
-    """A success of a job that has to wait for others is not its end."""
+    """The success of a job with open children makes it waiting."""
     if outcome.event is not Trigger.SUCCEED:
         return outcome
     blocks += len([edge for edge in outcome.edges if edge.child == outcome.id])
@@ -305,13 +305,13 @@ def _meant(outcome: Outcome, blocks: int) -> Outcome:
 
 
 def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Wakeups]:
-    """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
+    """Insert the jobs that a successful job spawned. The success stands, so nothing here may raise.
 
-    What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
+    Existing jobs were spawned by an earlier success. Dependencies on missing jobs or of finished children are dropped.
     """
     fresh = yield StoreUnique([replace(job, kin=1) for job in outcome.spawned])
-    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.edges))})))
-    known = {name: (seq, state) for name, seq, state in told}
+    rows = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.edges))})))
+    known = {name: (seq, state) for name, seq, state in rows}
     edges = [b for b in outcome.edges if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
     new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
     loose += [known[job.id][0] for job in outcome.spawned if job.id in new and job.id in known]
@@ -326,7 +326,7 @@ def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Wakeups]:
 
 
 def names_others(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> bool:
-    """Whether the bonds are to other jobs than these."""
+    """Whether the dependencies name other jobs than these."""
     return not set(_names_in(edges)) <= {job.id for job in jobs}
 
 

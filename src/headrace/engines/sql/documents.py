@@ -1,4 +1,4 @@
-"""The shelf in a SQL database."""
+"""The versioned documents in a SQL database."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _names = msgspec.json.Decoder(list[str])
 
 
 class _Outdated(Exception):
-    """Undoes a transaction in which one paper was not at its version."""
+    """Rolls back a transaction in which one document was at another version."""
 
 
 @timed_part
 class SqlDocumentStore:
-    """Reads and writes papers."""
+    """Reads and writes documents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -75,5 +75,5 @@ class SqlDocumentStore:
 
 
 def _in_order(documents: Iterable[Document]) -> list[Document]:
-    """By key, as everybody does it, so that two who write the same wait for each other only one way."""
+    """By key, as all writers do, so that they lock in one order and cannot deadlock."""
     return sorted(documents, key=lambda document: (document.kind, document.key))

@@ -1,4 +1,4 @@
-"""The events of a SQL database."""
+"""The event log in a SQL database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 
 @timed_part
 class SqlEventStore:
-    """Reads pages, tells and trims."""
+    """Reads, appends and trims pages."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -26,8 +26,8 @@ class SqlEventStore:
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
-        told = self._database.read(lambda tx: tx.ask("read_events", after=cursor, inside=inside, limit=limit))
-        return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(told)]
+        rows = self._database.read(lambda tx: tx.ask("read_events", after=cursor, inside=inside, limit=limit))
+        return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(rows)]
 
     def last(self) -> str:
         return str(self._database.read(lambda tx: tx.ask("last_event")))
@@ -41,18 +41,18 @@ class SqlEventStore:
 
 
 def tell(tx: Transaction, told: EventBatch) -> None:
-    """Store this page with whatever else the transaction does."""
+    """Append this page in the transaction."""
     tx.run("append_events", page=told.text, size=told.size, at=told.at)
 
 
 def tell_moved(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:
-    """Tell what has become, or is about to become, of these jobs."""
+    """Append the events of a move that has happened to these jobs, or is about to."""
     tx.run("append_move_events", type=type, seqs=as_json(seqs), now=now)
 
 
 @contextmanager
 def without_events(tx: Transaction) -> Iterator[None]:
-    """Inside, nothing that is filed is told: it happened long ago, and elsewhere."""
+    """Append no events for the history recorded inside: it happened before, in another store."""
     tx.run("mute_events")
     yield
-    tx.run("unmute_events")  # not after an error: then nothing of all this has been
+    tx.run("unmute_events")  # not after an error: the transaction is rolled back

@@ -1,4 +1,4 @@
-"""Whose turn it is among the lanes of a queue, from one claim of a process to the next."""
+"""Whose turn it is among the lanes of a queue, across the claims of a process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _served = msgspec.json.Decoder(dict[int, str])
 
 
 class LaneRotation:
-    """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
+    """The position of a process in the lanes of a queue, kept in a dict of texts that outlives each claim.
 
-    For each level the lane that had the last turn; where to go on looking, if there are more lanes than one claim
-    looks at; and where a search began that has found nothing so far, so that it ends when it is back there.
+    It holds for each priority level the lane served last; the lane to continue from, if there are more lanes than one
+    claim reads; and where a search began that has found nothing so far, so that it ends when it is back there.
     """
 
     def __init__(self, cursors: dict[str, str], queue: str, order: ClaimOrder) -> None:
@@ -27,12 +27,12 @@ class LaneRotation:
 
     @property
     def where(self) -> tuple[str, str]:
-        """After which lane to begin, and with which to end."""
+        """The lane to begin after, and the lane to end with."""
         start = self._cursors.get(self._at, "")
         return start, self._cursors.get(self._began, start)
 
     def next_ones(self, lanes: Iterable[tuple[str, int]]) -> list[str]:
-        """Lanes by the level of the most urgent job in them; of equal ones, from the one on that is next."""
+        """The lanes by the priority level of their most urgent job; equal ones from the next in turn on."""
         levels = ((level if self._order.minds_priority else 0, lane) for lane, level in lanes)
         return [lane for *_, lane in sorted((-level, lane <= self._last_at(level), lane) for level, lane in levels)]
 
@@ -40,7 +40,7 @@ class LaneRotation:
         self.served[self._order.remembered_at(self._order.level_of(head))] = head.lane
 
     def keep(self, last: str | None, fruitless: bool) -> None:
-        """`last` is the lane at which the claim broke off, None if it came round."""
+        """`last` is the lane at which the claim stopped, None if it saw all lanes."""
         _, until = self.where
         self._cursors[self._turns] = as_json(self.served)
         self._cursors.pop(self._began, None)

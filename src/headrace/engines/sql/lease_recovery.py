@@ -1,4 +1,4 @@
-"""What time does to jobs in the store: leases that ran out, workers that died, jobs that expired unstarted."""
+"""Recovery of jobs whose lease ran out or whose worker died, and cancellation of expired jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.engines.sql.unique_insert import is_arriving
 
 
 class ExpiredLease(NamedTuple):
-    """A job whose worker is gone. `crashes` are those before this one."""
+    """A job whose worker is gone. `crashes` does not count this one."""
 
     seq: int
     worker: str
@@ -50,7 +50,7 @@ def reap(
     alive: bool = False,
     dead_letters: bool | Collection[str] = True,
 ) -> list[ReapedJob]:
-    """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
+    """Take overdue jobs away, also from workers whose death shows in the folder, and wake listeners."""
     dead = liveness_file.find_dead(folder)
     found = _reap(database, dead, _END if alive else now, limit, max_crashes, now, dead_letters)
     if found is None:
@@ -74,13 +74,13 @@ def _reap(
     now: int,
     dead_letters: bool | Collection[str],
 ) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
-    """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
+    """Jobs that a dead worker had not begun, or had ended and may repeat, get their attempt back; None: try later."""
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(tx: Transaction) -> tuple[list[ReapedJob], dependencies.Wakeups] | None:
         tx.ask("lock_dependencies")
         rows = _overdue.decode(tx.ask("lock_overdue", **question))
-        # Whoever waits for these may not have arrived. Asked after they were found: before, one might come in between.
+        # Dependents of these jobs may not have been copied yet. Checked after the read: a copy could begin in between.
         if rows and is_arriving(tx.ask("store_status")):
             return None
         unbegun, unsettled, again, failed, looping = _sort(rows, dead, max_crashes)
@@ -95,14 +95,14 @@ def _reap(
                 tell(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _answer(tx, rows), dependencies.follow_lost(tx, [row.seq for row in (*failed, *looping)], now)
 
-    # The usual case needs no turn to write.
+    # The usual case needs no write lock.
     if not dead and not _overdue.decode(database.read(lambda tx: tx.ask("overdue", **question))):
         return [], dependencies.Wakeups()
     return database.write(take_away)
 
 
 def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease], now: int) -> list[str]:
-    """Release what runs under the worker beyond what it holds, and ring for it."""
+    """Release the running jobs that the worker does not hold, and wake workers."""
 
     def give_back(tx: Transaction) -> list[str]:
         seqs = _numbers.decode(tx.ask("lock_unknown_claims", worker=worker, lease=as_json(held)))
@@ -118,14 +118,14 @@ def release_unknown_claims(database: Database, worker: str, held: Sequence[Lease
 def _sort(
     rows: list[ExpiredLease], dead: Mapping[str, set[int]], max_crashes: int | None
 ) -> tuple[list[ExpiredLease], ...]:
-    """Those that were not begun; that had ended; that are to run again; that may not; and that kill their workers."""
+    """The jobs that were not begun; had ended; may run again; may not; and that crash their workers."""
     unbegun, unsettled, again, failed, looping = [], [], [], [], []
     for row in rows:
         begun = dead.get(row.worker)
         if begun is not None and row.seq not in begun and -row.seq not in begun:
             unbegun.append(row)
         elif begun is not None and -row.seq in begun and row.has_attempts:
-            unsettled.append(row)  # it did no harm to its worker
+            unsettled.append(row)  # it did not crash its worker
         elif max_crashes is not None and row.crashes + 1 >= max_crashes:
             looping.append(row)
         elif row.has_attempts:
@@ -166,7 +166,7 @@ def _dead_letter_inserts(tx: Transaction, rows: list[ExpiredLease], reason: str)
         evidence.setdefault(seq, []).append((at, worker or "unknown"))
     dead_letter_inserts = []
     for row in rows:
-        crashes = evidence[row.seq][-row.crashes - 1 :]  # those before it was revived, if it was, count no more
+        crashes = evidence[row.seq][-row.crashes - 1 :]  # crashes before a revival do not count
         words = crash_loop_in_words([worker for _, worker in crashes])
         print_ = fingerprint_of_lost(tasks[row.seq], reason)
         dead_letter_inserts.append(DeadLetterInsert(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
@@ -191,7 +191,7 @@ def _answer(tx: Transaction, rows: list[ExpiredLease]) -> list[ReapedJob]:
 
 
 def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wakeups]:
-    """Cancel jobs whose `expires` passed before they started; how many, and whom it concerns."""
+    """Cancel jobs that expired before they started; how many, and the wake-ups."""
     seqs = _numbers.decode(tx.ask("lock_expired", now=now, limit=limit))
     if not seqs:
         return 0, dependencies.Wakeups()
@@ -203,5 +203,5 @@ def lapse(tx: Transaction, now: int, limit: int) -> tuple[int, dependencies.Wake
 
 
 def record_moves(tx: Transaction, seqs: list[int], event: Trigger, target: State, detail: str | None, now: int) -> None:
-    """File where these jobs come from, before they are moved."""
+    """Record the history of a move, before the jobs are moved."""
     tx.run("record_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

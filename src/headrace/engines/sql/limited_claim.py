@@ -1,7 +1,6 @@
-"""Claims that mind rules: rates, concurrency, lanes, and orders other than by priority. One transaction, all of it.
+"""Claims under limits: rates, concurrency, lanes, and orders other than by priority, all in one transaction.
 
-Whoever claims like this is alone with it, so what it counts is what there is. A queue without rules and without
-lanes never comes here.
+Such claims are serialized, so their counts are exact. A queue without rules and lanes never comes here.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANES_AT_ONCE, _MOST_LANES = 10, 1000
 _MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
 _SWEEPS = 0.01
-_LOOKS = 2000  # how far a claim looks for jobs that were never tried
+_LOOKS = 2000  # jobs that a claim reads to find some that were never tried
 _STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
-LOCKED = 1000  # milliseconds until jobs that somebody else has locked are looked for again: nobody rings for them
+LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: nobody rings for them
 T = TypeVar("T")
 
 
 class RulesSnapshot(NamedTuple):
-    """What has to be minded at this moment: the rules of queues, which queues have lanes, the rules of tasks."""
+    """The rules in effect: of queues, which queues have lanes, and of tasks."""
 
     queues: dict[str, QueueRules]
     laned: frozenset[str]
     tasks: dict[str, TaskRules]
-    is_damaged: bool = False  # some of them: who can't read them all may not be as far with the rest as a statement
+    is_damaged: bool = False  # some rules cannot be read: plain claims must not skip them
 
     def needs_limits(self, queue: str, want: ClaimRequest) -> bool:
-        """Whether a claim from this queue has to be made here."""
+        """Whether a claim from this queue must check limits."""
         if queue in self.laned or self.is_damaged or want.strategy not in (None, "priority"):
             return True
         if any(rules.limit_starts for rules in self.tasks.values()):
@@ -77,15 +76,15 @@ _book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[
 _EMPTY = RulesSnapshot({}, frozenset(), {})
 
 
-def rules_snapshot(told: str) -> RulesSnapshot:
-    """What the horizon of a claim tells of rules."""
-    return rules_snapshot_of(*_book.decode(told))
+def rules_snapshot(text: str) -> RulesSnapshot:
+    """The rules in the result of the statement `horizon`."""
+    return rules_snapshot_of(*_book.decode(text))
 
 
 def rules_snapshot_of(
     queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]
 ) -> RulesSnapshot:
-    """The rules of queues, which of them have lanes, and the rules of tasks, as they are stored."""
+    """The snapshot of the stored rules of queues, the queues with lanes, and the stored rules of tasks."""
     of_queues = {name: read(decode_queue_rules, rules) for name, rules in queues}
     of_tasks = {name: read(decode_task_rules, rules) for name, rules in tasks}
     is_damaged = None in (*of_queues.values(), *of_tasks.values())
@@ -98,14 +97,14 @@ def _whole(rules: Mapping[str, T | None]) -> dict[str, T]:
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
-    """The earlier of two moments, of which either may never come."""
+    """The earlier of two times, either of which may be None (never)."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)
 
 
 class LimitedClaim:
-    """One claim of one worker, from the queues that ask for care."""
+    """One claim of one worker, from queues with limits."""
 
     def __init__(
         self, tx: Transaction, book: RulesSnapshot, want: ClaimRequest, cursors: dict[str, str], now: int
@@ -113,7 +112,7 @@ class LimitedClaim:
         self._tx = tx
         self._book = book
         self._want = want
-        self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
+        self._cursors = cursors  # the lanes at which earlier claims stopped; see LaneRotation
         self._now = now
         self._moved = False
         self._buckets: dict[str, int] = {}
@@ -136,8 +135,8 @@ class LimitedClaim:
         allowed = self._allowed(queue, rules, room)
         if allowed <= 0:
             return []
-        step_store = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
-        chosen = self._choose(queue, rules, allowed, step_store)
+        counter = LimitCounter(lambda lane_limit: self._room_of(lane_limit, queue, rules))
+        chosen = self._choose(queue, rules, allowed, counter)
         if self._want.known is not None and self._want.known.undecided:
             self._come_back(self._now)
             return []
@@ -153,10 +152,10 @@ class LimitedClaim:
         return claims
 
     def settle_accounts(self) -> None:
-        """Write down what was spent of rates."""
+        """Store the tokens taken from rate buckets."""
         if self._spent:
             self._tx.run("spend", b=as_json(list(self._spent.items())))
-            if random.random() < _SWEEPS:  # a bucket that is full again need not be remembered
+            if random.random() < _SWEEPS:  # a bucket that is full again can be deleted
                 self._tx.run("drop_buckets", now=1000 * self._now)
 
     # -- how much
@@ -180,7 +179,7 @@ class LimitedClaim:
 
     def _room_of_task(self, task: str) -> float:
         rules = self._book.tasks.get(task, TaskRules())
-        # A task that the worker does not know is, to this claim, a task that is paused.
+        # A task that the worker does not know counts as paused in this claim.
         room = 0 if rules.paused or self._is_unknown(task) else _NO_LIMIT
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._of_task[task])
@@ -189,7 +188,7 @@ class LimitedClaim:
         return room
 
     def _left(self, bucket: str, rate: Rate) -> int:
-        """How many may start by this rate; if none, when the next one may."""
+        """How many may start by this rate; if none, sets the time of the next one."""
         if bucket not in self._buckets:
             found = dict(_buckets.decode(self._tx.ask("buckets", names=as_json([bucket]))))
             self._buckets[bucket] = found.get(bucket, 0)
@@ -206,25 +205,21 @@ class LimitedClaim:
 
     # -- which
 
-    def _choose(self, queue: str, rules: QueueRules, room: int, step_store: LimitCounter) -> list[QueuedJob]:
-        """Jobs in a fair order among the lanes, none through a gate that is shut."""
+    def _choose(self, queue: str, rules: QueueRules, room: int, counter: LimitCounter) -> list[QueuedJob]:
+        """Jobs in a fair order among the lanes, within all limits."""
         order = ClaimOrder(self._want.strategy or rules.strategy or "priority", rules.ageing)
         free = self._free(queue, order, room)
         if queue not in self._book.laned and not self._moved:
             return free
         turns = LaneRotation(self._cursors, queue, order)
         found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
-        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, step_store))
+        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, counter))
         chosen: dict[int, QueuedJob] = {}
         lanes, window = [free], max(_LANES_AT_ONCE, room)
         for begin in range(0, max(len(names), 1), window):
-            lanes += self._fronts(queue, names[begin : begin + window], order, room, step_store)
+            lanes += self._fronts(queue, names[begin : begin + window], order, room, counter)
             for head in limits.in_turn(lanes, order, turns.served):
-                if (
-                    len(chosen) < room
-                    and head.seq not in chosen
-                    and step_store.lets_in(limits.lane_limits_of(head.lane))
-                ):
+                if len(chosen) < room and head.seq not in chosen and counter.lets_in(limits.lane_limits_of(head.lane)):
                     chosen[head.seq] = head
                     turns.serve(head)
             if len(chosen) >= room:
@@ -233,11 +228,11 @@ class LimitedClaim:
         broke_off = len(found) == _MOST_LANES
         turns.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
         if broke_off and len(chosen) < room:
-            self._come_back(self._now)  # more than one commit should look at: come again for the rest
+            self._come_back(self._now)  # one commit should not read more lanes: claim again for the rest
         return list(chosen.values())
 
     def _around(self, queue: str, order: ClaimOrder, start: str, until: str) -> Iterator[tuple[str, int]]:
-        """The lanes of the queue from the one after `start` round to `until`, which comes last, and their levels."""
+        """The lanes of the queue with their levels, from the one after `start` around to `until`, which comes last."""
         for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
             found = [(beyond, 0)]
             while found and last != "":
@@ -250,16 +245,16 @@ class LimitedClaim:
         """The lanes after this one, each with the level of its most urgent job."""
         if not order.point:
             return _summits.decode(self._tx.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
-        told = self._tx.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
-        return _summits.decode(told)
+        rows = self._tx.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+        return _summits.decode(rows)
 
     def _fronts(
-        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, step_store: LimitCounter
+        self, queue: str, names: Sequence[str], order: ClaimOrder, room: int, counter: LimitCounter
     ) -> list[list[QueuedJob]]:
-        """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
+        """The heads of the open lanes, after jobs of tasks with rules were moved into lanes of their own."""
         fronts: dict[str, list[QueuedJob]] = {}
         given: dict[str, None] = {}
-        for lane in (lane for lane in names if self._is_open(lane, step_store)):
+        for lane in (lane for lane in names if self._is_open(lane, counter)):
             for _ in range(_MOST_MOVES):
                 heads = self._front(queue, lane, order, room)
                 ruled = self._ruled(heads)
@@ -270,17 +265,17 @@ class LimitedClaim:
                 given |= dict.fromkeys(self._give_lanes(ruled))
             else:
                 self._come_back(self._now)
-        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, step_store)}
+        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, counter)}
         return list(fronts.values())
 
-    def _is_open(self, lane: str, step_store: LimitCounter) -> bool:
-        return all(step_store.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
+    def _is_open(self, lane: str, counter: LimitCounter) -> bool:
+        return all(counter.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
     def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         return _heads.decode(self._tx.ask("heads", queue=queue, lane=lane, limit=room))
 
     def _free(self, queue: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
-        """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
+        """The first jobs without a lane; jobs of tasks with rules are moved into lanes first."""
         for _ in range(_MOST_MOVES):
             heads = self._front(queue, "", order, room)
             ruled = self._ruled(heads)
@@ -288,11 +283,11 @@ class LimitedClaim:
                 return heads
             self._give_lanes([*ruled, *self._ruled(self._heads(queue, "", _MOVED_AT_ONCE))])
             self._moved = True
-        self._come_back(self._now)  # more than one commit should move: what is behind them comes with the next claims
+        self._come_back(self._now)  # one commit should not move more: later claims get the rest
         return [head for head in heads if head not in ruled]
 
     def _ruled(self, heads: Sequence[QueuedJob]) -> list[QueuedJob]:
-        """Those of a task that has rules, or that the worker does not know, in a lane that does not tell so."""
+        """Jobs of a task with rules, or unknown to the worker, whose lane does not include that task."""
         tasks = {head.task for head in heads}
         ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
         found = [head for head in heads if head.task in ruled] if ruled else []
@@ -303,7 +298,7 @@ class LimitedClaim:
         return self._want.known is not None and self._want.known.excludes(task)
 
     def _give_lanes(self, ruled: Iterable[QueuedJob]) -> list[str]:
-        """Put each job into the lane that is the same but for its task; the names of these lanes."""
+        """Move each job into its lane with the task added; the names of these lanes."""
         moves: dict[str, set[int]] = {}
         for head in ruled:
             moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
@@ -319,7 +314,7 @@ class LimitedClaim:
         return limits.in_places_of(self._in_order(queue, lane, order._replace(strategy=own), room), usual)
 
     def _own_strategy(self, lane: str) -> Strategy | None:
-        """The order that a task has among its jobs, whatever the order of their queue."""
+        """The order of a task's own jobs, whatever the order of their queue."""
         tasks = [
             self._book.tasks.get(lane_limit.name)
             for lane_limit in limits.lane_limits_of(lane)
@@ -339,7 +334,7 @@ class LimitedClaim:
         return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
 
     def _fresh_first(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
-        """Jobs that were never tried, then the others: to lanes, each class is less urgent than any job of the last."""
+        """Jobs never tried, then the others: between lanes, each class is less urgent than the one before."""
         looks = max(_LOOKS, room)
         heads = self._of_class("fresh", queue, lane, looks, room)
         return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
@@ -353,7 +348,7 @@ class LimitedClaim:
     # -- afterwards
 
     def _account(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, QueuedJob]) -> None:
-        """Count what has started, for the queues that come after and for the rates."""
+        """Count the started jobs, for later queues and for rates."""
         self._in_queue[queue] += len(claims)
         if rules.rate is not None:
             self._spend(bucket_of(rules.rate, "queue", queue), rules.rate, len(claims))
@@ -383,7 +378,7 @@ def _drawn(fronts: Mapping[int, Sequence[QueuedJob]], room: int) -> list[QueuedJ
 
 
 def bucket_of(rate: Rate, *owner: str) -> str:
-    """The name of a bucket. Another rate has another one: what a slow one spent must not keep a fast one shut."""
+    """The name of a bucket. It includes the rate: tokens spent under a slow rate must not block a faster one."""
     return as_json([*owner, rate.every, rate.burst])
 
 

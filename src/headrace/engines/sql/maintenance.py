@@ -1,6 +1,6 @@
-"""What is looked after in the same way in every SQL database: orphans, zombies, and histories that are too long.
+"""Maintenance common to all SQL databases: orphans, lost workers, and histories that are too long.
 
-What belongs to nothing is found by a read and removed by its number in short commits.
+Orphans are found by a read and deleted by number in short commits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from headrace.engines.sql.dependencies import Wakeups
 from headrace.engines.sql.transaction import Database, Transaction
 
 _numbers = msgspec.json.Decoder(list[int])
-_owners = msgspec.json.Decoder(list[int | str])  # what is no number is the number of no job
+_owners = msgspec.json.Decoder(list[int | str])  # a value that is no number is no job's number
 _names = msgspec.json.Decoder(list[str])
 _counts = msgspec.json.Decoder(tuple[int, int, int, int])
 _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
@@ -50,7 +50,7 @@ _DROPPED_AT_ONCE = 1000
 
 
 def inspect(database: Database, now: int) -> list[Finding]:
-    """The findings about what is in the tables."""
+    """Findings about the contents of the tables."""
 
     def count(tx: Transaction) -> IntegrityCounts:
         strays, unreaped, overdue, forlorn = _counts.decode(
@@ -58,7 +58,7 @@ def inspect(database: Database, now: int) -> list[Finding]:
         )
         orphans = {what: len(_owners.decode(tx.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, workers=_workers.decode(tx.ask("workers")))
-        if tx.ask("store_status"):  # nobody works here, and not everything may have arrived
+        if tx.ask("store_status"):  # no worker runs here, and the copy may be incomplete
             return integrity_counts
         integrity_counts.damaged = len(_in_damaged_lanes(tx))
         orphans["flows"] = len(_names.decode(tx.ask("orphan_flows", limit=_MOST_COUNTED)))
@@ -69,7 +69,7 @@ def inspect(database: Database, now: int) -> list[Finding]:
 
 
 def repair(database: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
-    """Remove what belongs to nothing, and forget workers that are gone."""
+    """Delete orphans, fail damaged jobs and remove lost workers."""
     done = {f"orphan_{what}": _drop_orphans(database, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
     if "orphan_flows" in codes:
         done["orphan_flows"] = _drop_flows(database, limit)
@@ -81,7 +81,7 @@ def repair(database: Database, codes: Collection[str], limit: int, now: int) -> 
 
 
 def _in_damaged_lanes(tx: Transaction) -> list[int]:
-    """Jobs that can never start, since nobody can tell what their lane is behind: the first of each such lane."""
+    """The first job of each lane that cannot be parsed: such jobs can never start."""
     lanes = _lanes.decode(tx.ask("pending_lanes"))
     return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
 
@@ -120,7 +120,7 @@ def _drop_orphans(database: Database, what: str, limit: int) -> int:
 
 def _drop_flows(database: Database, limit: int) -> int:
     def find(tx: Transaction) -> list[str]:
-        # While jobs are carried here, their flows come first.
+        # During a transfer flows arrive before their jobs.
         return [] if tx.ask("store_status") else _names.decode(tx.ask("orphan_flows", limit=limit))
 
     names = database.read(find)
@@ -128,25 +128,25 @@ def _drop_flows(database: Database, limit: int) -> int:
 
 
 def _forget_workers(database: Database, now: int) -> int:
-    """One that comes back reports itself at its next heartbeat. What it runs is taken over by its lease alone."""
+    """Remove lost workers. One that comes back registers at its next heartbeat; its lease alone decides on its jobs."""
 
     def forget(tx: Transaction) -> int:
         gone = [worker.id for worker in _workers.decode(tx.ask("workers")) if is_gone(worker, now)]
         return tx.run("unregister_workers", ids=as_json(gone)) if gone else 0
 
-    # A read first: it is nearly always for nothing.
+    # A read first: there is nearly never anything to write.
     known = _workers.decode(database.read(lambda tx: tx.ask("workers")))
     return database.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
 
 
 def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
-    """The first tables that fit the pattern, each with its name as it is shown, without the prefix."""
+    """The first tables that match the pattern, each with its displayed name, without the prefix."""
     shown = ((name, name.removeprefix("headrace_")) for name in tables)
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
 def cap(database: Database, what: Filed, most: int, after: int, limit: int) -> TrimResult:
-    """Look at the next entries that were filed, and shorten the histories that they made too long."""
+    """Read the next history entries, and trim the histories that became too long."""
 
     def look(tx: Transaction) -> tuple[int, int, list[int]]:
         reached, seen, jobs = _newly.decode(tx.ask(f"newly_filed_{what}", after=after, limit=limit))
@@ -158,7 +158,7 @@ def cap(database: Database, what: Filed, most: int, after: int, limit: int) -> T
     for job in too_long:
         fresh = _shorten(database, what, job, most)
         removed += fresh
-        if fresh == _DROPPED_AT_ONCE:  # there is more of this one: come here again
+        if fresh == _DROPPED_AT_ONCE:  # this history has more to trim: continue here
             return TrimResult(removed, after, True)
     return TrimResult(removed, reached, seen == limit)
 

@@ -1,4 +1,4 @@
-"""What becomes of jobs that stay too long, in a SQL database: one commit for a batch, by id and version alone."""
+"""Applies staleness decisions in a SQL database: one commit for a batch, by id and version."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _numbers = msgspec.json.Decoder(list[int])
 
 
 def mark_stale(tx: Transaction, judgments: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
-    """For each whether it was carried out, and whom that concerned."""
+    """For each decision whether it was applied, and the wake-ups."""
     tx.ask("lock_dependencies")
-    tx.run("hold_inserts")  # what is told of the notice is to be true until they have ended
+    tx.run("hold_inserts")  # the store status must not change until they have ended
     if tx.ask("store_status") is not None:
         return [False] * len(judgments), dependencies.Wakeups()
     found = _locked.decode(tx.ask("lock_stale", ids=as_json([one.id for one in judgments])))
@@ -28,16 +28,16 @@ def mark_stale(tx: Transaction, judgments: Sequence[StaleAction], now: int) -> t
     for place, one in enumerate(judgments):
         if (seq := numbers.get((one.id, one.version))) is not None:
             places.setdefault(seq, place)
-    told = {seq: judgments[place] for seq, place in places.items()}
-    reviewed = _review(tx, {seq: one for seq, one in told.items() if one.action == "review"}, now)
-    ended = {seq: one for seq, one in told.items() if one.action != "review"}
+    fresh = {seq: judgments[place] for seq, place in places.items()}
+    reviewed = _review(tx, {seq: one for seq, one in fresh.items() if one.action == "review"}, now)
+    ended = {seq: one for seq, one in fresh.items() if one.action != "review"}
     effects = _fail(tx, ended, now) if ended else dependencies.Wakeups()
     done = {places[seq] for seq in (*reviewed, *ended)}
     return [place in done for place in range(len(judgments))], effects
 
 
 def _review(tx: Transaction, judged: dict[int, StaleAction], now: int) -> list[int]:
-    """Each version once: a job that is left as it is will be found again and again."""
+    """Once for each version: an unchanged job will be found again and again."""
     fresh = _numbers.decode(tx.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
     if fresh:
         tx.run("record_reviews", t=as_json([HistoryText(seq, judged[seq].detail) for seq in fresh]), now=now)
@@ -56,5 +56,5 @@ def _fail(tx: Transaction, judged: dict[int, StaleAction], now: int) -> dependen
         tx.run("add_dead_letters", b=as_json(dead_letter_inserts), now=now)
     tx.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
     effects = dependencies.follow_lost(tx, seqs, now)
-    effects.done = effects.work = True  # a slot that a rule counts may be free
+    effects.done = effects.work = True  # a slot of a limit may be free
     return effects

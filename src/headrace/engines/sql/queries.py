@@ -1,4 +1,4 @@
-"""The answers of a SQL database to operators and waiting callers, and what they may do to jobs."""
+"""Queries and commands of operators and waiting callers in a SQL database."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
 _LANES_TO_PEEK = 50
-_GATHERED_AT_ONCE = 20_000  # numbers of jobs, most of them likely of others
+_GATHERED_AT_ONCE = 20_000  # numbers of jobs, most of them likely of other tasks
 _FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
 @timed_part
 class SqlQueries:
-    """Reads and moves by hand."""
+    """Reads jobs and applies manual moves."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -74,9 +74,9 @@ class SqlQueries:
         def move_them(tx: Transaction) -> list[str]:
             nonlocal effects
             tx.ask("lock_dependencies")
-            hold_open(tx, deleting=event is Trigger.DELETE)  # what lives on elsewhere may be cleared away here
+            hold_open(tx, deleting=event is Trigger.DELETE)  # a copy of moved jobs may be deleted here
             where, values = _conditions(tx, which, states)
-            if event is Trigger.HURRY:  # what waits with its own run behind it has nothing to start
+            if event is Trigger.HURRY:  # a waiting job whose own run is over has nothing to start
                 where = f"{where} AND {tx.fragment('where_startable')}"
             seqs = _numbers.decode(tx.ask("lock_matching", where, **values, limit=limit))
             if not seqs:
@@ -137,7 +137,7 @@ class SqlQueries:
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return _lines.decode(self._ask("logs", id=job_id, limit=limit))
 
-    # -- what jobs remember
+    # -- steps
 
     def steps(self, job_id: str) -> list[Step]:
         return _steps.decode(self._ask("steps", id=job_id))
@@ -151,8 +151,8 @@ class SqlQueries:
         return _edges.decode(self._ask("edges", ids=as_json(ids)))
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowSummary]:
-        told = self._ask("flows", limit=limit, before=before, ids=as_json(ids))
-        return msgspec.json.decode(told, type=list[FlowSummary])
+        found = self._ask("flows", limit=limit, before=before, ids=as_json(ids))
+        return msgspec.json.decode(found, type=list[FlowSummary])
 
     # -- queues and workers
 
@@ -161,11 +161,11 @@ class SqlQueries:
 
     def pause_queue(self, name: str, paused: bool) -> None:
         now = self._database.at(None)
-        told = page([EventGroup("queue.paused" if paused else "queue.resumed", now, name)])
+        events = page([EventGroup("queue.paused" if paused else "queue.resumed", now, name)])
 
         def write(tx: Transaction) -> None:
             tx.run("pause_queue", name=name, paused=paused, now=now)
-            tell(tx, told)
+            tell(tx, events)
 
         self._database.write(write)
         self._database.ring("work")
@@ -189,7 +189,7 @@ class SqlQueries:
         self._database.ring("work")
 
     def _gather(self, task: str) -> None:
-        """Put the open jobs of the task into lanes where its order holds; a few at a time, lest others wait long."""
+        """Move the open jobs of the task into lanes, where its order applies; in batches, to keep locks short."""
         first, last = msgspec.json.decode(self._ask("span"), type=tuple[int, int])
         for after in range(first - 1, last, _GATHERED_AT_ONCE):
             self._gather_some(task, after)
@@ -205,13 +205,13 @@ class SqlQueries:
         return [TaskRow(name, task_rules(rules)) for name, rules in found]
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
-        told = self._ask("running", now=self._database.at(now))
-        return msgspec.json.decode(told, type=list[tuple[str, str, str, int]])
+        found = self._ask("running", now=self._database.at(now))
+        return msgspec.json.decode(found, type=list[tuple[str, str, str, int]])
 
     def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
-        told = self._ask("buckets", names=as_json(list(queues)))
-        return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(told, type=list[tuple[str, int]])}
+        found = self._ask("buckets", names=as_json(list(queues)))
+        return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(found, type=list[tuple[str, int]])}
 
     def needing(self) -> list[tuple[str, str, int, str]]:
         found = msgspec.json.decode(self._ask("lanes_needing"), type=list[tuple[str, str, int, str]])
@@ -236,7 +236,7 @@ class SqlQueries:
 
 
 def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: int) -> Wakeups:
-    """Move the jobs; whom it concerns beyond themselves."""
+    """Move the jobs; the wake-ups of other jobs."""
     steps.forget(tx, seqs, event)
     if event is Trigger.DELETE:
         return _delete(tx, seqs, at)
@@ -250,17 +250,17 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
     if event is Trigger.CANCEL:
         tx.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
         return dependencies.follow_lost(tx, seqs, at)
-    tx.run("waive", seqs=as_json(seqs), all=True)  # it runs without those it waited for
+    tx.run("waive", seqs=as_json(seqs), all=True)  # it runs without the parents it waited for
     tx.run("move_hurry", **batch)
     return Wakeups()
 
 
 def _delete(tx: Transaction, seqs: list[int], at: int) -> Wakeups:
-    """To those who wait for a job, its disappearance is as if it had been cancelled."""
+    """Delete the jobs. To its dependents a deleted job counts as cancelled."""
     tell_moved(tx, "job.removed", seqs, at)
-    flows, kin, effects = tx.ask("flows_of", seqs=as_json(seqs)), dependencies.with_dependents(tx, seqs), Wakeups()
-    if kin:
-        open_ones = _numbers.decode(tx.ask("open_among", seqs=as_json(kin)))
+    flows, linked, effects = tx.ask("flows_of", seqs=as_json(seqs)), dependencies.with_dependents(tx, seqs), Wakeups()
+    if linked:
+        open_ones = _numbers.decode(tx.ask("open_among", seqs=as_json(linked)))
         tx.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
         effects = run(dependencies.follow([], open_ones, at), tx)
     tx.run("move_delete", seqs=as_json(seqs))

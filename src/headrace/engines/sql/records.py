@@ -1,4 +1,4 @@
-"""The records that travel to and from statements as JSON arrays, by the names statements know them by."""
+"""The records in the JSON parameters and results of statements, by the names that statements use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.core.schedules.records import Occurrence
 
 
 class Completion(Struct, frozen=True, array_like=True, gc=False):
-    """The few fields of a success: half of a settle's cost is taking its batch apart."""
+    """The few fields of a success: half of a settle's cost is parsing its batch."""
 
     id: str
     version: int
@@ -41,7 +41,7 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
 
 
 class SettleKey(Struct, frozen=True, array_like=True, gc=False):
-    """Of an outcome only what tells whether its job has kin, or gets some by it."""
+    """The fields of an outcome that tell whether its job has, or gets, dependencies."""
 
     id: str
     version: int
@@ -49,7 +49,7 @@ class SettleKey(Struct, frozen=True, array_like=True, gc=False):
 
 
 class DocumentRow(Struct, frozen=True, array_like=True):
-    """A Paper, as statements take it apart: in them `value` is an element of the batch."""
+    """A Document for statements, where `value` is an element of the batch."""
 
     kind: str
     key: str
@@ -58,14 +58,14 @@ class DocumentRow(Struct, frozen=True, array_like=True):
 
 
 class HistoryText(Struct, frozen=True, array_like=True):
-    """What the history of a job is to say."""
+    """A text for the history of a job."""
 
     seq: int
     detail: str
 
 
 class DeadLetterInsert(Struct, frozen=True, array_like=True):
-    """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
+    """The dead letter of a job that no worker settled. `crashes` are the times and workers, in JSON."""
 
     seq: int
     reason: str
@@ -76,15 +76,15 @@ class DeadLetterInsert(Struct, frozen=True, array_like=True):
 
 
 def _numbered(name: str, record: type[Struct]) -> type[Struct]:
-    """The record with the number of the job it is about in front."""
+    """The record with the number of its job in front."""
     fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
     return msgspec.defstruct(name, [("seq", int), *fields], array_like=True, frozen=True)
 
 
 class UniqueLookup(Struct, frozen=True, array_like=True):
-    """A job that wants to be stored, as far as it matters for what stands in its way.
+    """The part of a new job that decides which existing jobs conflict with it.
 
-    If it `amends` what it finds, a job that has begun counts as one that runs, also between two of its runs.
+    If it `amends` what it finds, a job that has begun counts as running, also between two of its runs.
     """
 
     unique_key: str
@@ -93,7 +93,7 @@ class UniqueLookup(Struct, frozen=True, array_like=True):
 
 
 def _carried(name: str, record: type[Struct]) -> type[Struct]:
-    """The record with the id of its job in front, as it is carried from one store to another."""
+    """The record with the id of its job in front, as it is transferred between stores."""
     fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
     return msgspec.defstruct(name, [("job_id", str), *fields], array_like=True, frozen=True)
 
@@ -133,7 +133,7 @@ _ALL = (
     _carried("CarriedStep", Step),
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
-# Where the statements are, in every engine.
+# The files of statements, in every engine.
 FILES = (
     *("store", "insert", "unique", "queue_rules", "claim", "limits", "settle", "leases", "steps", "dependencies"),
     *("moves", "queries", "search", "workers", "schedules", "documents", "dead_letters", "events", "staleness"),

@@ -1,4 +1,4 @@
-"""How finished jobs leave a SQL database: told page by page, packed, and removed by id and version."""
+"""Retention in a SQL database: lists finished jobs page by page, exports them, and deletes them by id and version."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _finished = Rows(FinishedJob)
 EASED_AFTER = 2000  # jobs
-_END = 1 << 62  # beyond every time and every number of a job
+_END = 1 << 62  # beyond every time and every job number
 
 
 class JobToDelete(Struct, frozen=True, array_like=True):
-    """A job that is about to be removed."""
+    """A job that is about to be deleted."""
 
     seq: int
     id: str
@@ -45,7 +45,7 @@ _leaving = msgspec.json.Decoder(list[JobToDelete])
 
 @timed_part
 class SqlRetentionStore:
-    """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
+    """Lists and deletes finished jobs. `ease` is called between two deletions, after every few thousand jobs."""
 
     def __init__(self, database: Database, ease: Callable[[], None] | None = None) -> None:
         self._database = database
@@ -93,9 +93,9 @@ class SqlRetentionStore:
 
         def remove(tx: Transaction) -> list[str]:
             if tx.ask("any_dependents", ids=as_json([lease.id for lease in leases])):
-                tx.ask("lock_dependencies")  # before any row is locked, as everybody does
-            tx.run("hold_inserts")  # what is told of the notice is to be true until they are gone
-            if tx.ask("store_status"):  # what is being carried over is not thrown away meanwhile
+                tx.ask("lock_dependencies")  # before any row is locked, as in every other path
+            tx.run("hold_inserts")  # the store status must not change until they are deleted
+            if tx.ask("store_status"):  # jobs are not deleted during a transfer
                 return []
             return _remove(tx, now, _leaving.decode(tx.ask("lock_jobs_to_delete", lease=as_json(leases))))
 
@@ -109,8 +109,8 @@ class SqlRetentionStore:
         return gone
 
     def last(self) -> RetentionRun | None:
-        told = self._database.read(lambda tx: tx.ask("retention_run"))
-        return read(_retention_run.decode, told) if told else None
+        text = self._database.read(lambda tx: tx.ask("retention_run"))
+        return read(_retention_run.decode, text) if text else None
 
     def record(self, retention_run: RetentionRun) -> None:
         self._database.write(lambda tx: tx.run("put_retention_run", value=as_json(retention_run)))
@@ -134,12 +134,12 @@ def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
 
 
 def _open_flows(tx: Transaction, flows: Sequence[str | None]) -> set[str]:
-    """Those of these flows that have a job that is open or on the desk; each is looked at once, whatever its size."""
+    """Those of these flows with an open job or a pending dead letter; each flow is read once, whatever its size."""
     names = sorted({flow for flow in flows if flow is not None})
     return set(_names.decode(tx.ask("open_flows", ids=as_json(names)))) if names else set()
 
 
 def _cut_off(tx: Transaction, jobs: Sequence[FinishedJob] | Sequence[JobToDelete]) -> set[int]:
-    """Those that were cancelled with a job whose dead letter is pending: requeued, it lets them run after it."""
-    seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay whole anyway
+    """Jobs cancelled together with a job whose dead letter is pending: a requeue would let them run."""
+    seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay complete anyway
     return set(_numbers.decode(tx.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()

@@ -1,4 +1,4 @@
-"""Jobs that are to run again, in a SQL database: by hand, or from the desk of dead letters."""
+"""Revival of finished jobs in a SQL database, by hand or from a dead letter."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _numbers = msgspec.json.Decoder(list[int])
 
 
 def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
-    """Open the jobs again; those that are `later` are only scheduled. What waited for them waits again."""
-    # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
+    """Reopen the jobs; those in `later` are only scheduled. Their dependents wait again."""
+    # The job waits for open parents only: the operator wants it to run without those that failed.
     tx.run("waive", seqs=as_json(seqs), all=False)
     waiting = set(_numbers.decode(tx.ask("waiting_again", seqs=as_json(seqs))))
     scheduled = set(later) - waiting
@@ -28,5 +28,5 @@ def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later:
         if some:
             record_moves(tx, some, Trigger.REVIVE, state, detail, at)
             tx.run("move_revive", seqs=as_json(some), now=at, state=state.value)
-    if kin := dependencies.with_dependents(tx, seqs):
-        run(dependencies.reopen(kin, at), tx)
+    if linked := dependencies.with_dependents(tx, seqs):
+        run(dependencies.reopen(linked, at), tx)

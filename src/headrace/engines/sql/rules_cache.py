@@ -1,4 +1,4 @@
-"""Rules that concern inserts, as a process knows them: at most a moment old, so that no insert has to ask."""
+"""The insert rules, cached in a process for a moment, so that no insert has to read them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FRESH = 0.5  # seconds
 
 
 class RulesCache:
-    """Which queues hold only so many jobs, and which tasks have an order of their own."""
+    """Queues with a maximum length, and tasks with an order of their own."""
 
     def __init__(self) -> None:
         self._lengths: dict[str, int] = {}
@@ -30,26 +30,26 @@ class RulesCache:
         return time.monotonic() < self._until
 
     def learn(self, tx: Transaction) -> None:
-        """Read them anew."""
+        """Read the rules again."""
         self._until = time.monotonic() + _FRESH
         queues, self._ordered = _rules.decode(tx.ask("rules_for_inserts"))
         lengths = {queue: queue_rules(rules).max_length for queue, rules in queues}
         self._lengths = {queue: length for queue, length in lengths.items() if length is not None}
 
     def lengths_of(self, queues: Collection[str]) -> dict[str, int]:
-        """How many jobs may wait in each of these queues that has a limit."""
+        """The maximum length of each of these queues that has one."""
         return {queue: self._lengths[queue] for queue in queues if queue in self._lengths} if self._lengths else {}
 
     def placed(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-        """The jobs, those of tasks with an order of their own in lanes behind their gates.
+        """The jobs, with those of tasks with an order of their own put into the task's lane.
 
-        There a claim finds the first of them by any order; in the queue it would have to look at all that wait. One
-        that was stored before the rule was known here is put there when it is met.
+        In a lane a claim finds the first job by any order; in the queue it would have to read all waiting jobs. A job
+        stored before this process knew the rule is moved when a claim finds it.
         """
         return [self._in_its_lane(job) for job in jobs] if self._ordered else jobs
 
     def received(self, candidates: Sequence[UniqueInsert]) -> Sequence[UniqueInsert]:
-        """The same for jobs that have rules of their own."""
+        """The same for unique inserts."""
         if not self._ordered:
             return candidates
         return [msgspec.structs.replace(candidate, job=self._in_its_lane(candidate.job)) for candidate in candidates]

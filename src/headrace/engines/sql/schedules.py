@@ -26,7 +26,7 @@ _row = msgspec.json.Decoder(ScheduleRow)
 _names = msgspec.json.Decoder(list[str])
 _occurrences = Rows(Occurrence)
 _KEPT = 1000
-_TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
+_TRIM_EVERY = 100  # versions of a schedule: trimming costs more than adding
 
 
 @timed_part
@@ -74,10 +74,10 @@ class SqlScheduleStore:
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:
         def fire_them(tx: Transaction) -> list[bool]:
-            tx.run("hold_inserts")  # what is told of the notice is to be true until the jobs are stored
-            if tx.ask("store_status") is not None:  # put up since they were found to be due
+            tx.run("hold_inserts")  # the store status must not change until the jobs are stored
+            if tx.ask("store_status") is not None:  # it was set after they were found to be due
                 return [False] * len(firings)
-            # Of one schedule only the first can apply; the version says no to the others.
+            # Only the first fire of a schedule can apply; the version refuses the others.
             rows = {firing.row.id: firing.row for firing in reversed(firings)}
             batch = as_json([_next(row) for row in rows.values()])
             ready = set(_names.decode(tx.ask("lock_schedules", s=batch)))
@@ -100,10 +100,10 @@ class SqlScheduleStore:
         return _occurrences.decode(self._database.read(lambda tx: tx.ask("occurrences", id=schedule_id, limit=most)))
 
 
-def _schedules(told: str) -> list[ScheduleRow]:
-    """Schedules as they are stored; what finds and fences each holds over what its body says of that."""
+def _schedules(rows: str) -> list[ScheduleRow]:
+    """The stored schedules; version and due time of the columns win over those in the body."""
     found = []
-    for schedule_id, version, due_at, body in _rows.decode(told):
+    for schedule_id, version, due_at, body in _rows.decode(rows):
         fence = read(_fence, (version, due_at))
         row = None if fence is None else read(_row.decode, body)
         if fence is None or row is None:
@@ -123,7 +123,7 @@ def _put(tx: Transaction, row: ScheduleRow) -> bool:
 
 
 def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
-    """The schedule as it is to be stored, and the version it is expected to have."""
+    """The schedule as it is to be stored, and the version it must have."""
     return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
 
 

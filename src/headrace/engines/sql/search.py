@@ -1,4 +1,4 @@
-"""Finds, lists and counts jobs in a SQL database, along the way that leads.py decides on."""
+"""Finds, lists and counts jobs in a SQL database, along the plan of search_plan.py."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from headrace.engines.sql.transaction import Database, Transaction
 _rows = Rows(JobRow)
 _numbers = msgspec.json.Decoder(list[int])
 
-FEW = 2000  # jobs that are looked up one by one, and put in order, in some milliseconds
+FEW = 2000  # jobs that can be looked up one by one and sorted in some milliseconds
 _BEGINNING, _END = 0, 1 << 62  # in the order of submission
 _ANY_NUMBER = 1 << 62
-_ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among their like
+_ORDERS = ("tag", "flow")  # indexes in which jobs are in the order of submission
 _FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
 def find(
     database: Database, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool
 ) -> JobRowPage:
-    """The page behind the cursor; see the protocol."""
+    """The page after the cursor; see the protocol."""
     before = position(cursor)
     rows, floor = database.read(lambda tx: Search(tx, which, light).page(limit + 1, before, reach))
     if len(rows) > limit:
@@ -38,17 +38,17 @@ def find(
 
 
 def count(database: Database, which: Filter) -> int:
-    """All of them, however long it takes."""
+    """The exact number, however long it takes."""
     return database.read(lambda tx: Search(tx, which).count())
 
 
 def count_up_to(database: Database, which: Filter, reach: int) -> JobCount:
-    """As many as are found on the way; see the protocol."""
+    """The number as far as the search gets; see the protocol."""
     return database.read(lambda tx: Search(tx, which).count_up_to(reach))
 
 
 class Search:
-    """One question to one transaction."""
+    """One search in one transaction."""
 
     def __init__(self, tx: Transaction, which: Filter, light: bool = False) -> None:
         self._tx = tx
@@ -60,7 +60,7 @@ class Search:
             self._values["ids"] = as_json(which.ids)
 
     def page(self, limit: int, before: int | None, reach: int | None) -> tuple[list[JobRow], int | None]:
-        """The newest of the matching jobs, and where the search ended, None if that was at the end."""
+        """The newest matching jobs, and where the search stopped, None if at the end."""
         start = _END if before is None else before
         few = self._few()
         if few is not None:
@@ -92,12 +92,12 @@ class Search:
         found = self._counted(self._lead.walk, self._lead.left, **way)
         return JobCount(max(found, least.jobs), floor is None)
 
-    # -- what may be few
+    # -- small sets
 
     def _few(self) -> list[int] | None:
-        """The numbers of some jobs, with all those among them that match; None if there are too many to be told."""
+        """The numbers of a small set that includes all matching jobs; None if every set is too large."""
         if self._which.queue is not None and not self._tx.ask("is_queue", queue=self._which.queue):
-            return []  # a queue comes with its first job, and stays
+            return []  # a queue exists from its first job on
         return next((few for few in map(self._numbers_of, self._lead.sets) if few is not None), None)
 
     def _numbers_of(self, sources: tuple[IndexSource, ...]) -> list[int] | None:
@@ -110,14 +110,14 @@ class Search:
         return numbers
 
     def _held(self, source: IndexSource, limit: int, *, meant: bool = True) -> int:
-        """How many jobs of an index are meant, or are there at all; at most `limit`."""
+        """How many jobs of an index match, or exist at all; at most `limit`."""
         terms = self._terms(self._which) if meant and not source.is_exact else []
         held = " AND ".join([self._tx.fragment(f"in_{source.name}"), *terms])
         values = {**self._values, "state": source.state}
         return int(self._tx.ask("count", f"({held}) AS held", **values, limit=limit))
 
     def _sum(self, sources: tuple[IndexSource, ...], reach: int) -> JobCount:
-        """How many jobs of these are meant, leaving out an index in which too many others would have to be passed."""
+        """How many jobs of these indexes match, skipping an index with too many other jobs."""
         found, is_exact = 0, True
         for source in sources:
             if source.is_exact or self._held(source, reach + 1, meant=False) <= reach:
@@ -128,10 +128,10 @@ class Search:
                 return JobCount(reach, False)
         return JobCount(found, is_exact)
 
-    # -- the way
+    # -- the walk
 
     def _floor(self, before: int, reach: int) -> int | None:
-        """The number of the last job to look at; None if all can be looked at, or each of them is meant."""
+        """The number of the last job to read; None if all can be read, or all match."""
         if self._lead.is_straight or self._lead.walk == "id":
             return None
         held = self._tx.fragment(f"in_{self._lead.walk}")
@@ -152,7 +152,7 @@ class Search:
         return " AND ".join([self._tx.fragment(f"by_{way}"), *self._terms(left)])
 
     def _terms(self, left: Filter) -> list[str]:
-        """What is asked of each job. States are written out, and only ever from our own enumeration."""
+        """The conditions on each job. States are literals from our own enumeration."""
         given = [name for name in _FIELDS if getattr(left, name) is not None]
         terms = [self._tx.fragment("where_tagged" if name == "tag" else f"where_{name}") for name in given]
         return [*terms, in_states(left.states)] if left.states else terms

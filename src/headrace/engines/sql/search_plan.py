@@ -1,8 +1,8 @@
-"""Which way leads to the jobs that a filter means: decided here alone, by what indexes there are.
+"""Decides by which indexes to find the jobs of a filter.
 
-An index that is in the order of submission can be walked from the newest job on, and a page is full after a few steps
-if nothing else is asked for. Any other holds its jobs in an order of its own: they have to be taken all at once, which
-is the best way to few of them and none to many. So there is for each filter one walk, and what may turn out to be few.
+An index in the order of submission can be walked from the newest job on; without other conditions a page is full after
+a few steps. Any other index has an order of its own: its jobs must be read all at once, which is best for few jobs and
+useless for many. So each filter has one walk, and sets that may turn out to be small.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from headrace.core.jobs.states import State
 Walk = Literal["number", "tag", "flow", "failed", "cancelled", "id"]
 _WALKS_OF_STATES: dict[tuple[State, ...], Walk] = {(State.FAILED,): "failed", (State.CANCELLED,): "cancelled"}
 _ALL = Filter()
-_LOOK_UP = 4  # times as long as to go on to the next one
+_LOOK_UP = 4  # times as expensive as reading the next row
 
 
 class IndexSource(Struct, frozen=True):
-    """Jobs that an index holds together: the name of the statement that tells their numbers, for this final state.
+    """Jobs in one index: the name of the fragment that selects their numbers, for this final state.
 
-    `is_exact` if all of them are meant, as far as state and queue go.
+    `is_exact` if all of them match, as far as state and queue go.
     """
 
     name: str
@@ -33,10 +33,10 @@ class IndexSource(Struct, frozen=True):
 
 
 class SearchPlan(Struct, frozen=True):
-    """How to come to the jobs of a filter.
+    """How to find the jobs of a filter.
 
-    `walk` is the index to go along, and `left` what each job on the way has to be asked for. `sets` are other ways,
-    each of them some sources that together hold all the jobs that are meant; it is the better way if they hold few.
+    `walk` is the index to walk, and `left` the conditions left to check on each job. `sets` are alternatives, each a
+    group of sources that together hold all matching jobs; a set is better than the walk if it is small.
     """
 
     walk: Walk
@@ -45,12 +45,12 @@ class SearchPlan(Struct, frozen=True):
 
     @property
     def is_straight(self) -> bool:
-        """Whether every job on the way is meant."""
+        """Whether every job on the walk matches."""
         return self.left == _ALL
 
 
 def lead_of(which: Filter) -> SearchPlan:
-    """The way to the jobs that the filter means."""
+    """The search plan of the filter."""
     if which.ids:
         return SearchPlan("id", replace(which, ids=()))
     walk, left = _walk_of(which)
@@ -58,12 +58,12 @@ def lead_of(which: Filter) -> SearchPlan:
 
 
 def looks_of(walk: Walk, reach: int) -> int:
-    """How many jobs to look at in the time of `reach` that lie side by side: others are looked up one by one."""
+    """How many jobs to read in the time of `reach` adjacent ones: other indexes look each job up."""
     return reach if walk == "number" else max(reach // _LOOK_UP, 1)
 
 
 def is_of_places(which: Filter) -> bool:
-    """Whether nothing but states and a queue is asked for, which indexes know of by themselves."""
+    """Whether the filter has only states and a queue, which indexes cover completely."""
     return which != _ALL and replace(which, states=(), queue=None) == _ALL
 
 
@@ -98,7 +98,7 @@ def _walk_of(which: Filter) -> tuple[Walk, Filter]:
 
 
 def _sets_of(which: Filter) -> list[tuple[IndexSource, ...]]:
-    """What may turn out to be few; the flow and the tag first, which are told apart from all others."""
+    """Sets that may be small; flow and tag first, as the most selective ones."""
     sets: list[tuple[IndexSource, ...]] = [
         (IndexSource(name),) for name in ("flow", "tag") if getattr(which, name) is not None
     ]

@@ -1,4 +1,4 @@
-"""How long jobs may stay, in a SQL database: the terms of tasks and queues, and the jobs that stay long."""
+"""Staleness in a SQL database: lifecycle policies of tasks and queues, and jobs by their age in a state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FOR_EVER = (1 << 63) - 1
 
 
 class StalenessScan(NamedTuple):
-    """One stretch of the way through all open jobs. `key` names the parts of the place that it reached."""
+    """One section of the scan over all open jobs. `key` names the columns of the reached position."""
 
     statement: str
     states: tuple[State, ...]
@@ -41,7 +41,7 @@ class StalenessScan(NamedTuple):
 
 _IN_LINE = ("queue", "lane", "priority", "rank", "seq")
 _PENDING = (State.PENDING,)
-# The pending ones are in an order of which a part is descending, so no single comparison tells what is behind a job.
+# The order of pending jobs is partly descending, so no single comparison selects the jobs after a given one.
 _WAYS = (
     StalenessScan("walk_waiting", (State.WAITING,), ("queue", "seq"), ("", 0)),
     StalenessScan(
@@ -58,7 +58,7 @@ _PENDING_FROM, _PENDING_START = 3, 6
 
 @timed_part
 class SqlStalenessStore:
-    """Reads and writes terms, finds old jobs and carries out what is decided of them."""
+    """Reads and writes policies, finds old jobs and applies staleness decisions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -100,12 +100,12 @@ class SqlStalenessStore:
         return done
 
 
-def _aged_in(told: str) -> list[JobAge]:
-    """The jobs of these columns; of one that is damaged, what can be read."""
+def _aged_in(text: str) -> list[JobAge]:
+    """The jobs of these columns; of a damaged job, the readable part."""
     try:
-        columns = _aged.decode(told)
+        columns = _aged.decode(text)
     except DAMAGE:
-        rows = zip(*(column or () for column in _columns.decode(told)), strict=True)
+        rows = zip(*(column or () for column in _columns.decode(text)), strict=True)
         return [made_of(JobAge, whole_values(JobAge, row)) for row in rows]
     return [JobAge(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
 
@@ -116,7 +116,7 @@ def _row(kind: str, name: str, *said: str) -> PolicyRow:
 
 
 def _walk(tx: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:
-    """The numbers of jobs that may be old, and the place that was reached: a way, and how far it was gone."""
+    """The numbers of jobs that may be old, and the reached position: a section, and the place in it."""
     step, *place = reached
     found: list[int] = []
     while step < len(_WAYS):
@@ -133,7 +133,7 @@ def _walk(tx: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> t
         found += seqs
         if looked == limit and last is not None:
             return found, [_PENDING_FROM if way.where else step, *last]
-        # What is left of the way behind the last job of a stretch is told by the place before it.
+        # The sections after the last job of a batch continue from its position.
         limit, step, place = limit - looked, step + 1, place if way.where else []
     return found, None
 
@@ -143,7 +143,7 @@ def _stretch(
 ) -> tuple[int, list[Any] | None, list[int]]:
     values: dict[str, Any] = dict(zip(way.key, place, strict=True))
     values |= {f"{state}": watch.since.get(state) for state in way.states}
-    if way.statement == "walk_put_off":  # those that are due later concern nobody who does not ask for ages
+    if way.statement == "walk_put_off":  # jobs due later matter only to queries for their age
         latest = max((watch.since[state] for state in way.states if state in watch.since), default=-1)
         values["last"] = latest if watch.due is None else _FOR_EVER
     where = tx.fragment(way.where) if way.where else ""

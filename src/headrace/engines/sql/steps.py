@@ -1,7 +1,7 @@
-"""What running jobs remember in a SQL database, and the events that come for them.
+"""Stored steps of running jobs in a SQL database, and the events they wait for.
 
-Whoever changes a job's steps has its row first. So a suspension and the event that it waits for come one after the
-other, and whichever is second finds the first: no event is lost, and nobody is woken twice for one.
+Every change of a job's steps locks its row first. So a suspension and the event it waits for are serialized, and the
+second one sees the first: no event is lost, and no job is woken twice for one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _numbers = msgspec.json.Decoder(list[int])
 
 
 def save_step(database: Database, lease: Lease, step: Step, now: int) -> bool:
-    """Store and file it unless it is there; False if the lease is lost."""
+    """Store the step and its history unless it exists; False if the lease is lost."""
 
     def write(tx: Transaction) -> bool:
         seqs = _numbers.decode(tx.ask("lock_leased", id=lease.id, version=lease.version))
@@ -34,7 +34,7 @@ def save_step(database: Database, lease: Lease, step: Step, now: int) -> bool:
 
 
 def signal(database: Database, job_id: str, name: str, value: str | None, checksum: int | None, now: int) -> bool:
-    """Leave an event for a job, and wake it if that is what it waits for; False if it is over or nowhere."""
+    """Store an event for a job, and wake it if it waits for that; False if it is finished or does not exist."""
 
     def write(tx: Transaction) -> tuple[bool, bool]:
         hold_open(tx)
@@ -65,13 +65,13 @@ def _wake(tx: Transaction, seq: int, name: str, now: int) -> bool:
 
 
 def wake_if_come(tx: Transaction, settled: Sequence[Outcome]) -> None:
-    """Of the jobs that were just suspended, have those run at once whose event came while they ran."""
+    """Wake the just suspended jobs whose event came while they ran."""
     if suspended := [outcome for outcome in settled if outcome.awaits is not None]:
         tx.run("wake_if_come", o=as_json(suspended), now=max(outcome.at for outcome in suspended))
 
 
 def forget(tx: Transaction, seqs: Sequence[int], event: Trigger) -> None:
-    """Before jobs are moved: what is deleted remembers nothing, and what was completed begins anew."""
+    """Before a move: delete the steps of deleted jobs, and of completed jobs that run again."""
     if event is Trigger.DELETE:
         tx.run("delete_steps", seqs=as_json(seqs))
     elif event is Trigger.REVIVE:

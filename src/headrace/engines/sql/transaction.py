@@ -1,4 +1,4 @@
-"""What the shared steps need of a SQL database. Each engine has statements of its own under these names."""
+"""The interface of a SQL database for the shared operations. Each engine has its own statements by these names."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ class Transaction(Protocol):
         ...
 
     def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
-        """The one value that the statement of this name answers with; a list of records is JSON text."""
+        """The single value of the statement of this name; a list of records is JSON text."""
         ...
 
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
-        """Store the jobs, and their queues if they are new; for each whether its id was free."""
+        """Insert the jobs, and their queues if they are new; for each whether its id was free."""
         ...
 
     def fragment(self, name: str) -> str:
-        """The text of a statement that is only a part of others."""
+        """The text of a statement that is a part of others."""
         ...
 
 
 class Database(Protocol):
-    """A database with our tables, and the bells around it."""
+    """A database with our tables, and its bells."""
 
     def write(self, act: Callable[[Transaction], T]) -> T:
-        """Do it in one transaction. It may be done anew if the database had to undo it, so it must only write there."""
+        """Run it in one transaction, again if the database rolled that back: it must have no other side effects."""
         ...
 
     def read(self, act: Callable[[Transaction], T]) -> T:
-        """Do it with what is committed."""
+        """Run it on committed data."""
         ...
 
     def at(self, now: int | None) -> int:
@@ -48,5 +48,5 @@ class Database(Protocol):
     def ring(self, topic: str) -> None: ...
 
     def forget_rules(self) -> None:
-        """Ask anew what the rules of queues are, before the next job is stored."""
+        """Read the rules of queues again before the next insert."""
         ...

@@ -1,4 +1,4 @@
-"""Carries the contents of a SQL database out and in, a page of jobs at a time, and minds its door meanwhile."""
+"""Exports and imports the contents of a SQL database, a page of jobs at a time, and keeps the store status."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ _store_status = msgspec.json.Decoder(StoreStatus)
 
 
 class _Overtaken(Exception):
-    """Another notice hangs there."""
+    """The store has another status."""
 
 
 class SqlTransfer:
-    """Packs and unpacks."""
+    """Exports and imports jobs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def store_status(self) -> StoreStatus | None:
-        told = self._database.read(lambda tx: tx.ask("store_status"))
-        return _store_status.decode(told) if told else None
+        text = self._database.read(lambda tx: tx.ask("store_status"))
+        return _store_status.decode(text) if text else None
 
     def post(self, store_status: StoreStatus | None) -> None:
-        def hang_out(tx: Transaction) -> None:
+        def set_status(tx: Transaction) -> None:
             if store_status is None:
                 tx.run("drop_store_status")
             else:
-                # Even if it is to stay open: whoever closes the door waits for those who are in the middle of a claim.
+                # Even if inserts stay open: closing them waits for claims that are running.
                 tx.run("close_inserts")
                 tx.run("put_store_status", value=as_json(store_status))
             if store_status is None or store_status.kind != "moved":
                 tx.run("open_inserts")
 
-        self._database.write(hang_out)
+        self._database.write(set_status)
         self._database.ring("work")
 
     def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         def exchange(tx: Transaction) -> bool:
             if store_status is not None:
                 tx.run("close_inserts")
-            told = tx.ask("store_status")
-            if (_store_status.decode(told) if told else None) != before or not _replace(tx, told, store_status):
-                raise _Overtaken  # so that the door is as it was
+            text = tx.ask("store_status")
+            if (_store_status.decode(text) if text else None) != before or not _replace(tx, text, store_status):
+                raise _Overtaken  # so that inserts stay as they were
             if store_status is None or store_status.kind != "moved":
                 tx.run("open_inserts")
             return True
@@ -107,7 +107,7 @@ class SqlTransfer:
         except (HeadraceError, CopyFinished):
             raise
         except Exception:
-            # Somebody may have submitted a job of such an id since we looked.
+            # A job with such an id may have been submitted since the read.
             if not self._database.read(lambda tx: _taken(tx, job_exports)):
                 raise
         if len(job_exports) == 1:
@@ -118,13 +118,13 @@ class SqlTransfer:
         return _dead.decode(self._database.read(lambda tx: tx.ask("export_dead_letters", after=after, limit=limit)))
 
     def import_dead_letters(self, records: Sequence[DeadLetterRow], origin: str | None = None) -> int:
-        def put_away(tx: Transaction) -> int:
+        def store(tx: Transaction) -> int:
             if origin is not None:
                 _hold_store_status(tx, origin)
             with without_events(tx):
                 return tx.run("import_dead_letters", r=as_json(records))
 
-        return self._database.write(put_away) if records else 0
+        return self._database.write(store) if records else 0
 
     def import_queues(self, queues: Sequence[QueueRow]) -> None:
         if queues:
@@ -140,7 +140,7 @@ class SqlTransfer:
 
 
 def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
-    """The jobs with everything that was filed about them."""
+    """The jobs with their complete history."""
     seqs = as_json([job.seq for job in jobs])
     history = _by_job(_history_rows.decode(tx.ask("export_history", seqs=seqs)))
     logs = _by_job(_lines.decode(tx.ask("export_logs", seqs=seqs)))
@@ -152,12 +152,12 @@ def exports_of(tx: Transaction, jobs: Sequence[JobRow]) -> list[JobExport]:
 
 
 def _until(job: JobRow, history: list[HistoryRow]) -> list[HistoryRow]:
-    """What was filed up to the row as it was read: a moment later its worker may have settled it, and filed that."""
+    """The history up to the row's version: its worker may have settled the job a moment later."""
     return [history_row for history_row in history if history_row.version <= job.version]
 
 
 def _replace(tx: Transaction, told: str | None, store_status: StoreStatus | None) -> bool:
-    """Put the notice in the place of what was read there, if nobody else was faster."""
+    """Replace the status that was read, unless another process was faster."""
     if told is None:
         return store_status is None or tx.run("first_store_status", value=as_json(store_status)) == 1
     if store_status is None:
@@ -166,11 +166,11 @@ def _replace(tx: Transaction, told: str | None, store_status: StoreStatus | None
 
 
 def _hold_store_status(tx: Transaction, origin: str | None) -> None:
-    """Nobody takes the notice away, or hangs one out, before the transaction ends."""
-    # First: whoever hangs one out locks in this order, too.
+    """Keep the store status unchanged until the transaction ends."""
+    # First: setting a status locks in this order, too.
     tx.run("hold_inserts")
-    told = tx.ask("hold_store_status")
-    store_status = _store_status.decode(told) if told else None
+    text = tx.ask("hold_store_status")
+    store_status = _store_status.decode(text) if text else None
     if origin is None:
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
@@ -191,11 +191,11 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
 
 
 def record_history(tx: Transaction, history_rows: Iterable[tuple[str, HistoryRow]]) -> None:
-    """File what happened to jobs elsewhere, or before they were stored, in this order."""
+    """Record the history of jobs from elsewhere, or from before they were stored, in this order."""
     _file(tx, "import_history", history_rows)
 
 
 def _file(tx: Transaction, statement: str, records: Iterable[tuple[str, HistoryRow | LogLine | Step]]) -> None:
-    # The job's id goes in front: its number in this store is found by it.
+    # The job's id comes first: it leads to its number in this store.
     if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
         tx.run(statement, r=as_json(rows))

@@ -1,7 +1,7 @@
-"""Storing jobs under rules in a SQL database: as steps, each answered by the database, whoever asks it.
+"""Unique inserts in a SQL database, as steps that any kind of connection can execute.
 
-The same steps run in a transaction of ours and in one of a caller's, whose library and whose manner of waiting are
-its own. A step names a statement, which must answer with one value.
+The same steps run in our transactions and in a caller's, with its library, blocking or asynchronous. A step names a
+statement, which must return one value.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ R = TypeVar("R")
 
 
 class Ask(Struct, frozen=True):
-    """A statement, by its name, and what it is given."""
+    """A statement, by its name, and its parameters."""
 
     statement: str
     values: dict[str, Any]
 
 
 class StoreUnique(Struct, frozen=True):
-    """Jobs to insert; the answer is for each whether its id was free."""
+    """Jobs to insert; the result is for each whether its id was free."""
 
     jobs: list[NewJob]
 
@@ -50,7 +50,7 @@ Steps = Generator[Step, Any, R]
 
 
 def run(steps: Steps[R], tx: Transaction) -> R:
-    """Take the steps in one transaction."""
+    """Run the steps in one transaction."""
     answer: Any = None
     while True:
         try:
@@ -64,7 +64,7 @@ def run(steps: Steps[R], tx: Transaction) -> R:
 def insert_unique(
     candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[UniqueResult]]:
-    """Store the candidates as their rules allow; `lengths` are the queues that hold only so many."""
+    """Insert the candidates under their rules; `lengths` are the maximum lengths of queues."""
     keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
     if keys:
         yield Ask("lock_keys", {"keys": as_json(keys)})
@@ -77,21 +77,21 @@ def insert_unique(
 def _admit_some(
     candidates: Sequence[UniqueInsert], whole: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[UniqueResult]]:
-    """Admit as many of the candidates as one decision is good for; none if it was overtaken."""
+    """Insert as many candidates as one decision covers; none if an existing job changed meanwhile."""
     yield from refuse_if_moved()
     ids = as_json([candidate.job.id for candidate in candidates])
     taken = set(_names.decode((yield Ask("taken", {"ids": ids}))))
     found = yield from _find(candidates)
     decision = decide(candidates, taken, found)
     verdicts = decision.verdicts
-    if whole:  # before anything is written: in a caller's transaction there may be no savepoint to return to
+    if whole:  # before any write: a caller's transaction may have no savepoint to return to
         _refuse_unless_whole(verdicts)
     arriving = [change.job for change in decision.changes.values() if change.moves]
     yield from make_room([*decision.inserts.values(), *arriving], lengths)
     if decision.changes:
         seqs = as_json([change.standing.seq for change in decision.changes.values()])
         if len(_numbers.decode((yield Ask("lock_unstarted", {"seqs": seqs})))) < len(decision.changes):
-            return []  # one of them has started since we looked, which makes it another question
+            return []  # one of them has started since the read: decide again
         yield from _change(list(decision.changes.values()), now)
     if decision.inserts:
         fresh = yield StoreUnique(list(decision.inserts.values()))
@@ -104,36 +104,36 @@ def _admit_some(
 
 
 def refuse_if_moved() -> Steps[None]:
-    """Store nothing where nobody would find it."""
+    """Refuse inserts into a store that has moved."""
     store_status = yield Ask("store_status", {})
     if has_moved(store_status):
         raise StoreMoved(_store_status.decode(store_status).other)
 
 
 def hold_open(tx: Transaction, *, deleting: bool = False) -> None:
-    """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends.
+    """Refuse manual changes while the store is being copied, and keep a copy from starting until this transaction ends.
 
-    Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
+    Take the dependency lock first; every other path locks in that order.
     """
-    # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
+    # First: a process that sets the store status waits for our writes, but not for our earlier reads.
     tx.run("hold_inserts")
-    told = tx.ask("store_status")
-    if told is not None and not (deleting and has_moved(told)):
-        raise closed_by(_store_status.decode(told))
+    text = tx.ask("store_status")
+    if text is not None and not (deleting and has_moved(text)):
+        raise closed_by(_store_status.decode(text))
 
 
 def has_moved(store_status: str | None) -> bool:
-    """Whether this notice says that the jobs of the store are elsewhere."""
+    """Whether this store status says that the store has moved."""
     return store_status is not None and _store_status.decode(store_status).kind == "moved"
 
 
 def is_arriving(store_status: str | None) -> bool:
-    """Whether this notice says that not all jobs of the store are there yet, nor what ties them together."""
+    """Whether this store status says that jobs and dependencies are still arriving."""
     return store_status is not None and _store_status.decode(store_status).kind == "arriving"
 
 
 def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
-    """For each candidate with a rule, by its place, the newest job that stands for it."""
+    """The newest existing job for each candidate with a rule, by position."""
     bound = {
         place: UniqueLookup(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
         for place, candidate in enumerate(candidates)
@@ -141,13 +141,13 @@ def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
     }
     if not bound:
         return {}
-    told = _found.decode((yield Ask("existing_jobs", {"c": as_json(list(bound.values()))})))
+    rows = _found.decode((yield Ask("existing_jobs", {"c": as_json(list(bound.values()))})))
     places = list(bound)
-    return {places[number]: standing for number, standing in told if standing is not None}
+    return {places[number]: standing for number, standing in rows if standing is not None}
 
 
 def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]:
-    """See whether the queues that hold only so many have room for these."""
+    """Raise QueueFull if a queue with a maximum length has no room for these jobs."""
     coming = Counter([job.queue for job in jobs if job.queue in lengths])
     if not coming:
         return
@@ -156,7 +156,7 @@ def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]
     waiting = dict(_lengths.decode((yield Ask("queue_lengths", {"names": names}))))
     if all(waiting[queue] + coming[queue] <= lengths[queue] for queue in coming):
         return
-    # What is there already needs no room of its own.
+    # Jobs that exist already need no room.
     taken = set(_names.decode((yield Ask("taken", {"ids": as_json([job.id for job in jobs])}))))
     coming = Counter([job.queue for job in jobs if job.queue in lengths and job.id not in taken])
     for queue, more in coming.items():

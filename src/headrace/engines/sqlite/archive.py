@@ -1,7 +1,7 @@
 """The archive beside a SQLite file: a folder with one file for each partition, which is dropped by removing it.
 
-So an archive never grows the file of the jobs, dropping a partition frees its space at once, and no write to it holds
-up a claim. Files are opened for each call: they are many, seldom asked for, and nothing may cross a fork.
+So an archive never grows the file of the jobs, dropping a partition frees its space at once, and no write to it blocks
+a claim. Files are opened for each call: they are many and rarely read, and no connection may cross a fork.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ class SqliteArchive:
     # -- writing
 
     def add(self, rows: Sequence[ArchiveRow], interval: Interval, again: Collection[str] = ()) -> None:
-        shelves: dict[str, list[ArchiveRow]] = defaultdict(list)
+        by_partition: dict[str, list[ArchiveRow]] = defaultdict(list)
         for row in rows:
-            shelves[partition_of(row.finished_at, interval)].append(row)
+            by_partition[partition_of(row.finished_at, interval)].append(row)
         with self._writing():
-            for name, of_one in shelves.items():
+            for name, of_one in by_partition.items():
                 self._put(name, of_one)
             if older := [row for row in rows if row.id in again]:
                 self._supersede(older)
@@ -77,7 +77,7 @@ class SqliteArchive:
     def _put(self, name: str, rows: Sequence[ArchiveRow]) -> None:
         with self._opened(name, create=True) as db:
             db.execute("BEGIN IMMEDIATE")
-            # Many rows in one step: with a step for each, every one of them may wait for the interpreter.
+            # Many rows in one step: with a step for each, each might wait for the interpreter.
             for first in range(0, len(rows), _ROWS_AT_ONCE):
                 part = rows[first : first + _ROWS_AT_ONCE]
                 values = [value for row in part for value in msgspec.structs.astuple(row)]
@@ -85,7 +85,7 @@ class SqliteArchive:
             db.execute("COMMIT")
 
     def _supersede(self, rows: Sequence[ArchiveRow]) -> None:
-        """Remove what any partition has of their earlier ends; only now, when the new rows are safe."""
+        """Remove the rows of earlier ends from all partitions; only after the new rows are durable."""
         for name in self._names():
             self._change(name, "archive_supersede", [key_of(row) for row in rows])
 
@@ -94,7 +94,7 @@ class SqliteArchive:
             return sum(self._change(name, "archive_remove", of_one) for name, of_one in self._places(keys).items())
 
     def _places(self, keys: Sequence[Key]) -> dict[str, list[Key]]:
-        """In which partitions these rows may be."""
+        """The partitions that may hold these rows."""
         ends = {name: [key for key in keys if _begin(name) <= key[2] < _end(name)] for name in self._names()}
         return {name: found for name, found in ends.items() if found}
 
@@ -115,13 +115,13 @@ class SqliteArchive:
             return missing
 
     def failures(self) -> list[str]:
-        return []  # a file that can't be made raises
+        return []  # a file that cannot be created raises
 
     def drop(self, before: int) -> list[str]:
         with self._writing():
             dropped = [name for name in self._names() if is_past(name, before)]
             for name in dropped:
-                # From here on it is not there; what is left of it is removed below, now or by the next one.
+                # From here on it is gone; its files are removed below, now or by the next call.
                 path = self._path(name)
                 path.rename(path.with_suffix(_GONE))
             for left in [*self._folder.glob(f"*{_GONE}")]:
@@ -136,7 +136,7 @@ class SqliteArchive:
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
         values = {"ids": as_json(ids)}
         newest: dict[str, ArchiveRow] = {}
-        # Nothing ends before it was made, which ids tell; but for those of a clock that was wrong.
+        # No job ends before it was created, which its id tells; except with a wrong clock.
         made = min((time_of(job_id) or 0 for job_id in ids), default=0)
         for name in reversed(self._names()) if ids else ():
             if _end(name) <= made and len(newest) == len(set(ids)):
@@ -155,7 +155,7 @@ class SqliteArchive:
         for name in reversed(self._names_for(which)):
             if place is not None and _begin(name) > place[0]:
                 continue
-            # Partitions of several kinds may overlap; those of one kind come one after the other.
+            # Partitions of several intervals may overlap; those of one interval follow each other.
             if len(rows) > limit and _end(name) <= rows[limit].finished_at:
                 break
             rows += self._read(name, lambda db: rows_in(db.execute(text, values))) or ()
@@ -200,7 +200,7 @@ class SqliteArchive:
         return self._folder / f"{name}{_SUFFIX}"
 
     def _names(self) -> list[str]:
-        """The partitions there are, the oldest first."""
+        """The existing partitions, the oldest first."""
         try:
             found = [name.removesuffix(_SUFFIX) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
         except FileNotFoundError:
@@ -208,13 +208,13 @@ class SqliteArchive:
         return sorted((name for name in found if span_of(name)), key=lambda name: (_begin(name), name))
 
     def _names_for(self, which: Filter) -> list[str]:
-        """Those of them that may hold what is asked for."""
+        """The partitions that may hold matching rows."""
         since, until = which.since, which.until
         names = self._names() if since is None else [name for name in self._names() if _end(name) > since]
         return names if until is None else [name for name in names if _begin(name) < until]
 
     def _read(self, name: str, act: Callable[[sqlite3.Connection], T]) -> T | None:
-        """What a partition tells, None if it was dropped meanwhile."""
+        """The result of a read from a partition, None if it was dropped meanwhile."""
         with explained(self._path(name)), self._lock:
             try:
                 with self._opened(name) as db:
@@ -229,8 +229,8 @@ class SqliteArchive:
         address = f"file:{quote(str(self._path(name)))}?mode={'rwc' if create else 'rw'}"
         db = sqlite3.connect(address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
         try:
-            # A plain journal, not a WAL: of a partition at rest there is one file, and no other beside it. And in full:
-            # the job is about to leave its own store.
+            # A rollback journal, not a WAL: a partition at rest is a single file. Fully synchronous: the job is about
+            # to be deleted from its store.
             for setting in (f"synchronous={self._synchronous}", "temp_store=MEMORY"):
                 db.execute(f"PRAGMA {setting}")
             if not scalar(db, SQL["archive_is_there"]):
@@ -248,7 +248,7 @@ class SqliteArchive:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One writer at a time, of all processes: nobody adds to a file that another one removes."""
+        """One writer at a time, over all processes: nobody adds to a file that another process removes."""
         with explained(self._folder), self._lock:
             self._store.make_folder()
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -263,7 +263,7 @@ class SqliteArchive:
             finally:
                 turnstile.close()
 
-    # -- around a fork: whoever is in the middle of something goes on to its end first
+    # -- around a fork: running operations finish first
 
     def start_afresh(self) -> None:
         self._lock = threading.RLock()
@@ -272,7 +272,7 @@ class SqliteArchive:
         self._lock.acquire()
 
     def make_way(self) -> None:
-        """Nothing is open outside of a call."""
+        """No file is open outside of a call."""
 
     def go_on(self) -> None:
         self._lock.release()
@@ -280,7 +280,7 @@ class SqliteArchive:
 
 @functools.lru_cache(4)
 def insert_of(rows: int) -> str:
-    """The statement that adds so many rows."""
+    """The statement that adds this many rows."""
     row = f"({', '.join('?' * len(ArchiveRow.__struct_fields__))})"
     return SQL["archive_add"].replace("{rows}", ", ".join([row] * rows))
 
@@ -296,7 +296,7 @@ def _end(name: str) -> int:
 
 
 def rows_in(found: Iterable[Sequence[Any]]) -> list[ArchiveRow]:
-    """What was selected as {ArchiveRow}."""
+    """The rows of a selection of {ArchiveRow}."""
     names = ArchiveRow.__struct_fields__
     rows = (dict(zip(names, values, strict=True)) for values in found)
     return [ArchiveRow(**{**row, "state": State(row["state"])}) for row in rows]

@@ -1,4 +1,4 @@
-"""Which jobs a worker gets: first every queue up to its share, then, if room is left, whoever has more."""
+"""Claims of a worker: first up to each queue's share, then, if room is left, from any queue that has more."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _claims = Rows(Claim)
 
 
 class ClaimRun:
-    """One claim of one worker, in a transaction that writes."""
+    """One claim of one worker, in a write transaction."""
 
     def __init__(
         self, db: sqlite3.Connection, want: ClaimRequest, book: RulesSnapshot, cursors: dict[str, str], now: int
@@ -27,14 +27,14 @@ class ClaimRun:
         self._book = book
         self._cursors = cursors
         self._now = now
-        self._step_store: LimitedClaim | None = None
-        self._taken: dict[str, int] = {}  # by queue, how many are chosen and not yet started; -1 if it has no more
+        self._limited: LimitedClaim | None = None
+        self._taken: dict[str, int] = {}  # jobs chosen and not yet started, by queue; -1 if it has no more
         self._chosen: list[int] = []
 
     @property
     def next_at(self) -> int | None:
-        """When a rule will allow more."""
-        return None if self._step_store is None else self._step_store.next_at
+        """When a limit will allow more."""
+        return None if self._limited is None else self._limited.next_at
 
     def all_that_fits(self, queues: Sequence[str]) -> list[Claim]:
         want = self._want
@@ -58,8 +58,8 @@ class ClaimRun:
             if len(found) < room:
                 self._taken[queue] = -1
         self._start_chosen()
-        if self._step_store is not None:
-            self._step_store.settle_accounts()
+        if self._limited is not None:
+            self._limited.settle_accounts()
         return claims
 
     def _start_chosen(self) -> None:
@@ -78,8 +78,6 @@ class ClaimRun:
         return found
 
     def _carefully(self) -> LimitedClaim:
-        if self._step_store is None:
-            self._step_store = LimitedClaim(
-                SqliteTransaction(self._db), self._book, self._want, self._cursors, self._now
-            )
-        return self._step_store
+        if self._limited is None:
+            self._limited = LimitedClaim(SqliteTransaction(self._db), self._book, self._want, self._cursors, self._now)
+        return self._limited

@@ -1,7 +1,7 @@
-"""Keeps vigil for the commits of others' connections, of which nothing tells us, and rings for the jobs in them.
+"""Watches for commits of callers' connections, which cannot notify us, and rings for their jobs.
 
-One short-lived thread serves all that is expected. It is a daemon and ends when nothing is expected any more; what
-it does not see in time, the backstop of the bells does. Knows nothing of connections but the store's own.
+One short-lived daemon thread watches for all expected jobs and ends when none is left; the bells' own polling finds
+commits that it misses. It uses only the store's own connections.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PATIENCE = 60.0
 
 
 class CommitWatcher:
-    """Rings once a job that somebody else is about to commit can be seen."""
+    """Rings once a job that a caller is about to commit is visible."""
 
     def __init__(self, store: SqliteDatabase, ring: Callable[[], None]) -> None:
         self._store = store
@@ -36,35 +36,35 @@ class CommitWatcher:
     def _start_afresh(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._news = threading.Event()
+        self._changed = threading.Event()
         self._expected: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
     def ring(self, *_: object) -> None:
-        """Ring at once: somebody else has seen the commit, and says so in whatever way is its own."""
+        """Ring at once: the caller's library has reported the commit."""
         self._ring()
 
     def expect(self, job_id: str) -> None:
-        """Ring as soon as this job is there; forget it if it does not come within a minute."""
+        """Ring as soon as this job is visible; give up after a minute."""
         if self._pid != os.getpid():
             self._start_afresh()
         with self._lock:
             self._expected[job_id] = time.monotonic() + _PATIENCE
             if self._thread is None:
                 thread = threading.Thread(target=self._keep, name="headrace-vigil", daemon=True)
-                with contextlib.suppress(RuntimeError):  # no thread is to be had; the job is stored all the same
+                with contextlib.suppress(RuntimeError):  # no thread can be started; the job is stored all the same
                     thread.start()
                     self._thread = thread
-        self._news.set()
+        self._changed.set()
 
     def close(self) -> None:
-        """Expect nothing any more, and end the thread."""
+        """Stop watching, and end the thread."""
         if self._pid != os.getpid():
             return
         with self._lock:
             self._expected.clear()
             thread = self._thread
-        self._news.set()
+        self._changed.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -76,9 +76,9 @@ class CommitWatcher:
                 if seen != before:
                     self._ring_for_those_who_came()
             except (EngineUnavailable, sqlite3.Error):
-                seen = None  # whoever works on the store is told why
-            if self._news.wait(pause):
-                self._news.clear()
+                seen = None  # users of the store get the error
+            if self._changed.wait(pause):
+                self._changed.clear()
                 pause = _FASTEST
             else:
                 pause = min(pause * 1.2, _SLOWEST)

@@ -1,4 +1,4 @@
-"""SQLite files that are no store in use: copies that are looked at, and changed by nobody."""
+"""SQLite files that are copies, not stores in use: they are only read."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from headrace.errors import ConfigError
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file, which is only read: it may be on a disk that can't be written."""
+    """The file opened read-only: its disk may be read-only."""
     with explained(path):
-        # `immutable` would ignore the log of a file that was copied by hand with its log beside it.
+        # `immutable` would ignore the log beside a file that was copied by hand.
         db = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
     with contextlib.closing(db), explained(path):
         yield db
 
 
 def make_single(path: Path) -> None:
-    """Have everything in the one file, so that it can be read where nothing can be written."""
+    """Merge the log into the file, so that it can be read from a read-only disk."""
     with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode=DELETE").fetchone()
 
 
 def check_copy(path: Path) -> None:
-    """Make sure that the file is a whole store of ours."""
+    """Check that the file is a complete store of ours."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
-    with _damage_told(path), reading(path) as db:
+    with _damage_reported(path), reading(path) as db:
         version = version_of(db)
         if not version:
             raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
@@ -46,8 +46,8 @@ def check_copy(path: Path) -> None:
 
 
 def check_schema(path: Path) -> None:
-    """Make sure that the file brings no tables and triggers but headrace's own where its jobs are."""
-    with _damage_told(path), reading(path) as db:
+    """Check that the file has no tables or triggers of others that touch headrace's."""
+    with _damage_reported(path), reading(path) as db:
         if changed := deviations(db, version_of(db)):
             raise ConfigError(
                 f"{path}: {'; '.join(changed[:3])}. Somebody has changed the schema. If you trust the file, put that "
@@ -56,8 +56,8 @@ def check_schema(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _damage_told(path: Path) -> Iterator[None]:
-    """Raise in our own words what reading a file may end in that somebody has changed."""
+def _damage_reported(path: Path) -> Iterator[None]:
+    """Raise errors of reading a damaged file as ConfigError."""
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""Ids that are no text: a damaged one is shown with marks in place of some letters, and nobody can ask for it by that.
+"""Ids that are not valid text: they are shown with replacement characters, and no query by that text finds them.
 
-The repair makes an id what it is shown as. No other database holds a text that is none.
+The repair changes such an id to the text it is shown as. No other database stores invalid text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The SQLite engine's hot path: insert, exchange, renew, reap. Operators' questions are in `desk`.
+"""The SQLite engine's hot path: insert, exchange, renew, reap. Operators' queries are in `sql.queries`.
 
-Each method is one transaction. Batches travel as one JSON parameter and come back as one JSON value, so a
-statement is a single step: with row-wise calls a busy Python thread would stretch the transaction by a turn of the
-interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one computing thread).
+Each method is one transaction. Batches travel as one JSON parameter and come back as one JSON value, so a statement is
+a single step: with row-wise calls a busy Python thread would lengthen the transaction by a switch of the interpreter
+lock for every row (measured: 93 jobs/s against 10 000 beside one computing thread).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class SqliteEngine:
         self.document_store = SqlDocumentStore(self)
         self.maintenance = SqliteMaintenance(self)
         self.events = SqlEventStore(self)
-        self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
+        self.handled = 0  # jobs stored or settled by this process; counted without a lock, so approximate
         self._auto_migrate = auto_migrate
         self._tells = tells
         self._local_bells = LocalBells(self.store.folder)
@@ -193,29 +193,29 @@ class SqliteEngine:
             self.handled += len(outcomes)
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
         effects.work |= any(map(starts_again, outcomes))
-        # Where rules are minded, whatever ends may let somebody else's job begin.
+        # Under limits, any finished job may let another worker's job start.
         effects.work |= bool(outcomes and self._minds_rules)
         effects.ring(self.ring)
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
     def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
-        due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
-        book = rules_snapshot(told)
+        due, lapses, names, text = db.execute(SQL["horizon"]).fetchone()
+        book = rules_snapshot(text)
         self._minds_rules = book.is_minded
-        if names is None:  # whoever waits for a job that would lapse may not have arrived; nor is it time to come again
+        if names is None:  # a store status is set: dependents may not have arrived, and its end will ring
             return ExchangeResult([], [], None, (), book.weights)
         queues = _names.decode(names)
         if _is_past(lapses, now):
             effects.add(lease_recovery.lapse(SqliteTransaction(db), now, _BATCH_OF_TIME)[1])
             due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
-            if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
+            if _is_past(lapses, now):  # too many for one commit: none of the rest may start, so claim again
                 return ExchangeResult([], [], now, tuple(queues), book.weights)
         if _is_past(due, now):
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
             db.execute(SQL["promote"], {"seqs": seqs})
             db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
-            due, _, _, told = db.execute(SQL["horizon"]).fetchone()
-            book = rules_snapshot(told)  # what was promoted may have lanes
+            due, _, _, text = db.execute(SQL["horizon"]).fetchone()
+            book = rules_snapshot(text)  # promoted jobs may have lanes
         taking = ClaimRun(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return ExchangeResult([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
@@ -252,14 +252,14 @@ class SqliteEngine:
         return lease_recovery.release_unknown_claims(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> JoinedTransaction:
-        # Deferred: most programs never get here.
+        # Deferred: most programs never use it.
         from headrace.engines.sqlite.joined import SqliteJoined
 
         return SqliteJoined(self, self._commit_watcher, connection)
 
     @functools.cached_property
     def archive(self) -> SqliteArchive:
-        # Deferred: most programs never ask for it.
+        # Deferred: most programs never use it.
         from headrace.engines.sqlite.archive import SqliteArchive
 
         return SqliteArchive(self.store)
@@ -281,22 +281,20 @@ class SqliteEngine:
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        if topic in (
-            "orders",
-            "times",
-        ):  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
+        # Rare, and read at the next renewal anyway: no backstop, which every commit would trigger.
+        if topic in ("orders", "times"):
             return self._local_bells.listen(topic, lambda: False)
-        others = _Noticing(self.store.changes_of_others)
+        others = _Changed(self.store.changes_of_others)
         if topic == "events":
-            own = _Noticing(lambda: self.store.tellings)
+            own = _Changed(lambda: self.store.tellings)
             return self._local_bells.listen(topic, lambda: others() | own())
-        # Where there are sockets, whatever this process commits has rung.
-        return self._local_bells.listen(topic, _Noticing(self.store.change_count), others)
+        # With sockets, every commit of this process has rung.
+        return self._local_bells.listen(topic, _Changed(self.store.change_count), others)
 
     def ring(self, topic: str) -> None:
         self._local_bells.ring(topic)
 
-    # -- transactions by the names of their statements
+    # -- transactions by statement name
 
     def write(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
@@ -318,7 +316,7 @@ class SqliteEngine:
         return self.clock.now() if now is None else now
 
     def prepare(self) -> None:
-        """Make sure, once, that the tables are there and of our version."""
+        """Check, once, that the tables exist and have our version."""
         if self._ready:
             return
         with self.store.writing() as db:
@@ -361,14 +359,14 @@ class SqliteEngine:
         self.start_over()
 
     def start_over(self) -> None:
-        """Forget what is known of the file: it may be another one when it is used again."""
+        """Forget everything known of the file: it may be another one at the next use."""
         self._ready = False
         self._known_queues.clear()
         self._rules_cache.forget()
 
 
-class _Noticing:
-    """Whether a count has changed since it was last asked for."""
+class _Changed:
+    """Whether a count has changed since the last call."""
 
     def __init__(self, count: Callable[[], object | None]) -> None:
         self._count = count
@@ -379,12 +377,12 @@ class _Noticing:
         try:
             self._seen = self._count() or before
         except EngineUnavailable:
-            return True  # whoever wakes and looks is told why
+            return True  # users of the store get the error
         return before != self._seen
 
 
 def _new_scratch() -> TemporaryStore:
-    # Deferred: a store with a name needs none of what this loads.
+    # Deferred: a store with a path does not need it.
     from headrace.engines.sqlite.temporary_store import TemporaryStore
 
     return TemporaryStore()

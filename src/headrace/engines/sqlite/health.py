@@ -1,4 +1,4 @@
-"""What an operator should know of the SQLite file: its facts, and what looks wrong with it."""
+"""Facts about the SQLite file, and findings of problems with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def facts(store: SqliteDatabase) -> dict[str, str | int]:
 
 
 def findings(store: SqliteDatabase, url: str) -> list[Finding]:
-    """What looks wrong with the file; nothing if all is well. What is in it is counted elsewhere."""
+    """Problems of the file; its contents are checked elsewhere."""
     with store.reading() as db:
         found = list(_of_damage(db))
         if not found:
@@ -86,12 +86,12 @@ def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def pressure(db: sqlite3.Connection) -> list[WriteContention]:
-    """What the writers of all processes met in the hours of the last day."""
+    """The write contention of all processes in the hours of the last day."""
     return _pressures.decode(scalar(db, SQL["write_contention"]) or "[]")
 
 
 def size_of(store: SqliteDatabase, suffix: str) -> int:
-    """The bytes of the file, or of one beside it."""
+    """The size of the file in bytes, or of one beside it."""
     try:
         return os.stat(f"{store.path}{suffix}").st_size  # stat is safe; opening the file here would not be
     except FileNotFoundError:
@@ -99,7 +99,7 @@ def size_of(store: SqliteDatabase, suffix: str) -> int:
 
 
 def storage(store: SqliteDatabase, pattern: str, limit: int) -> list[StoragePart]:
-    """The tables that fit the pattern, with their rows and the bytes of them and their indexes."""
+    """The tables that match the pattern, with their rows and their bytes including indexes."""
     with store.reading() as db:
         names = [str(row[0]) for row in db.execute(_TABLES)]
         return [
@@ -116,7 +116,7 @@ def _rows_of(db: sqlite3.Connection, table: str) -> int:
 def _bytes_of(db: sqlite3.Connection, table: str) -> int | None:
     try:
         return int(db.execute(_BYTES, (table,)).fetchone()[0])
-    except sqlite3.OperationalError:  # not every SQLite is built with the table that tells
+    except sqlite3.OperationalError:  # not every SQLite is built with dbstat
         return None
 
 

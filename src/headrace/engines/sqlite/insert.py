@@ -1,4 +1,4 @@
-"""Storing new jobs. Rows travel as the parameters of one multi-row statement: no row waits for the interpreter."""
+"""Inserts new jobs. Rows are parameters of one multi-row statement, so no row waits for the interpreter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _statement(rows: int) -> str:
 
 
 def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: bool = True) -> list[bool]:
-    """Store the jobs whose id is free, and tell of them; which ones they are. With `whole`, all or DuplicateJob."""
+    """Insert the jobs whose id is free, with their events; which ones were. With `whole`, all or DuplicateJob."""
     fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
     if whole and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
@@ -38,16 +38,16 @@ def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: b
     return fresh
 
 
-def tell(db: sqlite3.Connection, told: EventBatch) -> int:
-    """Store a page of events with whatever else the transaction does; its number."""
-    return db.execute(SQL["append_events"], {"page": told.text, "size": told.size, "at": told.at}).lastrowid or 0
+def tell(db: sqlite3.Connection, batch: EventBatch) -> int:
+    """Append a page of events in the transaction; its number."""
+    return db.execute(SQL["append_events"], {"page": batch.text, "size": batch.size, "at": batch.at}).lastrowid or 0
 
 
 def _write_fresh(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
     db.execute("SAVEPOINT fresh")
     fresh = [True] * len(jobs)
     if _write(db, jobs) != len(jobs):
-        db.execute("ROLLBACK TO fresh")  # afterwards nobody could tell an old row from a new one
+        db.execute("ROLLBACK TO fresh")  # afterwards old rows could not be distinguished from new ones
         fresh = _free(db, jobs)
         _write(db, [job for job, free in zip(jobs, fresh, strict=True) if free])
     db.execute("RELEASE fresh")

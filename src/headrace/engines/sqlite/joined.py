@@ -1,8 +1,8 @@
-"""Stores jobs in a transaction that a caller has open on the same SQLite file.
+"""Inserts jobs in a transaction that a caller has open on the same SQLite file.
 
-The file has one writer at a time, and here that is the caller: nothing in this module may write on a connection of
-our own, it would wait for a commit that comes only after it. The caller's connection has none of our settings and
-keeps its own; what goes wrong on it is raised as its library does, since whoever began the transaction has to end it.
+The file has one writer at a time, and here that is the caller: this module must not write on a connection of our own,
+which would wait for a commit that comes only afterwards. The caller's connection keeps its own settings. Its errors are
+raised unchanged, because the caller has to end the transaction.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 _store_status = msgspec.json.Decoder(StoreStatus)
 R = TypeVar("R")
 MakeSteps = Callable[[RulesCache, int], Steps[R]]
-# What is stored, how, and by which job it can be told that it is there.
+# The jobs, the steps to insert them, and the id of a job that shows that they are committed.
 Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
 class SqliteJoinedHost(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     url: str
     store: SqliteDatabase
@@ -55,7 +55,7 @@ class SqliteJoinedHost(Protocol):
 
 
 class SqliteJoined:
-    """A caller's connection, for the jobs that go into its transaction."""
+    """A caller's connection, for jobs in its transaction."""
 
     def __init__(self, host: SqliteJoinedHost, commit_watcher: CommitWatcher, connection: Any) -> None:
         self._host = host
@@ -105,11 +105,11 @@ class SqliteJoined:
 
     def _write(self, db: SqliteDriver, queues: Collection[str], make_steps: MakeSteps[R]) -> R:
         db.begin()
-        # Either all of it is in the caller's transaction afterwards, or nothing; the transaction itself goes on.
+        # The savepoint is all or nothing in the caller's transaction, which stays open.
         db.execute("SAVEPOINT headrace")
         try:
-            # A write comes first: SQLite does not wait for the lock in a transaction that has read already, so a
-            # look at the tables before would fail the caller whenever a worker writes.
+            # Write first: in a transaction that has already read, SQLite does not wait for the write lock, so reading
+            # the tables before would fail the caller whenever a worker writes.
             now = self._host.at(None)
             db.execute(SQL["add_queues"], {"names": as_json(sorted(queues)), "now": now})
             if self._version(db) != schema.CURRENT:
@@ -122,7 +122,7 @@ class SqliteJoined:
             db.execute("RELEASE headrace")
             return answer
         except BaseException:
-            with contextlib.suppress(Exception):  # SQLite may have undone the whole transaction by itself
+            with contextlib.suppress(Exception):  # SQLite may have rolled back the whole transaction by itself
                 db.execute("ROLLBACK TO headrace")
                 db.execute("RELEASE headrace")
             raise
@@ -155,7 +155,7 @@ def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]
     def insert_unique(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
         return unique_insert.insert_unique(rules.received(candidates), True, rules.lengths_of(queues), now)
 
-    return jobs, insert_unique, lambda told: told[-1].id
+    return jobs, insert_unique, lambda results: results[-1].id
 
 
 def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
@@ -168,20 +168,20 @@ def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: Flo
 
 
 def _refuse_if_moved(db: SqliteDriver) -> None:
-    # Asked under the write lock, so the answer holds; an error of the closed door would have another type in
-    # each library.
-    told = db.execute(SQL["store_status"]).fetchone()[0]
-    store_status = _store_status.decode(told) if told else None
+    # Read under the write lock, so the answer holds; the error of closed inserts would have another type in each
+    # library.
+    text = db.execute(SQL["store_status"]).fetchone()[0]
+    store_status = _store_status.decode(text) if text else None
     if store_status is not None and store_status.kind == "moved":
         raise StoreMoved(store_status.other)
 
 
 def _as_connection(db: SqliteDriver) -> sqlite3.Connection:
-    return cast("sqlite3.Connection", db)  # `execute` is all that is used of it
+    return cast("sqlite3.Connection", db)  # only `execute` is used
 
 
 def _is_same(one: str, other: str) -> bool:
     try:
         return os.path.samefile(one, other)
-    except OSError:  # one of them is not there yet
+    except OSError:  # one of them does not exist yet
         return bool(one) and os.path.realpath(one) == os.path.realpath(other)

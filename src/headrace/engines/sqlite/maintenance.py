@@ -1,7 +1,7 @@
-"""Looking after the SQLite file: its log, its free space, its statistics, copies of it, and what is in it.
+"""Maintenance of the SQLite file: its log, free space, statistics, copies and contents.
 
-Searches read, and readers hold up no writer. What writes does it in pieces of a few milliseconds, except a full vacuum
-and a restore, which hold the file for as long as they take.
+Searches only read, and reads block no writer. Writes take a few milliseconds each, except a full vacuum and a restore,
+which lock the file until they are done.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _DAY = 24 * _HOUR
 _MINUTE = 60_000
 
 _PAGE = 4096
-_LONG_LOG = 64 * 2**20  # shortened even under load; the log is begun anew from 16 MB on anyway
-_IDLE_LOG = 4 * 2**20  # shortened when nobody writes
-_FREE_PAGES, _FREE_SHARE = 4096, 0.25  # what is free is used again: only what is much is given back
+_LONG_LOG = 64 * 2**20  # truncated even under load; SQLite restarts the log from 16 MB on anyway
+_IDLE_LOG = 4 * 2**20  # truncated when nobody writes
+_FREE_PAGES, _FREE_SHARE = 4096, 0.25  # free pages are reused: only a large amount is given back
 _PAGES_GIVEN_BACK = 128  # about 2 ms
 _PAGES_COPIED = 256
-_BREATH = 0.002  # between two pieces of a copy
+_BREATH = 0.002  # pause between two steps of a copy
 _ROWS_ANALYZED = 1000
 
 
 class SqliteMaintenanceHost(Database, Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     store: SqliteDatabase
     url: str
@@ -64,12 +64,12 @@ class SqliteMaintenanceHost(Database, Protocol):
 
 
 class SqliteMaintenance:
-    """What keeps the file sound, quick and small."""
+    """Checks, repairs and compacts the file."""
 
     def __init__(self, engine: SqliteMaintenanceHost) -> None:
         self._engine = engine
-        self._told = (0, 0, 0)
-        self._told_at = 0
+        self._reported = (0, 0, 0)
+        self._reported_at = 0
         self._optimized_at: int | None = None
         self._changes: tuple[int, int] | None = None
         self._lock = threading.Lock()
@@ -78,13 +78,13 @@ class SqliteMaintenance:
     def _store(self) -> SqliteDatabase:
         return self._engine.store
 
-    # -- looking and repairing
+    # -- inspection and repair
 
     def inspect(self, now: int | None = None) -> list[Finding]:
         self._engine.prepare()
         found = health.findings(self._store, self._engine.url)
         if any(finding.code == "damaged" for finding in found):
-            return found  # whatever is counted in it means little
+            return found  # counts from a damaged file mean little
         return found + damaged_ids.findings(self._engine) + maintenance.inspect(self._engine, self._engine.at(now))
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
@@ -113,7 +113,7 @@ class SqliteMaintenance:
         return {"log_before": before, "log_after": health.size_of(self._store, "-wal")}
 
     def _shorten_log(self) -> None:
-        # Most of it without a lock; to cut the rest off nobody may write, and whoever reads is not waited for.
+        # Most of it without a lock. Truncating needs the write lock, and does not wait for readers.
         self._store.write_back()
         with self._store.alone() as db:
             db.execute("PRAGMA busy_timeout=0")
@@ -141,17 +141,17 @@ class SqliteMaintenance:
             db.execute("PRAGMA optimize")
 
     def _give_back(self, *, only_much: bool = False) -> bool:
-        """Give a little of the free space back; whether there is more to give."""
+        """Free a few unused pages; whether there are more to free."""
         if not self._free_pages(only_much):
             return False
         with self._store.alone() as db:
-            # As a script: execute() takes a single step of what has no columns, which would be a single page.
+            # As a script: execute() steps a statement without columns only once, which would free a single page.
             db.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")
         return self._free_pages(only_much) > 0
 
     def _free_pages(self, only_much: bool) -> int:
         with self._store.reading() as db:
-            # Only of a file that somebody made for it: it may cost up to 4 % of every enqueue and settle.
+            # Only if somebody created the file with it: it may cost up to 4 % of every enqueue and settle.
             if scalar(db, "PRAGMA auto_vacuum") != 2:
                 return 0
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
@@ -162,7 +162,7 @@ class SqliteMaintenance:
     def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         self._engine.prepare()
         at = self._engine.at(now)
-        self._tell_pressure(at)
+        self._report_contention(at)
         if "checkpoint" in kinds and self._log_is_long():
             self._shorten_log()
         if "optimize" in kinds and self._is_to_be_analyzed(at):
@@ -175,23 +175,23 @@ class SqliteMaintenance:
         return size > _LONG_LOG or (size > _IDLE_LOG and before == self._changes)
 
     def _is_to_be_analyzed(self, now: int) -> bool:
-        """Once a day, and not at the start: then there is enough to do."""
+        """Once a day, but not at the start, when there is enough to do."""
         if self._optimized_at is None or now - self._optimized_at >= _DAY:
             first, self._optimized_at = self._optimized_at is None, now
             return not first
         return False
 
-    def _tell_pressure(self, now: int) -> None:
-        """Add what this process met since it was last told, for whoever asks."""
+    def _report_contention(self, now: int) -> None:
+        """Add the write contention that this process met since its last report."""
         with self._lock:
-            if now - self._told_at < _MINUTE:
+            if now - self._reported_at < _MINUTE:
                 return
-            self._told_at = now
-            turns, late, jobs = told = (*self._store.turns(), self._engine.handled)
-            fresh = WriteContention(now // _HOUR, *(new - old for new, old in zip(told, self._told, strict=True)))
-            if turns < self._told[0]:  # counted anew since the file was closed
+            self._reported_at = now
+            turns, late, jobs = counts = (*self._store.turns(), self._engine.handled)
+            fresh = WriteContention(now // _HOUR, *(new - old for new, old in zip(counts, self._reported, strict=True)))
+            if turns < self._reported[0]:  # counted anew since the file was closed
                 fresh = WriteContention(now // _HOUR, turns, late, jobs)
-            self._told = told
+            self._reported = counts
         if fresh.jobs or fresh.late:
             with self._store.writing() as db:
                 known = _pressures.decode(scalar(db, SQL["write_contention"]) or "[]")
@@ -209,10 +209,10 @@ class SqliteMaintenance:
 
         self._engine.prepare()
         with explained(path), contextlib.closing(sqlite3.connect(path)) as copy, self._store.reading() as db:
-            # A read transaction around all of it: without, the copy would begin anew whenever somebody commits.
+            # One read transaction for all of it: otherwise the copy would restart whenever somebody commits.
             db.execute("BEGIN")
             try:
-                scalar(db, SQL["store_status"])  # the moment that the copy is of
+                scalar(db, SQL["store_status"])  # the snapshot starts here
                 db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
             finally:
                 db.execute("ROLLBACK")

@@ -1,4 +1,4 @@
-"""Brings the tables to the version this headrace works with, or refuses to touch them."""
+"""Migrates the tables to the version this headrace works with, or refuses to touch them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refuse_newer(version: int, where: str) -> None:
 
 
 def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
-    """Apply what is missing, inside the caller's transaction: all of it or nothing."""
+    """Apply the missing migrations in the caller's transaction: all or nothing."""
     version = version_of(connection)
     refuse_newer(version, where)
     missing = [migration for migration in MIGRATIONS if migration.version > version]
@@ -59,9 +59,9 @@ def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
 
 
 def deviations(connection: sqlite3.Connection, version: int) -> list[str]:
-    """What is not as headrace makes it in a file of this version. Tables of others in the same file are none of ours.
+    """Deviations from headrace's schema in a file of this version. Other tables in the same file are ignored.
 
-    A trigger counts that is on a table of ours or names one: it could change our rows.
+    A trigger counts if it is on a table of ours or names one: it could change our rows.
     """
     found = _described(connection)
     expected, allowed = _models(version)
@@ -74,18 +74,18 @@ def deviations(connection: sqlite3.Connection, version: int) -> list[str]:
 
 @functools.cache
 def _models(version: int) -> tuple[dict[str, str], dict[str, str]]:
-    """What a file of this version has to have, and what it may have."""
+    """The objects that a file of this version must have, and those it may have."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         _apply(model, [migration for migration in MIGRATIONS if migration.version <= version], 0)
         expected = _described(model)
         model.execute(SQL["close_inserts"])
-        for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive beside the jobs
+        for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive in the same file
             model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive",))[statement])
         return expected, _described(model)
 
 
 def _described(connection: sqlite3.Connection) -> dict[str, str]:
-    """What in the file is ours, or is about tables of ours, and how it was made."""
+    """The SQL of all objects in the file that are ours or touch our tables."""
     rows = connection.execute(
         "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL AND ("
         "lower(name) GLOB 'headrace_*' OR lower(tbl_name) GLOB 'headrace_*' "

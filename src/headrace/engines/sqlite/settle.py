@@ -1,4 +1,4 @@
-"""What a turn of a worker leaves in the file: notes, and the outcomes of what it ran."""
+"""Stores the notes and outcomes of a worker's exchange."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def note(db: sqlite3.Connection, notes: Sequence[JobNote]) -> None:
 
 
 class SettleRun:
-    """The outcomes of one turn. `kin_first` spares an attempt that fails where many jobs have kin."""
+    """The outcomes of one exchange. `kin_first` saves a failing attempt where many jobs have dependencies."""
 
     def __init__(self, db: sqlite3.Connection, now: int, *, kin_first: bool) -> None:
         self._db = db
@@ -44,41 +44,41 @@ class SettleRun:
     def settle_and_tell(
         self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[EventGroup]
     ) -> list[Outcome]:
-        """Settle, and tell what the worker has to tell before whatever follows from it."""
+        """Settle, and append the worker's events before those that follow from them."""
         seq = insert.tell(self._db, page(groups)) if groups else 0
         refused = self.settle(outcomes, worker) if outcomes else []
         if groups and len(self._completed) < len([o for o in outcomes if o.event is Trigger.SUCCEED]):
-            told = page(narrowed(groups, {outcome.id for outcome in self._completed}))
-            self._db.execute(SQL["correct_page"], {"seq": seq, "page": told.text})
+            corrected = page(narrowed(groups, {outcome.id for outcome in self._completed}))
+            self._db.execute(SQL["correct_page"], {"seq": seq, "page": corrected.text})
         return refused
 
     def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:
-        """Settle what is not stale; file and return what is."""
-        left = self._without_kin(outcomes) if self._kin_first else outcomes
+        """Settle current outcomes; record and return the stale ones."""
+        left = self._settle_linked(outcomes) if self._kin_first else outcomes
         if not left or self._settle_whole(left):
             return []
         fresh, stale = _divide(self._db, left)
-        rest = self._without_kin(fresh)
+        rest = self._settle_linked(fresh)
         stale += [outcome for outcome in rest if outcome.spawned]  # refused: the store has moved
         rest = [outcome for outcome in rest if not outcome.spawned]
         while rest and not self._settle_whole(rest):
-            before, rest = rest, self._without_kin(rest)  # by what others left behind, one has kin that had none
-            assert len(rest) < len(before), "what is fresh and has no kin can be settled"
+            before, rest = rest, self._settle_linked(rest)  # a spawned job has added a dependency
+            assert len(rest) < len(before), "a current outcome without dependencies can be settled"
         if stale:
             self._db.execute(SQL["record_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
         return stale
 
-    def _without_kin(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Settle those of jobs that have kin; the others."""
-        scribe = _SqliteSettleWriter(self._db)
-        settled = dependencies.settle(SqliteTransaction(self._db), outcomes, scribe, self._now)
-        self._completed += scribe.completed
+    def _settle_linked(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Settle the outcomes of jobs with dependencies; the other outcomes."""
+        writer = _SqliteSettleWriter(self._db)
+        settled = dependencies.settle(SqliteTransaction(self._db), outcomes, writer, self._now)
+        self._completed += writer.completed
         self.effects.add(settled.effects)
         self.met_kin |= bool(settled.places)
         return [outcome for place, outcome in enumerate(outcomes) if place not in settled.places]
 
     def _settle_whole(self, outcomes: Sequence[Outcome]) -> bool:
-        """Apply the outcomes; False, and nothing done, if any of them is stale or of a job that has kin."""
+        """Apply the outcomes; False, and nothing done, if any is stale or its job has dependencies."""
         if any(outcome.spawned for outcome in outcomes):
             return False
         self._db.execute("SAVEPOINT settle")
@@ -95,7 +95,7 @@ class SettleRun:
 
 
 class _SqliteSettleWriter:
-    """Settles jobs that have kin."""
+    """Settles jobs with dependencies."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -115,9 +115,9 @@ def _complete(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
 
 
 def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
-    """Settle what is not a plain success, filing what the row is about to lose."""
-    if told := [outcome for outcome in outcomes if not outcome.quiet]:
-        db.execute(SQL["record_outcomes"], {"o": as_json(told)})
+    """Settle outcomes other than plain successes, recording what the row is about to lose."""
+    if loud := [outcome for outcome in outcomes if not outcome.quiet]:
+        db.execute(SQL["record_outcomes"], {"o": as_json(loud)})
     if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
         db.execute(SQL["add_dead_letters_of_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
@@ -130,7 +130,7 @@ def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[O
     fresh: dict[str, Outcome] = {}
     stale: list[Outcome] = []
     for index, outcome in enumerate(outcomes):
-        if index in behind or outcome.id in fresh:  # a second settle of one claim is stale as well
+        if index in behind or outcome.id in fresh:  # a second outcome of one claim is stale as well
             stale.append(outcome)
         else:
             fresh[outcome.id] = outcome

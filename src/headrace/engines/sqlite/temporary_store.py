@@ -1,7 +1,7 @@
-"""Stores without a name: a file in a private folder that goes when its engine is closed, or at the latest at exit.
+"""Stores without a path: a file in a private folder that is removed when its engine is closed, at the latest at exit.
 
-A real file, so that `memory://` behaves like every other store, in threads and in child processes too. Only the
-process that made the folder removes it: a forked child that closes its app must not take its parent's jobs along.
+It is a real file, so that `memory://` behaves like every other store, in threads and in child processes too. Only the
+process that created the folder removes it: a forked child that closes its app must not delete its parent's jobs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class TemporaryStore:
         weakref.finalize(self, _remove, self._folder, self._maker)
 
     def make_room(self) -> None:
-        """The folder again, if it is gone: a closed engine may be used once more."""
+        """Create the folder again if it is gone: a closed engine may be used once more."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        # Its name was free meanwhile, in a place where everybody may write.
+        # Its name was free meanwhile, in a folder where every user may write.
         if hasattr(os, "getuid") and self._folder.lstat().st_uid != os.getuid():
             raise EngineUnavailable(f"{self._folder} was taken by another user; open a new app")
 

@@ -1,4 +1,4 @@
-"""A transaction of the SQLite file, for the steps that all SQL engines share."""
+"""A transaction on the SQLite file, for the operations that all SQL engines share."""
 
 from __future__ import annotations
 

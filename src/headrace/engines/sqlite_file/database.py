@@ -1,12 +1,12 @@
-"""The SQLite file: connections, transactions, and the one place where its errors become ours.
+"""The SQLite file: connections, transactions, and the translation of its errors.
 
 One connection writes, guarded by a lock among threads and the turnstile among processes; reads have connections
 of their own and are never blocked. Nothing but SQLite opens the file itself: closing such a descriptor would drop
 the locks of the whole process.
 
-A connection never crosses a fork. It would not even do to leave it alone in the child: SQLite keeps account of its
-locks by process, the child inherits the account without the locks, and its own connections would then write
-unprotected. So before a fork every connection is closed; parent and child open theirs again when they need one.
+A connection never crosses a fork. It is not enough to leave it unused in the child: SQLite tracks its locks by process,
+the child inherits that record without the locks, and its own connections would then write unprotected. So every
+connection is closed before a fork; parent and child reopen theirs when they need one.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from headrace.errors import ConfigError, EngineUnavailable
 Durability = Literal["normal", "full", "off"]
 OLDEST_SQLITE = (3, 38, 0)
 _READERS_KEPT = 8
-# A text that is no UTF-8 is damaged. Who reads a thousand records must not be kept from the others by one of them.
+# A text that is not UTF-8 is damaged. One damaged record must not fail the read of a thousand others.
 _as_text = functools.partial(str, encoding="utf-8", errors="replace")
-_READS_AWAITED = 1.0  # how long a fork waits for reads under way
+_READS_AWAITED = 1.0  # how long a fork waits for running reads
 
 
 class SqliteDatabase:
-    """The file and everything that is open on it in this process."""
+    """The file and its open connections in this process."""
 
     def __init__(
         self,
@@ -55,22 +55,22 @@ class SqliteDatabase:
         self.patience_ms = int(patience * 1000)
         self._make_room = make_room
         self._watchers = self._writers = 0
-        self.tellings = 0  # commits of ours, but for those that are said to be quiet
+        self.tellings = 0  # commits of this process, except quiet ones
         self.start_afresh()
         guard_through_forks(self)
 
     def start_afresh(self) -> None:
-        """Begin with nothing open, as in a forked child."""
+        """Start with nothing open, as in a forked child."""
         self._lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._watcher: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
         self._reads = 0
-        self._lane_limit = threading.Condition()  # of the readers, who must not wait for a writer of their own process
+        self._reader_guard = threading.Condition()  # readers must not wait for a writer of their process
         self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
 
     def turns(self) -> tuple[int, int]:
-        """How often somebody of this process had the turn to write, and how often that came late."""
+        """How often this process got the write lock, and how often late."""
         return self._turnstile.turns, self._turnstile.late
 
     # -- transactions
@@ -78,12 +78,12 @@ class SqliteDatabase:
     def writing(self, *, quiet: bool = False) -> WriteTransaction:
         """One write transaction: committed at the end of the `with`, rolled back on any exception.
 
-        What is `quiet` tells no event.
+        A `quiet` one appends no events.
         """
         return WriteTransaction(self, quiet)
 
     def begin(self) -> sqlite3.Connection:
-        """Take the turn to write; `end` gives it up."""
+        """Take the write lock; `end` releases it."""
         if not self._lock.acquire(timeout=self._patience):
             raise EngineUnavailable(f"no turn to write within {self._patience:g} s: another thread holds the store")
         try:
@@ -101,7 +101,7 @@ class SqliteDatabase:
         return connection
 
     def end(self, connection: sqlite3.Connection, word: str) -> None:
-        """COMMIT or ROLLBACK, and let the next writer through."""
+        """COMMIT or ROLLBACK, and let the next writer in."""
         try:
             connection.execute(word)
         except sqlite3.Error as error:
@@ -115,7 +115,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[sqlite3.Connection]:
-        """The writing connection outside of a transaction, while nobody else of ours writes."""
+        """The writing connection outside of a transaction, while no other process of ours writes."""
         connection = self.begin()
         try:
             connection.execute("ROLLBACK")
@@ -127,7 +127,7 @@ class SqliteDatabase:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """A connection for reads; it sees what is committed."""
+        """A connection for reads; it sees committed data."""
         with explained(self.path):
             connection = self._take_reader()
             try:
@@ -136,15 +136,15 @@ class SqliteDatabase:
                 self._return_reader(connection)
 
     def change_count(self) -> tuple[int, int]:
-        """Differs from the last answer if anybody else has committed since, or if that can't be told."""
-        with explained(self.path), self._lane_limit:
+        """Differs from the last value if anybody else has committed since, or if that is unknown."""
+        with explained(self.path), self._reader_guard:
             if self._watcher is None:
                 self._watcher = self.connect()
-                self._watchers += 1  # each connection counts from the start again
+                self._watchers += 1  # each connection starts its own count
             return self._watchers, int(scalar(self._watcher, "PRAGMA data_version"))
 
     def changes_of_others(self) -> tuple[int, int] | None:
-        """The same, but for what this store has committed itself; None if that can't be told while it writes."""
+        """The same without the commits of this store object; None if it is writing just now."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
@@ -155,10 +155,10 @@ class SqliteDatabase:
             self._lock.release()
 
     def write_back(self) -> None:
-        """Carry what the log has into the file, while others go on writing.
+        """Checkpoint the log into the file, while others go on writing.
 
-        By itself SQLite does it at the end of some commit, and everybody waits behind the turnstile meanwhile: for tens
-        of milliseconds where much was changed. What is carried over before is not left to such a commit.
+        By itself SQLite checkpoints at the end of some commit, and all writers wait at the turnstile meanwhile: for
+        tens of milliseconds after many changes. Pages checkpointed here need not be written by such a commit.
         """
         with self.reading() as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
@@ -169,37 +169,37 @@ class SqliteDatabase:
         if self._writer is None:
             self._open_writer()  # the file exists from here on
         self._refuse_other_file()
-        with self._lane_limit:
+        with self._reader_guard:
             connection = self._readers.pop() if self._readers else self.connect()
             self._reads += 1
             return connection
 
     def _return_reader(self, connection: sqlite3.Connection) -> None:
-        with self._lane_limit:
+        with self._reader_guard:
             self._reads -= 1
             if len(self._readers) < _READERS_KEPT:
                 self._readers.append(connection)
             else:
                 connection.close()
-            self._lane_limit.notify_all()
+            self._reader_guard.notify_all()
 
     def _open_writer(self) -> sqlite3.Connection:
         with self._lock:
             if self._writer is None:
                 self.make_folder()
                 self._turnstile.open()
-                # One at a time: SQLite turns down, without waiting, whoever makes a new file WAL beside another.
+                # One at a time: SQLite refuses, without waiting, when two connections switch a new file to WAL at once.
                 self._turnstile.enter()
                 try:
                     self._writer = self.connect(cache_kilobytes=20_000)
-                    self._writers += 1  # each connection counts from the start again
+                    self._writers += 1  # each connection starts its own count
                     self._file = _identity(self._name)
                 finally:
                     self._turnstile.leave()
             return self._writer
 
     def _refuse_other_file(self) -> None:
-        """Who has a file open that was deleted goes on in it, and nobody else will ever see what is stored there."""
+        """Refuse a file that was deleted: this process could still write to it, but nobody would ever see that."""
         if _identity(self._name) != self._file:
             gone = EngineUnavailable(
                 f"{self.path}: the file was deleted or replaced while this program had it open; nothing is stored. "
@@ -209,7 +209,7 @@ class SqliteDatabase:
             raise gone
 
     def make_folder(self) -> None:
-        """Make sure of the folder beside the file, ours alone; a cleaner may have removed it under us."""
+        """Create the folder beside the file, for this user alone; a cleanup may have removed it."""
         if self._make_room is not None:
             self._make_room()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -229,7 +229,7 @@ class SqliteDatabase:
                 "page_size=4096",
                 "journal_mode=WAL",
                 f"synchronous={self.durability.upper()}",
-                "wal_autocheckpoint=4000",  # at the usual 1000 pages, a third of single inserts' time is checkpoints
+                "wal_autocheckpoint=4000",  # at the default 1000 pages, a third of single inserts' time is checkpoints
                 "foreign_keys=ON",
                 "temp_store=MEMORY",
                 f"cache_size=-{cache_kilobytes}",
@@ -242,7 +242,7 @@ class SqliteDatabase:
 
     def close(self) -> None:
         """Close every connection of this process."""
-        with self._lock, self._lane_limit:
+        with self._lock, self._reader_guard:
             for connection in (*self._readers, self._watcher, self._writer):
                 if connection is not None:
                     connection.close()
@@ -251,29 +251,29 @@ class SqliteDatabase:
             self._turnstile.close()
 
     def __del__(self) -> None:
-        # A store that nobody closed: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
+        # Nobody closed the store: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
         with contextlib.suppress(Exception):
             self.close()
 
     # -- around a fork
 
     def stand_still(self) -> None:
-        """Let nobody read or write any more until `go_on`."""
+        """Block all reads and writes until `go_on`."""
         self._lock.acquire()
-        self._lane_limit.acquire()
+        self._reader_guard.acquire()
 
     def make_way(self) -> None:
-        """Once nobody reads any more, close everything."""
-        self._lane_limit.wait_for(lambda: not self._reads, _READS_AWAITED)
+        """Wait for running reads, then close everything."""
+        self._reader_guard.wait_for(lambda: not self._reads, _READS_AWAITED)
         self.close()
 
     def go_on(self) -> None:
-        self._lane_limit.release()
+        self._reader_guard.release()
         self._lock.release()
 
 
 class _Guarded(Protocol):
-    """What has files of a database open, and must not in the middle of a fork."""
+    """An object with open database files, which must be closed during a fork."""
 
     def stand_still(self) -> None: ...
     def make_way(self) -> None: ...
@@ -282,10 +282,10 @@ class _Guarded(Protocol):
 
 
 class _ForkGuard:
-    """Sees every store of the process through its forks, of which there is one at a time.
+    """Suspends every store of the process during a fork; one fork at a time.
 
-    Two threads that fork at once would each wait for a store that the other one halted, or set going again what the
-    other is about to copy. So the first thing a fork takes, and the last it gives back, is this lock.
+    Two threads that fork at once could each wait for a store that the other one suspended, or resume a store that the
+    other is about to copy. So a fork takes this lock first and releases it last.
     """
 
     def __init__(self) -> None:
@@ -294,7 +294,7 @@ class _ForkGuard:
 
     def start_afresh(self) -> None:
         self.lock = threading.RLock()
-        self._halted: list[list[_Guarded]] = []  # one list for each fork under way; a fork may come inside of another
+        self._halted: list[list[_Guarded]] = []  # one list for each running fork; forks may be nested
 
     def before(self) -> None:
         self.lock.acquire()
@@ -317,8 +317,8 @@ class _ForkGuard:
 
 
 def guard_through_forks(store: _Guarded) -> None:
-    """Have the store halted before every fork, and set going again afterwards."""
-    with _forks.lock:  # not in the middle of a fork, which would miss this one
+    """Suspend the store before every fork, and resume it afterwards."""
+    with _forks.lock:  # not during a fork, which would miss this one
         _forks.stores.add(store)
 
 
@@ -330,7 +330,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class WriteTransaction:
-    """The `with` of a write transaction. A class, not a generator: it is entered for every single enqueue."""
+    """The `with` of a write transaction. A class, not a generator: every single enqueue enters it."""
 
     __slots__ = ("_connection", "_quiet", "_store")
 
@@ -346,8 +346,8 @@ class WriteTransaction:
         self._store.end(self._connection, "COMMIT" if error is None else "ROLLBACK")
         if not self._quiet:
             self._store.tellings += 1
-        if error is not None and (told := translated(error, self._store.path)) is not error:
-            raise told from error
+        if error is not None and (mapped := translated(error, self._store.path)) is not error:
+            raise mapped from error
 
 
 def _identity(name: str) -> tuple[int, int] | None:
@@ -359,6 +359,6 @@ def _identity(name: str) -> tuple[int, int] | None:
 
 
 def scalar(connection: sqlite3.Connection, sql: str, parameters: Any = ()) -> Any:
-    """The one value of a one-row answer; None of a statement that answers with nothing."""
+    """The value of a one-row result; None if the statement returns no row."""
     row = connection.execute(sql, parameters).fetchone()
     return None if row is None else row[0]

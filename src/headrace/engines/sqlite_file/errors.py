@@ -1,4 +1,4 @@
-"""What SQLite or the file system complains of, in our own words and with what to do about it."""
+"""Translates errors of SQLite and the file system into EngineUnavailable, with advice."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FILE_ADVICE = {
 
 
 def translated(error: BaseException, path: Path) -> BaseException:
-    """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
+    """EngineUnavailable with advice for an error of SQLite or the file system; any other error unchanged."""
     if isinstance(error, OSError):
         advice = _FILE_ADVICE.get(error.errno or 0)
         away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
@@ -58,10 +58,10 @@ def translated(error: BaseException, path: Path) -> BaseException:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise what happens inside in our own words."""
+    """Raise errors inside as EngineUnavailable with advice."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
-        if (told := translated(error, path)) is error:
+        if (explained_error := translated(error, path)) is error:
             raise
-        raise told from error
+        raise explained_error from error

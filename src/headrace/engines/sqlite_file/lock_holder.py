@@ -1,4 +1,4 @@
-"""Who holds the lock of a store that is busy, as far as the system tells: Linux does."""
+"""Finds out whether this process holds the write lock of a busy file; on Linux only."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 
 _LOCKS = Path("/proc/locks")
-_WRITING = "120"  # the byte of the index of the log that whoever writes has locked
+_WRITING = "120"  # the byte of the shared-memory file that the writer locks
 
 
 def is_written_here(path: Path) -> bool:
-    """Whether some connection of this very process has begun to write to the file and not ended it."""
+    """Whether a connection of this process has an open write transaction on the file."""
     try:
         held = _LOCKS.read_text().splitlines()
-        # Its name is enough: to open and close it would drop the locks of this process.
+        # stat() only: opening and closing the file would drop the locks of this process.
         inode = os.stat(f"{path}-shm").st_ino
     except OSError:
         return False

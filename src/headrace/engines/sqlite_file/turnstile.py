@@ -1,8 +1,8 @@
-"""Lets the writers of several processes through one at a time, and fairly.
+"""Admits the writers of several processes one at a time, and fairly.
 
-SQLite's own busy handler sleeps longer and longer, so that under load whole processes never get the write lock.
-Here the waiting is on a lock file beside the database, with short even pauses, and ends with an error after a
-limit: a process that was stopped inside a transaction must not hang the others silently.
+SQLite's own busy handler sleeps longer and longer, so that under load some processes never get the write lock. Here
+writers wait for a lock on a file beside the database, with short even pauses. The wait ends with an error after a
+limit: a process that was stopped inside a transaction must not block the others silently.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ try:
     import fcntl
 
     locks: ModuleType | None = fcntl
-except ImportError:  # Windows: SQLite's busy handler does the waiting
+except ImportError:  # on Windows SQLite's busy handler waits
     locks = None
 
 _PAUSE = 0.0002
-_LATE = 0.02  # who waits longer than this is told as late
+_LATE = 0.02  # a longer wait counts as late
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Turnstile:
-    """A lock across processes. Threads of one process must agree among themselves first.
+    """A lock across processes. Threads of one process need a lock of their own.
 
-    It counts its turns, and those that were late: a file that has many of these is outgrown.
+    It counts its turns and those that were late: many late ones mean that the store has outgrown a file.
     """
 
     def __init__(self, path: Path, patience: float) -> None:
