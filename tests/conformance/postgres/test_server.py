@@ -358,7 +358,7 @@ def test_what_the_database_undoes_every_time_is_an_error_of_ours_in_the_end(serv
 
     for do in (server.transact, server.run):
         rounds.clear()
-        with pytest.raises(EngineUnavailable, match="other transactions got into its way"):
+        with pytest.raises(EngineUnavailable, match="it kept conflicting with other transactions"):
             do(act)
         assert 2 <= len(rounds) <= 5
     assert server.run(backend)
@@ -560,7 +560,7 @@ def test_a_read_only_server_is_told_with_what_to_do_and_may_be_read(store: Store
 def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, store: StoreUnderTest) -> None:
     servers.drop(store.address)
     for act in (lambda: engine.queries.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
-        with pytest.raises(EngineUnavailable, match=r"`headrace migrate` makes (it|them) anew"):
+        with pytest.raises(EngineUnavailable, match=r"`headrace migrate` creates (it|them) again"):
             act()
     assert engine.migrate() == ["0001_foundation"]
     assert engine.insert([new_job("job")], now=NOW) == [True]

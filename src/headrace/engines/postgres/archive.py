@@ -1,7 +1,7 @@
 """The archive of a PostgreSQL store: one table in native range partitions, which are dropped whole.
 
-Making and dropping a partition locks the archive for a moment and nothing that a claim needs. It waits for that lock
-only shortly: what can't be had now is done by the next sweep.
+Creating and dropping a partition locks the archive for a moment, and nothing that a claim needs. The wait for that lock
+is short: if it fails, the next retention run tries again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _PREFIX = "headrace_archive_"
 _BOUNDS = re.compile(r"FROM \('?(-?\d+)'?\) TO \('?(-?\d+)'?\)")
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 _CREATE = "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)"
-# A partition can't be attached while jobs of its time are in the rest.
+# A partition cannot be attached while jobs of its time are in the default partition.
 _TAKE_FROM_REST = """WITH taken AS (DELETE FROM {} WHERE finished_at >= {} AND finished_at < {} RETURNING *)
     INSERT INTO {} SELECT * FROM taken"""
 _ATTACH = "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})"
@@ -60,12 +60,12 @@ class _Partition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """2026-W46 of headrace_archive_2026_w46."""
+        """2026-W46 for headrace_archive_2026_w46."""
         return self.table.removeprefix(_PREFIX).replace("_", "-").upper() if self.since is not None else REST
 
 
 class PostgresArchiveHost(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     server: ConnectionPool
     sql: dict[str, str]
@@ -82,8 +82,8 @@ class PostgresArchive:
         self._sql = host.sql
         self._schema = schema
         self._known: set[str] = set()
-        self._told: set[str] = set()  # those that could not be made, until they are
-        self._untold: list[str] = []
+        self._failed: set[str] = set()  # partitions that could not be created so far
+        self._unreported: list[str] = []
 
     # -- writing
 
@@ -112,11 +112,11 @@ class PostgresArchive:
         return [*self._make(ahead(now, interval)), *self._sort_rest(interval)]
 
     def failures(self) -> list[str]:
-        untold, self._untold = self._untold, []
-        return untold
+        unreported, self._unreported = self._unreported, []
+        return unreported
 
     def _sort_rest(self, interval: Interval) -> list[str]:
-        """Make the partitions of what is in the rest, which takes their jobs out of it; those that are new."""
+        """Create partitions for the jobs in the default one, which moves them there; the names of new ones."""
         made, since = [], 0
         while (first := self._ask("archive_first_of_rest", "", {"since": since})[0][0]) is not None:
             name = partition_of(first, interval)
@@ -127,7 +127,7 @@ class PostgresArchive:
         return made
 
     def _make(self, names: Collection[str]) -> list[str]:
-        """Make the partitions that are missing; those that are new."""
+        """Create the missing partitions; the names of new ones."""
         if self._known.issuperset(names):
             return []
         there = {partition.name for partition in self._partitions()}
@@ -148,18 +148,18 @@ class PostgresArchive:
         try:
             self._server.transact(make)
         except (psycopg.Error, EngineUnavailable) as error:
-            if name in {partition.name for partition in self._partitions()}:  # somebody else was quicker
+            if name in {partition.name for partition in self._partitions()}:  # another process was faster
                 self._known.add(name)
             elif isinstance(error, psycopg.errors.InvalidObjectDefinition):  # one of another interval is in its place
-                log.info("partition %s of the archive overlaps one that is there, which is used", name)
+                log.info("partition %s of the archive overlaps an existing one, which is used", name)
                 self._known.add(name)
-            elif name not in self._told:
-                log.error("partition %s of the archive can't be made: %s; its jobs land in %s", name, error, REST)
-                self._told.add(name)
-                self._untold.append(name)
+            elif name not in self._failed:
+                log.error("partition %s of the archive cannot be created: %s; its jobs go to %s", name, error, REST)
+                self._failed.add(name)
+                self._unreported.append(name)
             return False
         self._known.add(name)
-        self._told.discard(name)
+        self._failed.discard(name)
         return True
 
     def drop(self, before: int) -> list[str]:
@@ -177,13 +177,13 @@ class PostgresArchive:
         except (psycopg.Error, EngineUnavailable):
             if name in {partition.name for partition in self._partitions()}:
                 raise
-            return False  # somebody else was quicker
+            return False  # another process was faster
         finally:
             self._known.discard(name)
         return True
 
     def _drop(self, db: Connection, name: str) -> None:
-        # Not CONCURRENTLY: that is not to be had beside a partition for the rest. It is a matter of the catalog alone.
+        # Not CONCURRENTLY, which is impossible beside a default partition. Only the catalog changes.
         db.execute(_LOCK_TIMEOUT)
         table = self._table(name)
         db.execute(sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(self._parent(), table))
@@ -202,7 +202,7 @@ class PostgresArchive:
         return int(self._ask("archive_count", *self._conditions(which))[0][0])
 
     def durations(self, which: Filter) -> list[Durations]:
-        return [Durations(*told) for told in self._ask("archive_durations", *self._conditions(which))]
+        return [Durations(*row) for row in self._ask("archive_durations", *self._conditions(which))]
 
     def partitions(self) -> list[PartitionRow]:
         found = self._partitions()
@@ -215,11 +215,11 @@ class PostgresArchive:
         return sorted(rows, key=lambda row: (row.since or 0, row.name))
 
     def _partitions(self) -> list[_Partition]:
-        # One that is dropped at this moment is told without its bounds.
-        return [_partition(*told) for told in self._ask("archive_partitions", "", {}) if told[1] is not None]
+        # A partition that is being dropped has no bounds.
+        return [_partition(*row) for row in self._ask("archive_partitions", "", {}) if row[1] is not None]
 
     def _rows(self, statement: str, where: str, values: dict[str, Any]) -> list[ArchiveRow]:
-        return [_as_row(told) for told in self._ask(statement, where, values)]
+        return [_as_row(row) for row in self._ask(statement, where, values)]
 
     def _ask(self, statement: str, where: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
         self._host.prepare()
@@ -260,6 +260,6 @@ def _as_list(row: ArchiveRow) -> list[Any]:
     return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in values]
 
 
-def _as_row(told: Sequence[Any]) -> ArchiveRow:
-    values = dict(zip(ArchiveRow.__struct_fields__, told, strict=True))
+def _as_row(row: Sequence[Any]) -> ArchiveRow:
+    values = dict(zip(ArchiveRow.__struct_fields__, row, strict=True))
     return ArchiveRow(**{**values, "state": State(values["state"]), "body": bytes(values["body"])})

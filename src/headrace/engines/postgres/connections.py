@@ -1,8 +1,7 @@
-"""The PostgreSQL server: connections, transactions, and the one place where its errors become ours.
+"""The PostgreSQL server: connections, transactions, and the translation of its errors.
 
-The pool is a list. A connection that the server has closed is noticed before it is used, a server that is away is
-told at once rather than waited for, and a forked child starts with an empty list: what a pool with threads of its
-own can't do.
+The pool is a list. Unlike a pool with threads of its own, it notices before use that the server has closed a
+connection, fails at once while the server is away, and starts empty in a forked child.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ _PATIENCE = 10.0  # for a free connection
 _TRIES = 4
 _KEPT_IDLE = 60.0
 
-# What the database undid and may be done anew.
+# The database rolled back, and the transaction may be repeated.
 _UNDONE = (pg.SerializationFailure, pg.DeadlockDetected)
-# What is no fault of the caller: the server is away, sends us away for now, or is not as it should be.
+# Not the caller's fault: the server is away, refuses connections for now, or is misconfigured.
 _NOT_NOW = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -47,7 +46,7 @@ _NOT_NOW = (
 
 
 class ConnectionLost(EngineUnavailable):
-    """The connection broke off in use. Whether the server did what it was last told is not known."""
+    """The connection broke in use. It is unknown whether the server executed the last statement."""
 
 
 class ConnectionPool:
@@ -59,15 +58,15 @@ class ConnectionPool:
         _servers.add(self)
 
     def start_afresh(self) -> None:
-        """Begin without connections, as in a forked child."""
+        """Start without connections, as in a forked child."""
         self._lock = threading.Lock()
         self._idle: list[tuple[Connection, float]] = []
-        self._backends: dict[Connection, int] = {}  # each open connection, and the server's name for it
+        self._backends: dict[Connection, int] = {}  # open connections and their backend pids
         self._free = threading.BoundedSemaphore(self.address.connections)
         self._breaker = CircuitBreaker()
 
     def run(self, act: Callable[[Connection], T]) -> T:
-        """Do it on a connection in autocommit, once: anew only if the database undid it."""
+        """Call it once with a connection in autocommit; again only if the database rolled it back."""
         for tries_left in reversed(range(_TRIES)):
             try:
                 with self._lent() as connection:
@@ -79,19 +78,19 @@ class ConnectionPool:
         raise AssertionError("the loop returns or raises")
 
     def repeat(self, act: Callable[[Connection], T]) -> T:
-        """The same for what may be done twice: once more if the connection breaks off in the middle."""
+        """The same for idempotent work: once more if the connection breaks."""
         try:
             return self.run(act)
         except ConnectionLost:
             return self.run(act)
 
     def transact(self, act: Callable[[Connection], T]) -> T:
-        """Do it in one transaction; anew if the database undid it, or if it broke off before its commit was sent."""
+        """Call it in one transaction; again if the database rolled it back, or it broke before the commit."""
         for tries_left in reversed(range(_TRIES)):
             committing = False
             try:
                 with self._lent() as connection:
-                    # Whatever the database's default is: the statements are made for this level.
+                    # Whatever the database's default is: the statements are written for this level.
                     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                     done = act(connection)
                     committing = True
@@ -164,16 +163,16 @@ class ConnectionPool:
         return connection
 
     def is_ours(self, backend: int) -> bool:
-        """Whether one of this process's connections goes by this name at the server."""
+        """Whether this backend pid belongs to a connection of this process."""
         return backend in list(self._backends.values())
 
     def hang_up(self, connection: Connection) -> None:
-        # Not what we have from our parent: a word on it would end it for both.
+        # Not those inherited from our parent: closing one would end it for both.
         if self._backends.pop(connection, None) is not None:
             connection.close()
 
     def _hang_up_the_dead(self) -> None:
-        """Close what the server has closed: a new one of somebody else may go by its name by now."""
+        """Close connections that the server has closed: their backend pids may be reused."""
         with self._lock:
             dead = [each for each in self._idle if _has_something_to_say(each[0])]
             for each in dead:
@@ -182,7 +181,7 @@ class ConnectionPool:
             self.hang_up(connection)
 
     def _return(self, connection: Connection, home: list[tuple[Connection, float]]) -> None:
-        """Keep it for the next one, unless everything was closed since it was taken."""
+        """Keep it for the next use, unless the pool was closed since it was taken."""
         now = time.monotonic()
         unused = []
         with self._lock:
@@ -196,8 +195,8 @@ class ConnectionPool:
             self.hang_up(each)
 
     def _put_right(self, connection: Connection, home: list[tuple[Connection, float]]) -> None:
-        """Ready for the next one after an error, or away with it."""
-        if connection not in self._backends:  # a child, forked in the middle of it, leaves by the way of its parent
+        """Make it usable again after an error, or close it."""
+        if connection not in self._backends:  # a child that was forked meanwhile leaves it to its parent
             return
         status = connection.info.transaction_status
         try:
@@ -207,16 +206,16 @@ class ConnectionPool:
         finally:
             if connection.info.transaction_status == TransactionStatus.IDLE:
                 self._return(connection, home)
-            else:  # it was interrupted in the middle of something
+            else:  # it was interrupted in the middle of a statement
                 self.hang_up(connection)
 
     def _translated(self, error: psycopg.Error) -> EngineUnavailable:
-        told = f"{self.address}: {_in_a_line(error)}"
-        advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), None)
+        text = f"{self.address}: {_in_a_line(error)}"
+        advice = next((hint for kind, hint in _ADVICE.items() if isinstance(error, kind)), None)
         if type(error) is psycopg.OperationalError:
-            advice = next((text for words, text in _ADVICE_ON_WORDS.items() if words in told), None)
-        away = EngineUnavailable(f"{told}; {advice}" if advice else told)
-        away.permanent = isinstance(error, pg.InsufficientPrivilege) or any(words in told for words in _PERMANENT)
+            advice = next((hint for words, hint in _ADVICE_ON_WORDS.items() if words in text), None)
+        away = EngineUnavailable(f"{text}; {advice}" if advice else text)
+        away.permanent = isinstance(error, pg.InsufficientPrivilege) or any(words in text for words in _PERMANENT)
         return away
 
     def close(self) -> None:
@@ -231,16 +230,16 @@ _ADVICE: dict[type[psycopg.Error], str] = {
     pg.QueryCanceled: "the statement took longer than its timeout; is the server overloaded, or a lock held?",
     pg.LockNotAvailable: "another transaction holds a lock for too long",
     pg.DiskFull: "the server's disk is full: free some space, the queue goes on by itself",
-    pg.DeadlockDetected: "other transactions got into its way again and again",
-    pg.SerializationFailure: "other transactions got into its way again and again",
+    pg.DeadlockDetected: "it kept conflicting with other transactions",
+    pg.SerializationFailure: "it kept conflicting with other transactions",
     pg.InsufficientPrivilege: "the user of the URL may not do this; grant it, or run `headrace migrate` as the owner",
     pg.ReadOnlySqlTransaction: "the server is a replica or read-only; use the address of the primary",
-    pg.UndefinedTable: "the tables are gone; `headrace migrate` makes them anew",
-    pg.InvalidSchemaName: "the schema is gone; `headrace migrate` makes it anew",
+    pg.UndefinedTable: "the tables are gone; `headrace migrate` creates them again",
+    pg.InvalidSchemaName: "the schema is gone; `headrace migrate` creates it again",
 }
 
 
-# Why a connection was refused is told in words alone.
+# A refused connection has no error code, only text.
 _ADVICE_ON_WORDS = {
     "too many": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
     "connection slots": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
@@ -250,7 +249,7 @@ _ADVICE_ON_WORDS = {
 _PERMANENT = ("connection option", "authentication failed", "no password supplied", "pg_hba.conf", '" does not exist')
 
 _servers: WeakSet[ConnectionPool] = WeakSet()
-_left_to_the_parent: list[object] = []  # what is thrown away unclosed would be warned about
+_left_to_the_parent: list[object] = []  # dropped unclosed, they would cause warnings
 
 
 def _start_all_afresh() -> None:
@@ -264,12 +263,12 @@ if hasattr(os, "register_at_fork"):
 
 
 def _step_aside() -> None:
-    # Whoever comes again at once meets the same others in the same order.
+    # An immediate retry would meet the same transactions in the same order.
     time.sleep(random.uniform(0.005, 0.05))
 
 
 def _has_something_to_say(connection: Connection) -> bool:
-    # An idle connection has nothing to read but the news that it was closed.
+    # An idle connection has nothing to read, except that it was closed.
     if connection.closed:
         return True
     poll = select.poll()
@@ -278,12 +277,12 @@ def _has_something_to_say(connection: Connection) -> bool:
 
 
 def _broke_off(connection: Connection) -> bool:
-    # An answer that never came is told in two ways: the connection is known to be closed, or still waits for it.
+    # A missing answer shows in two ways: the connection is known to be closed, or still waits for it.
     return connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
 
 
 def _in_a_line(error: psycopg.Error) -> str:
-    """What the server said, without where in our statement; what the library says, if it was not the server."""
+    """The server's message without the position in our statement; the library's, if it was not the server."""
     return " ".join((error.diag.message_primary or str(error)).split()) or type(error).__name__
 
 

@@ -1,7 +1,7 @@
 """The PostgreSQL engine's hot path: insert, exchange, renew, reap.
 
-Each method is one transaction; insert is even one statement. Claims SKIP what others have LOCKED, settles are by id
-and version alone, and workers are called by NOTIFY, which the server delivers with the commit.
+Each method is one transaction; insert is even one statement. Claims SKIP rows that others have LOCKED, settles are by
+id and version alone, and NOTIFY wakes workers, delivered by the server with the commit.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PostgresEngine:
         return fresh
 
     def rules_for_inserts(self) -> RulesCache:
-        """What has to be minded by who stores jobs."""
+        """The rules that inserts must follow."""
         if not self._rules_cache.are_fresh:
             self.read(self._rules_cache.learn)
         return self._rules_cache
@@ -148,7 +148,7 @@ class PostgresEngine:
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
 
         def store(tx: Transaction) -> Wakeups:
-            if dependencies.names_others(jobs, edges):  # what is all new is in nobody's way
+            if dependencies.names_others(jobs, edges):  # new jobs alone block nobody
                 tx.ask("lock_dependencies")
             effects = unique_insert.run(dependencies.insert_graph(placed, edges, flow, lengths, at), tx)
             if topics := effects.topics():
@@ -240,7 +240,7 @@ class PostgresEngine:
         if messages:
             db.execute(self.sql["ring"], {"channel": self._channel, "messages": as_json(messages)})
 
-    # -- transactions by the names of their statements
+    # -- transactions by statement name
 
     def write(self, act: Callable[[Transaction], T]) -> T:
         self.prepare()
@@ -267,7 +267,7 @@ class PostgresEngine:
         return int(self.server.repeat(lambda db: scalar(db, self.sql["clock"])))
 
     def prepare(self) -> None:
-        """Make sure, once, that the tables are there and of our version."""
+        """Check, once, that the tables exist and have our version."""
         if self._ready:
             return
         version, needs = self.server.repeat(lambda db: schema.version_of(db, self.address.schema))
@@ -283,7 +283,7 @@ class PostgresEngine:
         self._ready = True
 
     def _folder(self) -> Path:
-        """Where the workers of this host that serve this store meet."""
+        """The folder shared by this host's workers on this store."""
         return liveness_file.local_folder(self._identity)
 
     def _refuse_if_moved(self) -> None:
@@ -311,7 +311,7 @@ class PostgresEngine:
         self.start_over()
 
     def start_over(self) -> None:
-        """Forget what is known of the tables: they may be others when they are used again."""
+        """Forget everything known of the tables: they may be others at the next use."""
         self._ready = False
         self._inserts.forget()
         self._rules_cache.forget()

@@ -1,7 +1,7 @@
-"""One turn of a worker: what it settles and what it claims, in as few words with the server as can be.
+"""One exchange of a worker: settles and claims, in as few round trips as possible.
 
-A turn of a few jobs is one commit. In one of many the server's own work takes longest, so two of its processes share
-it: one settles while the other claims. Neither needs the other, and each is whole by itself.
+A small exchange is one commit. In a large one the server's own work takes longest, so two backends share it: one
+settles while the other claims. The two are independent, and each is atomic.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from headrace.engines.sql import lease_recovery
 from headrace.engines.sql.dependencies import MustWaitForChildren, Wakeups
 
 T = TypeVar("T")
-_MANY = 50  # jobs both ways that are worth a thread
+_MANY = 50  # jobs settled and claimed that are worth a thread
 
 
 class Exchange:
-    """The means of a turn, the same for every one."""
+    """Executes exchanges."""
 
     def __init__(self, server: ConnectionPool, sql: Mapping[str, str], channel: str) -> None:
         self._server = server
@@ -47,7 +47,7 @@ class Exchange:
         now: int,
         groups: Sequence[EventGroup] = (),
     ) -> tuple[ExchangeResult, set[str]]:
-        """The answer, and whom of this process to wake."""
+        """The result, and the topics to ring in this process."""
         worker = want.worker if want else None
 
         def settle(db: Connection, careful: bool) -> SettleResult:
@@ -60,7 +60,7 @@ class Exchange:
 
         if want is None or want.limit <= 0:
             settled = settle_alone()
-            return ExchangeResult(settled.refused, []), self._told(outcomes, settled)
+            return ExchangeResult(settled.refused, []), self._topics(outcomes, settled)
 
         def claim(db: Connection) -> ClaimResult:
             return settle_and_claim.claim(db, self._sql, self._channel, want, now)
@@ -74,10 +74,10 @@ class Exchange:
         else:
             settled, taken = SettleResult([], Wakeups()), self._server.run(claim)
         answer = self._claimed(want, taken, settled, now)
-        return answer, self._told(outcomes, settled)
+        return answer, self._topics(outcomes, settled)
 
     def _transact(self, act: Callable[[Connection, bool], T]) -> T:
-        """Do it in haste, unless successes had to wait lately; with care if that turns out to be so."""
+        """Try the optimistic way, unless a success had open children lately; repeat with checks if one has."""
         try:
             return self._server.transact(lambda db: act(db, self._some_wait))
         except MustWaitForChildren:
@@ -104,12 +104,12 @@ class Exchange:
         return settle(tx, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: ClaimRequest, taken: ClaimResult, settled: SettleResult, now: int) -> ExchangeResult:
-        """The answer to a claim, when time and rules have had their say."""
+        """The result of a claim, after expired jobs were cancelled and limits checked."""
         if settle_and_claim.is_past(taken.lapses, now):
             lapsed, effects = self._server.transact(lambda db: self._lapse(db, now))
             settled.effects.add(effects)
             if lapsed == settle_and_claim.BATCH_OF_TIME:
-                # More than one commit should hold: come again for the rest.
+                # Too many for one commit: claim again for the rest.
                 return ExchangeResult(settled.refused, [], now, taken.queues, taken.book.weights)
             again = functools.partial(settle_and_claim.claim, sql=self._sql, channel=self._channel, want=want, now=now)
             taken = self._server.run(lambda db: again(db, after_lapses=True))
@@ -119,7 +119,7 @@ class Exchange:
     def _complete(
         self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[EventGroup]
     ) -> SettleResult:
-        """Nearly always one statement does all there is to settle, and needs no transaction around it."""
+        """Nearly always one statement settles everything, without a transaction around it."""
 
         def tx(db: Connection) -> PostgresTransaction:
             return PostgresTransaction(db, self._sql, self._channel)
@@ -136,19 +136,19 @@ class Exchange:
         rest.effects.add(effects)
         return rest
 
-    def _told(self, outcomes: Sequence[Outcome], settled: SettleResult) -> set[str]:
-        """Whom this concerns."""
+    def _topics(self, outcomes: Sequence[Outcome], settled: SettleResult) -> set[str]:
+        """The topics to ring."""
         topics = {*settle_and_claim.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
             self._meets_kin, self._some_wait = settled.met_kin, settled.some_wait
         return topics | {"work"} if self._frees_a_place(outcomes) else topics
 
     def _frees_a_place(self, outcomes: Sequence[Outcome]) -> bool:
-        """Whether somebody else's job may begin because of these; of successes, the store tells more precisely."""
+        """Whether another worker's job may start because of these; for successes the store knows more precisely."""
         return self._minds_rules and any(outcome.event is not Trigger.SUCCEED for outcome in outcomes)
 
     def _mind_rules(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
-        """Claim what has to be claimed with care; what room is left then, others may have."""
+        """Claim from the queues with limits; the room that is left goes to the others."""
         self._minds_rules = taken.book.is_minded
         if not settle_and_claim.needs_limits(want, taken):
             return taken
@@ -159,7 +159,7 @@ class Exchange:
 
     def _carefully(self, db: Connection, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
         tx = PostgresTransaction(db, self._sql, self._channel)
-        # What it adds must be gone if it has to be done anew.
+        # A copy: additions must be undone if the transaction is repeated.
         return settle_and_claim.claim_carefully(tx, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
 
     def _lapse(self, db: Connection, now: int) -> tuple[int, Wakeups]:
@@ -172,7 +172,7 @@ class Exchange:
 
 
 def _side_by_side(first: Callable[[], T], second: Callable[[], ClaimResult]) -> tuple[T, ClaimResult]:
-    """Both at once; when this returns or raises, both are over."""
+    """Run both at once; when this returns or raises, both have ended."""
     future: Future[T] = Future()
 
     def run() -> None:

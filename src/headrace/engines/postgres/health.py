@@ -1,4 +1,4 @@
-"""What an operator should know of the PostgreSQL server: its facts, and what looks wrong with it."""
+"""Facts about the PostgreSQL server, and findings of problems with it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def facts(db: Connection, address: PostgresUrl) -> dict[str, str | int]:
 
 
 def findings(db: Connection, address: PostgresUrl) -> list[Finding]:
-    """What looks wrong with the server; nothing if all is well. What is in the tables is counted elsewhere."""
+    """Problems of the server; the contents of the tables are checked elsewhere."""
     return [*_of_settings(db), *_of_vacuum(db, address), *_of_archive(db, address)]
 
 
@@ -73,20 +73,20 @@ def _of_archive(db: Connection, address: PostgresUrl) -> Iterator[Finding]:
     if stray := _one(db, qualified(_UNSORTED, address.schema)):
         yield Finding(
             code="archive_unsorted",
-            sentence=f"{stray} archived jobs are in headrace_archive_rest because their partition could not be made",
-            advice="may the user of the URL create tables in the schema? The next sweep that can make it moves them",
+            sentence=f"{stray} archived jobs are in headrace_archive_rest because their partition could not be created",
+            advice="may the user of the URL create tables in the schema? A later retention run moves them",
             count=stray,
         )
     if _one(db, _NO_PARTITION, [_AHEAD_MS, address.schema]):
         yield Finding(
             code="archive_partition_missing",
-            sentence="the archive has no partition for the days to come; workers make two ahead",
+            sentence="the archive has no partition for the days to come; workers create two ahead",
             advice="does a worker run, and may it create tables in the schema?",
         )
 
 
 def clients(db: Connection) -> int:
-    """How many connections the database has."""
+    """The number of connections to the database."""
     return int(_one(db, _CLIENTS))
 
 
@@ -107,7 +107,7 @@ STORAGE = """SELECT c.relname, CASE WHEN c.relispartition THEN 'partition' ELSE 
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname = ANY(%s) ORDER BY c.relname"""
 _UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
-# Of an archive that is in use: one that never had a partition asks for none.
+# Only of an archive in use: one without partitions needs none.
 _NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
     SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO [^0-9]*([0-9]+)'))::bigint AS until,
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s AS ahead

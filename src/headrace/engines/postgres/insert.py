@@ -22,7 +22,7 @@ _names = msgspec.json.Decoder(list[str])
 
 
 class Insert:
-    """Stores new jobs that no unique key and no dependency holds back."""
+    """Inserts jobs without unique keys or dependencies."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class Insert:
         self._known_queues: set[str] = set()
 
     def __call__(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
-        """Which of the jobs are new. `rules` are read anew for each try."""
+        """Which of the jobs are new. `rules` are read again for each try."""
         try:
             return self._insert(jobs, whole, now, rules)
         except ConnectionLost:
             return self._insert_again(jobs, whole, now, rules)
 
     def forget(self) -> None:
-        """Forget the queues that are known to be there: the tables may be others."""
+        """Forget the known queues: the tables may be others."""
         self._known_queues.clear()
 
     def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]) -> list[bool]:
@@ -98,7 +98,7 @@ class Insert:
     def _insert_again(
         self, jobs: Sequence[NewJob], whole: bool, now: int, rules: Callable[[], RulesCache]
     ) -> list[bool]:
-        """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
+        """Insert after a lost answer. The jobs may exist, or appear meanwhile: the server goes on without us."""
         there = self.stored(jobs)
         left = [job for job in jobs if job.id not in there]
         try:
@@ -110,7 +110,7 @@ class Insert:
         return first_of_each(jobs, self.stored(jobs))
 
     def stored(self, jobs: Sequence[NewJob]) -> set[str]:
-        """The ids of these jobs that are in the store as they are given here."""
+        """The ids of these jobs that are stored exactly as given."""
         values = {"j": storable(as_json(jobs))}
         return set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["stored_as_given"], values))))
 

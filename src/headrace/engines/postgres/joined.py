@@ -1,7 +1,7 @@
-"""Stores jobs in a transaction that a caller has open on the same PostgreSQL database.
+"""Inserts jobs in a transaction that a caller has open on the same PostgreSQL database.
 
-The statements are the engine's own, run by the caller's library. None of them may fail for what we can foresee: an
-error would abort the caller's transaction. NOTIFY is part of the insert and is delivered with the commit.
+The statements are the engine's own, run by the caller's library. None may fail for a foreseeable reason: an error would
+abort the caller's transaction. NOTIFY is part of the insert and is delivered with the commit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SELECT count(*) FROM gone"""
 
 
 class PostgresJoinedHost(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     url: str
     address: PostgresUrl
@@ -60,7 +60,7 @@ class PostgresJoinedHost(Protocol):
 
 
 class TransactionalInsert:
-    """Receives callers' connections, and remembers which of them were found to lead to this store."""
+    """Inserts through callers' connections, and remembers which of them lead to this store."""
 
     def __init__(self, host: PostgresJoinedHost, channel: str) -> None:
         self._host = host
@@ -68,25 +68,25 @@ class TransactionalInsert:
         self.forget()
 
     def forget(self) -> None:
-        """The store may be another one from now on."""
+        """Forget everything: the store may be another one from now on."""
         self._identity: str | None = None
         self._queues: set[str] = set()
         self._known: WeakSet[Any] = WeakSet()
 
     def make_ready(self, jobs: Sequence[NewJob]) -> None:
-        """Do what has to be done on a connection of our own."""
+        """Do the preparations on a connection of our own."""
         self._host.prepare()
         if self._identity is None:
             self._identity = self._host.read(lambda tx: tx.ask("identity"))
         names = {job.queue for job in jobs}
         if not names <= self._queues:
-            # Not in the caller's transaction: until its end, it would hold up everybody else who adds this queue.
+            # Not in the caller's transaction: until its end it would block everybody else who adds this queue.
             now = self._host.at(None)
             self._host.write(lambda tx: tx.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
     def insert_unique(self, line: Any, candidates: Sequence[UniqueInsert]) -> Steps[list[UniqueResult]]:
-        """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
+        """The statements that insert the jobs, each answered by its first row. `line` is the connection."""
         jobs = [candidate.job for candidate in candidates]
         yield from self._receive(line, jobs)
         rules = self._host.rules_for_inserts()
@@ -98,7 +98,7 @@ class TransactionalInsert:
     def insert_graph(
         self, line: Any, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None
     ) -> Steps[Wakeups]:
-        """The same for jobs with their bonds."""
+        """The same for jobs with dependencies."""
         yield from self._receive(line, jobs)
         yield from self._ensure_locks_hold()
         rules = self._host.rules_for_inserts()
@@ -110,7 +110,7 @@ class TransactionalInsert:
         if line not in self._known:
             yield from self._find_our_tables()
             _save_step(self._known, line)
-        if len(jobs) > 1:  # in autocommit there is no way back from storing only some of them
+        if len(jobs) > 1:  # autocommit cannot undo a partial insert
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
 
@@ -125,7 +125,7 @@ class TransactionalInsert:
             answer = yield from self._take(step)
 
     def _ensure_locks_hold(self) -> Steps[None]:
-        """Whether a job of the same kind is there can be told only under a lock, and by who sees what others commit."""
+        """A unique check needs locks that outlast a statement, and must see what others commit."""
         began, level = yield _WHEN, {}
         again, _ = yield _WHEN, {}
         if began != again:  # each statement is a transaction of its own
@@ -170,19 +170,19 @@ class TransactionalInsert:
             )
 
     def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps[None]:
-        """Take back what was stored and say why not all of it was."""
+        """Delete what was stored, and raise the reason why not all of it was."""
         mine = set(_names.decode(added))
-        if mine:  # somebody else took one of the ids just now
+        if mine:  # another process took one of the ids just now
             yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(mine))}
-        (told,) = yield self._host.sql["store_status"], {}
-        store_status = _store_status.decode(told) if told else None
+        (text,) = yield self._host.sql["store_status"], {}
+        store_status = _store_status.decode(text) if text else None
         if store_status is not None and store_status.kind == "moved":
             raise StoreMoved(store_status.other)
         raise DuplicateJob(next(job.id for job in jobs if job.id not in mine))
 
 
 class PostgresJoined:
-    """A caller's connection, for the jobs that go into its transaction."""
+    """A caller's connection, for jobs in its transaction."""
 
     def __init__(self, transactional_insert: TransactionalInsert, store: str, connection: Any) -> None:
         self._transactional_insert = transactional_insert
@@ -225,7 +225,7 @@ class PostgresJoined:
             row = borrowed.ask(*ask)
 
     async def _astore(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
-        from asyncio import to_thread  # deferred: whoever gets here has it loaded
+        from asyncio import to_thread  # deferred: a caller that gets here has loaded it
 
         borrowed = async_borrowed_postgres(self._connection, self._store_url)
         await to_thread(self._transactional_insert.make_ready, jobs)
@@ -243,7 +243,7 @@ class PostgresJoined:
 def _save_step(known: WeakSet[Any], line: Any) -> None:
     try:
         known.add(line)
-    except TypeError:  # its class allows no weak references: it is asked each time
+    except TypeError:  # its class allows no weak references: check each time
         return
 
 

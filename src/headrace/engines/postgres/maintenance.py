@@ -1,7 +1,7 @@
-"""Looking after the tables of one schema: statistics, space, a view of one moment, and what is in them.
+"""Maintenance of the tables of one schema: statistics, space, snapshots and contents.
 
-The server minds its own log, and its autovacuum most of the rest. Nothing here locks a table, except clear() and a full
-vacuum.
+The server manages its own log, and its autovacuum most of the rest. Nothing here locks a table, except clear() and a
+full vacuum.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEPT = ("headrace_schema", "headrace_store")
 
 
 class PostgresMaintenanceHost(Database, Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     address: PostgresUrl
     server: ConnectionPool
@@ -43,7 +43,7 @@ class PostgresMaintenanceHost(Database, Protocol):
 
 
 class PostgresMaintenance:
-    """What keeps the tables sound, quick and small."""
+    """Checks, repairs and compacts the tables."""
 
     def __init__(self, engine: PostgresMaintenanceHost) -> None:
         self._engine = engine
@@ -98,9 +98,9 @@ class PostgresMaintenance:
 
     @contextlib.contextmanager
     def _all_the_time(self, db: Connection) -> Iterator[None]:
-        """Lift the limit of our own connections: a large table takes its time, and holds up nobody."""
-        # A pooler's session has no limit of ours, and may be another one with each statement: to set it would change it
-        # for others. SET LOCAL is no way out, since VACUUM can't run in a transaction.
+        """Lift the statement timeout of our connections: a large table takes long, but blocks nobody."""
+        # A pooler's session does not have our timeout, and may be another one for each statement: setting it would
+        # affect others. SET LOCAL does not help, because VACUUM cannot run in a transaction.
         if self._engine.address.pooler:
             yield
             return
@@ -129,8 +129,8 @@ class PostgresMaintenance:
         db = self._engine.server.connect()
         try:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            # A page that is on its way to a slow disk is no reason to cut the whole of it off. LOCAL: behind a pooler
-            # the session is somebody else's afterwards.
+            # A slow write of a page to disk must not cancel the whole backup. LOCAL: behind a pooler the session
+            # belongs to somebody else afterwards.
             db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield _Snapshot(self._engine, db)
             db.execute("COMMIT")
@@ -145,7 +145,7 @@ class PostgresMaintenance:
         schema = self._engine.address.schema
 
         def empty(db: Connection) -> None:
-            # Not the archive: what is in there is over, and in none of the copies that may take the place of the rest.
+            # Not the archive: its jobs are finished, and no backup that replaces the rest contains them.
             live = [name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")]
             tables = [sql.Identifier(schema, name) for name in live]
             db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
@@ -158,7 +158,7 @@ class PostgresMaintenance:
 
 
 class _Snapshot:
-    """The tables as they were at one moment. Read by one thread at a time."""
+    """A snapshot of the tables. Read by one thread at a time."""
 
     def __init__(self, engine: PostgresMaintenanceHost, db: Connection) -> None:
         self._engine = engine
@@ -173,7 +173,7 @@ class _Snapshot:
         return act(self._tx)
 
     def write(self, act: Callable[[Transaction], Any]) -> Any:
-        raise AssertionError("what is past can't be changed")
+        raise AssertionError("a snapshot is read-only")
 
     def at(self, now: int | None) -> int:
         return self._engine.at(now)

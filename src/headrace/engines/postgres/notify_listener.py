@@ -1,4 +1,4 @@
-"""The line on which PostgreSQL calls: a connection of its own that LISTENs, and who listens for events there."""
+"""The LISTEN connection for PostgreSQL's notifications, and the bell for events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ECHO_FIRST, _ECHO_LONGEST, _ECHO_FACTOR = 0.15, 20.0, 1.5  # seconds
 
 
 class EventsBell:
-    """Rings once more after each ring, later and later: an event is not shown while an older transaction is open."""
+    """Rings again after each ring, at growing intervals: an event is invisible while an older transaction is open."""
 
     def __init__(self, bell: Bell) -> None:
         self._bell = bell
@@ -38,14 +38,14 @@ class EventsBell:
 
 
 class NotifyConnection:
-    """Hears the notifications of one channel."""
+    """Receives the notifications of one channel."""
 
     def __init__(self, server: ConnectionPool, channel: str) -> None:
         self._server = server
         self._connection: Connection = server.connect()
         try:
             self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            # What comes with the answer, the connection has taken in by itself.
+            # Notifications that came with the answer are already in the connection's buffer.
             self._early = [(heard.pid, heard.payload) for heard in self._connection.notifies(timeout=0)]
         except BaseException:
             self.hang_up()
@@ -56,17 +56,17 @@ class NotifyConnection:
 
     def messages(self) -> Iterator[str]:
         for backend, message in self._heard():
-            # This process has rung its own bells already, but for what a statement tells by itself.
+            # This process has already rung its own bells, except for notifications that statements send by themselves.
             if message == EVENTS or not self._server.is_ours(backend):
                 yield message
 
     def _heard(self) -> Iterator[tuple[int, str]]:
         while self._early:
             yield self._early.pop(0)
-        # Not by Connection.notifies(), which knows how to wait and takes its time for that.
-        line = self._connection.pgconn
-        line.consume_input()
-        while (heard := line.notifies()) is not None:
+        # Not by Connection.notifies(), which can wait and is slower for that.
+        connection = self._connection.pgconn
+        connection.consume_input()
+        while (heard := connection.notifies()) is not None:
             yield heard.be_pid, heard.extra.decode()
 
     def hang_up(self) -> None:

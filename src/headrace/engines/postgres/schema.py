@@ -1,7 +1,7 @@
-"""Brings the tables to the version this headrace works with, or refuses to touch them.
+"""Migrates the tables to the version this headrace works with, or refuses to touch them.
 
-Whoever migrates holds a lock of the database meanwhile, so any number of processes may start at once. All missing
-steps are one transaction: they happen together or not at all.
+A migration holds a lock of the database, so any number of processes may start at once. All missing migrations are one
+transaction: all or nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _IS_THERE = """SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.r
 
 
 def version_of(db: Connection, schema: str) -> tuple[int, int]:
-    """The version of the tables, 0 if there are none, and the oldest version of the code they still serve."""
-    # Not to_regclass: its session may remember from before it waited for the lock that there was no such schema.
+    """The version of the tables, 0 if there are none, and the oldest version of the code that works with them."""
+    # Not to_regclass: its session may have cached, before it waited for the lock, that the schema did not exist.
     if db.execute(_IS_THERE, [schema]).fetchone() is None:
         return 0, 0
     row = db.execute(qualified("SELECT max(version), max(needs) FROM headrace_schema", schema)).fetchone()
@@ -41,10 +41,10 @@ def refuse_newer(version: int, needs: int, where: str) -> None:
 
 
 def migrate(db: Connection, schema: str, where: str, now: int) -> list[str]:
-    """Apply what is missing, inside the caller's transaction: all of it or nothing."""
-    # A busy server is not brought to a halt by a migration that queues for its tables.
+    """Apply the missing migrations in the caller's transaction: all or nothing."""
+    # A migration that waits for table locks must not block a busy server.
     db.execute("SET LOCAL lock_timeout = '10s'")
-    db.execute("SET LOCAL statement_timeout = 0")  # a step over many jobs may take its time
+    db.execute("SET LOCAL statement_timeout = 0")  # a migration of many jobs may take long
     db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, zlib.crc32(schema.encode()) - 2**31])
     version, needs = version_of(db, schema)
     refuse_newer(version, needs, where)

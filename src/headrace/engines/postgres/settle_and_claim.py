@@ -1,4 +1,4 @@
-"""What one turn of a worker does in its transaction: note, settle, claim, and whom it concerns."""
+"""One exchange of a worker in its transaction: note, settle, claim, and the topics to ring."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _leases = msgspec.json.Decoder(list[Lease])
 _strange = msgspec.json.Decoder(list[tuple[str, str]])
 BATCH_OF_TIME = 5000
 _LOOK_AGAIN = 200
-# The order of a claim, from the least to the most significant: the database returns rows as they lie.
+# The order of a claim, from the least to the most significant key: the database returns rows unsorted.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
 _ID = 4
 _BY_ID = attrgetter("id")
@@ -39,11 +39,9 @@ R = TypeVar("R", JobNote, Outcome)
 
 
 def in_order(records: Iterable[R]) -> list[R]:
-    """What is to be written about several jobs, as whoever locks several at once goes about it: by age, which is nearly
-    the order of their ids.
+    """Sort by id, nearly the order of age, so that all writers lock rows in one order and cannot deadlock.
 
-    A batch is looked up one by one, and so is locked as it is given. An operator may cancel many while they are handed
-    in: in another order, each could have what the other one waits for.
+    A batch is looked up, and so locked, in the given order. An operator may cancel many of these jobs meanwhile.
     """
     return sorted(records, key=_BY_ID)
 
@@ -58,8 +56,8 @@ def note(tx: Transaction, notes: Sequence[JobNote]) -> None:
 
 
 class SettleResult(NamedTuple):
-    """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin, and
-    if any success has to wait for them."""
+    """The stale outcomes, the topics to ring, whether any job had dependencies, and whether any success has to wait
+    for open children."""
 
     refused: list[Outcome]
     effects: Wakeups
@@ -70,7 +68,7 @@ class SettleResult(NamedTuple):
 def complete(
     tx: Transaction, outcomes: Sequence[Outcome], channel: str, groups: Sequence[EventGroup] = ()
 ) -> tuple[list[Outcome], Wakeups]:
-    """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
+    """Settle plain successes with their events in one statement; the rest is stale or has dependencies."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
@@ -90,7 +88,7 @@ def settle(
     now: int,
     groups: Sequence[EventGroup] = (),
 ) -> SettleResult:
-    """Settle what is not stale; file and tell what is."""
+    """Settle current outcomes; record and report the stale ones."""
     first, again = _first_and_again(outcomes)
     left, effects = complete(tx, [o for o in first if o.event is Trigger.SUCCEED], channel, groups)
     if unusual := [o for o in first if o.event is not Trigger.SUCCEED]:
@@ -111,21 +109,21 @@ def settle_hastily(
     now: int,
     groups: Sequence[EventGroup] = (),
 ) -> SettleResult:
-    """`settle` for successes of which most have kin: in one statement, and only then what that means to others.
+    """`settle` for successes of which most have dependencies: one statement first, then their dependents.
 
-    Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
+    Raises MustWaitForChildren, after which nothing may be committed, if one of them has open children.
     """
     first, again = _first_and_again(outcomes)
-    applied, kin, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
-    effects = dependencies.follow_completed(tx, kin, now) if kin else Wakeups()
+    applied, linked, frees = _complete(tx, first, channel, 1, groups, len(outcomes))
+    effects = dependencies.follow_completed(tx, linked, now) if linked else Wakeups()
     effects.work |= frees
     if topics := effects.topics():
         tx.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
-        return SettleResult([], effects, bool(kin))
+        return SettleResult([], effects, bool(linked))
     rest = settle_rest(tx, [*_without(applied, first), *again], worker, channel, now, groups)
     rest.effects.add(effects)
-    return rest._replace(met_kin=bool(kin))
+    return rest._replace(met_kin=bool(linked))
 
 
 def settle_rest(
@@ -136,10 +134,10 @@ def settle_rest(
     now: int,
     groups: Sequence[EventGroup] = (),
 ) -> SettleResult:
-    """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    scribe = _PostgresSettleWriter(tx, channel, groups)
-    settled = dependencies.settle(tx, left, scribe, now)
-    settled.effects.work |= scribe.frees
+    """Settle the outcomes of jobs with dependencies, with their dependents. The rest is stale: record and report it."""
+    writer = _PostgresSettleWriter(tx, channel, groups)
+    settled = dependencies.settle(tx, left, writer, now)
+    settled.effects.work |= writer.frees
     if topics := settled.effects.topics():
         tx.run("ring", messages=as_json(topics), channel=channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
@@ -149,13 +147,13 @@ def settle_rest(
 
 
 class _PostgresSettleWriter:
-    """Settles jobs that have kin."""
+    """Settles jobs with dependencies."""
 
     def __init__(self, tx: Transaction, channel: str, groups: Sequence[EventGroup]) -> None:
         self._tx = tx
         self._channel = channel
         self._groups = groups
-        self.frees = False  # a place for somebody else's job
+        self.frees = False  # a slot for another worker's job
 
     def complete(self, outcomes: list[Outcome]) -> None:
         ended = completions_of(self._groups, {outcome.id for outcome in outcomes})
@@ -164,7 +162,7 @@ class _PostgresSettleWriter:
 
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._tx, outcomes, self._channel, 1)
-        # A success that has to wait for others is not the end of its job, but of its run.
+        # The success of a job with open children ends its run, though not the job.
         self.frees |= any(outcome.event is Trigger.SUCCEED for outcome in outcomes)
 
 
@@ -181,7 +179,7 @@ def _settle(tx: Transaction, outcomes: Sequence[Outcome], channel: str, kin: int
 
 
 def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Those that are the first of their claim, and the rest: a second settle of one claim is stale."""
+    """The first outcome of each claim, and the rest: a second one of one claim is stale."""
     first: dict[tuple[str, int], Outcome] = {}
     again = []
     for outcome in outcomes:
@@ -195,19 +193,19 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 def _complete(
     tx: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], completions: int
 ) -> tuple[set[Lease], list[int], bool]:
-    """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
+    """The applied outcomes, the numbers of jobs with dependencies, and whether a slot of a limit became free."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
-    tale = told(page(groups) if groups else None)
+    batch = told(page(groups) if groups else None)
     answer = tx.ask(
-        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, completions=completions, **tale
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, completions=completions, **batch
     )
     applied, seqs, frees = _completed.decode(answer)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
 
 
 class ClaimResult(NamedTuple):
-    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules, the
-    queues in which nothing waits, and those where a job came up whose task the worker does not know."""
+    """The claims, and what the claim saw: when the next job is due, when one expires, the open queues, the rules, the
+    queues without pending jobs, and those with a job whose task the worker does not know."""
 
     claims: list[Claim]
     due: int | None
@@ -218,7 +216,7 @@ class ClaimResult(NamedTuple):
     strange: frozenset[str] = frozenset()
 
     def needs_limits(self, queue: str, want: ClaimRequest) -> bool:
-        """Whether the queue has something to give, and only `claim_carefully` may take it."""
+        """Whether the queue has jobs that only `claim_carefully` may claim."""
         if queue not in self.queues or queue in self.idle:
             return False
         return queue in self.strange or self.book.needs_limits(queue, want)
@@ -227,10 +225,10 @@ class ClaimResult(NamedTuple):
 def claim(
     db: Connection, sql: Mapping[str, str], channel: str, want: ClaimRequest, now: int, *, after_lapses: bool = False
 ) -> ClaimResult:
-    """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
+    """Claim jobs, after promoting the due ones; nothing while an expired job still waits.
 
-    After what lapsed was cancelled, only these jobs themselves are passed over: somebody may have them locked.
-    Queues that ask for care are left to `claim_carefully`, and the room that is theirs is kept for them.
+    After the expired jobs were cancelled, only these themselves are skipped: somebody may have them locked. Queues with
+    limits are left to `claim_carefully`, and their room is reserved.
     """
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
     values["unless_lapsed"] = -1 if after_lapses else now
@@ -242,9 +240,9 @@ def claim(
         return taken
     if is_past(taken.due, now):
         promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME, "channel": channel}).rowcount
-        values["unless_due"] = -1  # there may be more; it comes with the next turns
+        values["unless_due"] = -1  # there may be more; later exchanges promote the rest
         taken = _claimed(db, sql["claim"], want, shares, values)
-        if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
+        if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold the rest
             taken = taken._replace(due=now + _LOOK_AGAIN)
     kept = sum(quota for queue, quota in quotas.items() if taken.needs_limits(queue, want))
     taken = _with_more(db, sql["claim"], want, taken, values, kept)
@@ -252,7 +250,7 @@ def claim(
 
 
 def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
-    """Whether a queue has jobs and gave none, though no rule forbids it: others have locked them."""
+    """Whether a queue has jobs and gave none, though no limit forbids it: others have locked them."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     gave = {claim.queue for claim in taken.claims}
     return len(taken.claims) < want.limit and any(
@@ -264,7 +262,7 @@ def _passed_over(want: ClaimRequest, taken: ClaimResult) -> bool:
 def claim_the_rest(
     db: Connection, sql: Mapping[str, str], want: ClaimRequest, taken: ClaimResult, now: int
 ) -> ClaimResult:
-    """Give the room that queues with rules could not use to the others."""
+    """Give the room that queues with limits could not use to the others."""
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
     values["unless_lapsed"] = -1
     return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
@@ -273,7 +271,7 @@ def claim_the_rest(
 def _with_more(
     db: Connection, sql: str, want: ClaimRequest, taken: ClaimResult, values: dict[str, Any], kept: int
 ) -> ClaimResult:
-    """If room is left, take from whoever has more than its share."""
+    """If room is left, claim from queues that have more than their share."""
     claims = taken.claims
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     counts = Counter([claim.queue for claim in claims])
@@ -281,7 +279,7 @@ def _with_more(
         room = want.limit - kept - len(claims)
         if queue in taken.idle or queue in taken.strange or taken.book.needs_limits(queue, want):
             continue
-        # Not from one that gave less than it was asked for.
+        # Not from a queue that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
             more = _claimed(db, sql, want, [(queue, room)], values)
             claims += more.claims
@@ -292,7 +290,7 @@ def _with_more(
 def claim_carefully(
     tx: Transaction, want: ClaimRequest, taken: ClaimResult, cursors: dict[str, str], now: int
 ) -> ClaimResult:
-    """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
+    """Add claims from the queues with limits: each up to its share, then from any that has more."""
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
     careful = [queue for queue in queues if taken.needs_limits(queue, want)]
@@ -310,7 +308,7 @@ def claim_carefully(
 
 
 def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:
-    """Whether there is room, and a queue that only `claim_carefully` takes from."""
+    """Whether there is room, and a queue that only `claim_carefully` may claim from."""
     served = taken.queues if want.others else [share.queue for share in want.shares]
     return len(taken.claims) < want.limit and any(taken.needs_limits(queue, want) for queue in served)
 
@@ -318,20 +316,20 @@ def needs_limits(want: ClaimRequest, taken: ClaimResult) -> bool:
 def _claimed(
     db: Connection, sql: str, want: ClaimRequest, shares: list[tuple[str, int]], values: dict[str, Any]
 ) -> ClaimResult:
-    """Claim from the front of each queue, but for those where a job comes up whose task the worker does not know."""
+    """Claim from the front of each queue, except where a job's task is unknown to the worker."""
     strange: set[str] = set()
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in strange]
         familiar = None if want.known is None else want.known.familiar
         rows = db.execute(sql, {**values, "shares": as_json(shares), "familiar": familiar}).fetchall()
-        told, due, lapses, met = rows[0][:_ID]
+        settings, due, lapses, met = rows[0][:_ID]
         if met is None or want.known is None:
             break
         strange |= {queue for queue, task in _strange.decode(met) if task not in want.known}
         if strange.issuperset(queue for queue, _ in shares):
             break
-    is_open, queues, book, idle = _settings_in(told)
-    if not is_open:  # time stands still: whoever waits for a job that would lapse may not have arrived yet
+    is_open, queues, book, idle = _settings_in(settings)
+    if not is_open:  # a store status is set: dependents may not have arrived yet, so nothing expires or is promoted
         due = lapses = None
     horizon = (due, lapses, queues, book, idle, frozenset(strange))
     if rows[0][_ID] is None:
@@ -345,9 +343,9 @@ def _claimed(
 
 
 @functools.lru_cache(maxsize=16)
-def _settings_in(told: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, frozenset[str]]:
-    """If no notice hangs, the open queues, the rules, and the idle ones: nearly always those of the claim before."""
-    is_open, known, tasks = _settings.decode(told)
+def _settings_in(text: str) -> tuple[bool, tuple[str, ...], RulesSnapshot, frozenset[str]]:
+    """Whether no store status is set, the open queues, the rules, and the idle queues: nearly always as before."""
+    is_open, known, tasks = _settings.decode(text)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
     book = rules_snapshot_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
@@ -365,7 +363,7 @@ def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
 
 
 def is_plain(outcome: Outcome) -> bool:
-    """Whether it is a success that leaves no jobs behind."""
+    """Whether it is a success without spawned jobs."""
     return outcome.event is Trigger.SUCCEED and not outcome.spawned
 
 
@@ -374,7 +372,7 @@ def is_past(moment: int | None, now: int) -> bool:
 
 
 def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
-    """Whom these outcomes concern beside their own worker."""
+    """The topics to ring for these outcomes."""
     topics = []
     if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")

@@ -1,15 +1,15 @@
-"""The engine's SQL: one named statement for each thing the engine does, qualified with the schema of its tables.
+"""The engine's SQL: one named statement for each operation, qualified with the schema of its tables.
 
-A batch is one JSON parameter (see engines/shared/sql_files.py): arrays of the driver cost its side fifteen times as
-much for each job. Statements that others' writes could overtake lock the rows first (`lock_…`, FOR UPDATE): from then
-on nobody else moves these jobs.
+A batch is one JSON parameter (see engines/shared/sql_files.py): arrays of the driver cost the client fifteen times as
+much for each job. Statements that could conflict with other writers lock the rows first (`lock_…`, FOR UPDATE): from
+then on nobody else moves these jobs.
 
-A prepared statement keeps its plan, which may be from before the first job, so none may depend on how large the
-planner takes a table or a batch to be. Where a batch is joined it has to come first, and its jobs be looked up one by
-one. In LATERAL, `OFFSET 0` sees to that; elsewhere `= ANY (ARRAY[…])`, a condition that no hash, no merge and no order
-of a whole index can serve, and `jsonb_typeof`, which is always true and makes the planner expect one element where it
-would expect a hundred. Jobs by number are found by `= ANY (ARRAY(…))`, which is not a join at all. On our own
-connections `PostgresUrl` rules out what is left to choose.
+A prepared statement keeps its plan, which may be from before the first job, so none may depend on the estimated size of
+a table or a batch. Where a batch is joined it must come first, and its jobs be looked up one by one. In LATERAL,
+`OFFSET 0` forces that; elsewhere `= ANY (ARRAY[…])`, a condition for which no hash join, no merge join and no full
+index order works, and `jsonb_typeof`, which is always true and makes the planner expect one element instead of a
+hundred. Jobs by number are found by `= ANY (ARRAY(…))`, which is not a join at all. On our own connections
+`PostgresUrl` disables the remaining alternatives.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _loaded() -> dict[str, str]:
 
 
 def qualified(sql: str, schema: str) -> str:
-    """The text with every table of ours named with its schema: no search_path decides what we write to."""
+    """The text with every table of ours qualified by its schema: no search_path decides where we write."""
     return _TABLE.sub(rf'"{schema}".\g<0>', sql)
 
 
 @functools.cache
 def statements_in(schema: str) -> dict[str, str]:
-    """Every statement, for tables in this schema, with parameters as the driver writes them."""
+    """Every statement for tables in this schema, with the driver's parameter syntax."""
     texts = {name: _PARAMETER.sub(r"%(\1)s", qualified(sql, schema)) for name, sql in _loaded().items()}
     # All or nothing: here a taken id is an error of the statement.
     texts["insert_whole"] = texts["insert"].replace("ON CONFLICT (id) DO NOTHING", "")

@@ -1,4 +1,4 @@
-"""Where the server is and how to talk to it: a PostgreSQL URL with a few parameters of our own."""
+"""The server's address and connection settings: a PostgreSQL URL with a few parameters of our own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENCODE = "write @ / ? # and % in a user name or password as %40 %2F %3F %23 and
 
 
 class PostgresUrl:
-    """A parsed URL. `str()` of it has no password, and no error tells one."""
+    """A parsed URL. Its `str()` and its errors never contain a password."""
 
     def __init__(self, url: str) -> None:
         scheme, mark, rest = url.partition("://")
@@ -39,11 +39,10 @@ class PostgresUrl:
 
     def connect(self, **more: Any) -> psycopg.Connection[tuple[Any, ...]]:
         settings: dict[str, Any] = {name: value for name, value in _SETTINGS.items() if name not in self._known}
-        if not self.pooler:  # a pooler hands sessions around: what we set, others would get
+        if not self.pooler:  # a pooler shares sessions: others would get our settings
             limit = f"-c statement_timeout={self.statement_timeout}s -c idle_in_transaction_session_timeout=60s"
-            settings["options"] = (
-                f"{limit} {_LEVEL} {_PLANNING} {self._known.get('options', '')}".strip()
-            )  # the last one counts
+            # The last one of a name wins.
+            settings["options"] = f"{limit} {_LEVEL} {_PLANNING} {self._known.get('options', '')}".strip()
         return psycopg.connect(
             self._conninfo, autocommit=True, prepare_threshold=None if self.pooler else 5, **{**settings, **more}
         )
@@ -60,16 +59,16 @@ class PostgresUrl:
         return f"postgresql://{user}{place}/{quote(str(known.get('dbname') or ''))}{query}"
 
 
-# The planner goes by statistics that may be those of an empty store, and a prepared statement keeps a plan made then.
-# Every statement of ours is made for indexes and nested loops: it is to think of nothing else, and to compile nothing.
+# The planner's statistics may be those of an empty store, and a prepared statement keeps a plan made then. All our
+# statements are written for indexes and nested loops, so everything else is disabled, and so is JIT.
 _PLANNING = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
-# Whatever the database's default is: our statements are made for this level, also outside of a transaction.
+# Whatever the database's default is: our statements are written for this level, also outside of a transaction.
 _LEVEL = "-c default_transaction_isolation=read\\ committed"
 _SETTINGS = {
     "connect_timeout": 5,
     "application_name": "headrace",
     "client_encoding": "utf8",  # whatever the environment or the role says: jobs are UTF-8
-    # A peer that vanished without a word is noticed within half a minute.
+    # A vanished peer is noticed within half a minute.
     "keepalives_idle": 10,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -91,7 +90,7 @@ def _parsed(conninfo: str, place: str, given: dict[str, str]) -> dict[str, Any]:
     user, colon, _ = login.partition(":")
     harmless = {name: "***" if name in _SECRETS else value for name, value in given.items()}
     try:
-        # First without the secrets: the library quotes what it does not understand.
+        # First without the secrets: the library quotes unparsable parts.
         parse = psycopg.conninfo.conninfo_to_dict
         parse(f"postgresql://{user}{colon}{'***' if colon else ''}{at}{where}?{urlencode(harmless, quote_via=quote)}")
     except psycopg.Error as error:
@@ -103,7 +102,7 @@ def _parsed(conninfo: str, place: str, given: dict[str, str]) -> dict[str, Any]:
 
 
 def _places(hosts: str, ports: str) -> str:
-    """Each host with its port; one port is that of all hosts."""
+    """Each host with its port; a single port applies to all hosts."""
     names = [f"[{host}]" if ":" in host else host for host in hosts.split(",")]
     numbers = ports.split(",") if "," in ports else [ports] * len(names)
     return ",".join(f"{name}:{number}" if number else name for name, number in zip(names, numbers, strict=False))

@@ -1,4 +1,4 @@
-"""A transaction on the server, for the steps that all SQL engines share."""
+"""A transaction on the server, for the operations that all SQL engines share."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def without_nul(text: str) -> str:
-    """The text as PostgreSQL can hold it: it has no NUL. An escape that JSON writes for one is no NUL."""
+    """The text without NUL, which PostgreSQL cannot store. A JSON escape of NUL stays."""
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 
 def storable(text: str) -> str:
-    """The text, or the JSON that PostgreSQL is to read, without a NUL and without an escape of one."""
+    """The text, or the JSON for PostgreSQL to read, without NUL and escapes of it."""
     text = without_nul(text)
     return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
@@ -41,7 +41,7 @@ def first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
 
 
 def told(stored: EventBatch | None) -> dict[str, Any]:
-    """The page as the parameters of a statement that stores it with what it is about."""
+    """The page as parameters of a statement that stores it with its changes."""
     if stored is None:
         return {"page": None, "size": 0, "at": 0}
     return {"page": storable(stored.text), "size": stored.size, "at": stored.at}
@@ -77,9 +77,9 @@ class PostgresTransaction:
 
     def _execute(self, statement: str, where: str, values: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
         sql = self._sql[statement]
-        if where:  # made for this question alone: no use to the cache of prepared ones
+        if where:  # an ad-hoc statement: useless in the cache of prepared ones
             sql = sql.replace("{where}", where)
         held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
-        if held:  # without parameters a name may stand for several statements
+        if held:  # a statement without parameters may be several statements
             held["channel"] = self._channel
         return self._db.execute(sql, held or None, prepare=False if where else None)

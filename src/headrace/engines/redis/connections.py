@@ -1,8 +1,8 @@
-"""The connections to Redis: borrowing one, asking on it, and what to do when it turns out dead.
+"""The connections to Redis: borrowing one, sending commands, and recovering from a dead one.
 
-A command that was not sent whole was not executed, so it may always be sent again. Once it was sent and the answer
-is lost, nobody knows; then only what is known to be repeatable is asked once more. A connection never crosses a
-fork: a child begins with none.
+A command that was not sent completely was not executed, so it may always be sent again. If it was sent and the answer
+is lost, its effect is unknown; then only a repeatable command is sent once more. A connection never crosses a fork: a
+child starts with none.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RedisConnections:
         self._room = threading.BoundedSemaphore(self.address.max_connections)
         self._breaker = CircuitBreaker()
 
-    # -- asking
+    # -- commands
 
     def run(self, script: Script, *args: Value, repeat: Sequence[Value] | None = None) -> Any:
         """The script's answer. `repeat` are the arguments for a second try if the answer to the first is lost."""
@@ -56,7 +56,7 @@ class RedisConnections:
         return self._ask((*call, *args), None if repeat is None else (*call, *repeat), script)
 
     def ask(self, *command: Value) -> Any:
-        """The answer to a command that may as well be given twice."""
+        """The answer to a repeatable command."""
         return self._ask(command, command)
 
     def connect(self) -> Connection:
@@ -78,14 +78,14 @@ class RedisConnections:
             self._breaker.succeeded()
             raise
         except (redis.RedisError, RedisClusterException, OSError) as error:
-            told = translated(error, self.address.shown, self.address.prefix)
+            mapped = translated(error, self.address.shown, self.address.prefix)
             if is_there(error):
                 self._breaker.succeeded()
-            elif isinstance(told, EngineUnavailable):
-                self._breaker.failed(str(told))
-            if told is error:
+            elif isinstance(mapped, EngineUnavailable):
+                self._breaker.failed(str(mapped))
+            if mapped is error:
                 raise
-            raise told from error
+            raise mapped from error
         self._breaker.succeeded()
         return answer
 
@@ -99,7 +99,7 @@ class RedisConnections:
             if repeat is None:
                 raise
             again, first = repeat, error
-        self._forget_idle()  # whatever befell this one hardly spared the others
+        self._forget_idle()  # the other idle connections are probably lost, too
         self._route.lost()
         try:
             return self._ask_once(again, script)
@@ -117,7 +117,8 @@ class RedisConnections:
         except NoScriptError:
             if script is None:
                 raise
-            # A new server, or one that was told to forget: it is told, with the arguments of this very try.
+            # The server does not have the script, after a restart or SCRIPT FLUSH: send it, with the arguments of this
+            # try.
             return self._converse(self._borrow(), ("EVAL", script.text, *command[2:]))
         finally:
             self._room.release()
@@ -171,10 +172,10 @@ class RedisConnections:
         inherited = self._idle
         self._begin()
         for connection in inherited:
-            connection.disconnect()  # our copy alone: the client knows by its process that the other end is in use
+            connection.disconnect()  # closes our copy only: the client sees by the pid that the parent uses it
 
     def close(self) -> None:
-        """Close what is not in use; the next question opens a connection again."""
+        """Close idle connections; the next command opens one again."""
         self._forget_idle()
 
 
@@ -191,7 +192,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Unsent(Exception):
-    """The command never reached the server whole, or not the one that could have executed it."""
+    """The command did not reach the server completely, or not the server that can execute it."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -199,12 +200,12 @@ class _Unsent(Exception):
 
 
 def _leads_elsewhere(error: Exception) -> bool:
-    """Whether this server is not, or no longer, the one to ask."""
+    """Whether another server must be asked now."""
     return _ELSEWHERE.match(f"{type(error).__name__} {error}") is not None
 
 
 def _is_quiet(connection: Connection) -> bool:
-    """Whether an idle connection is as we left it. One that has something to say was closed by the server."""
+    """Whether an idle connection is still good. One with data to read was closed by the server."""
     try:
         return not connection.can_read(0)
     except _LOST:

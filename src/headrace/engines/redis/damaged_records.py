@@ -1,7 +1,6 @@
-"""What is left of records that no longer decode, and what becomes of the jobs they were of.
+"""Reads what is left of damaged records, and fails their jobs.
 
-Nothing here is called as long as all is well: a whole answer is decoded at once, and only one that can't be is taken
-apart value by value.
+Undamaged records never come here: an answer is decoded at once, and only a failure is taken apart value by value.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _TEXTS = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
 
 
 class Salvage(Generic[T]):
-    """Decodes records of a kind, also those that are damaged: what can't be read of one is empty."""
+    """Decodes records of a kind, also damaged ones: their unreadable values are empty."""
 
     def __init__(self, kind: type[T]) -> None:
         self._kind = kind
@@ -58,7 +57,7 @@ class Salvage(Generic[T]):
             return self.salvage(stored)[0]
 
     def decode_all(self, stored: bytes) -> list[T]:
-        """The records of a list that a script has made: of such ones, texts may be damaged, but not where they end."""
+        """The records of a list made by a script: their texts may be damaged, but not their lengths."""
         try:
             return self._list.decode(stored)
         except DAMAGE:
@@ -71,14 +70,14 @@ class Salvage(Generic[T]):
         return found
 
     def salvage(self, stored: bytes) -> tuple[T, int]:
-        """The record, and how many of its first values are as they should be."""
+        """The record, and how many of its first values are undamaged."""
         found = whole_values(self._kind, list(values_in(stored)))
         whole = next(place for place in range(len(found) + 1) if place not in found)
         return made_of(self._kind, {place: value for place, value in found.items() if place < whole}), whole
 
 
 def values_in(stored: bytes) -> Iterator[Any]:
-    """The values of an array, up to the first that is damaged. No record has arrays in it."""
+    """The values of an array, up to the first damaged one. No record contains arrays."""
     head = _ARRAY.match(stored)
     place = head.end() if head else len(stored)
     while place < len(stored):
@@ -90,7 +89,7 @@ def values_in(stored: bytes) -> Iterator[Any]:
 
 
 def _length(stored: bytes, values: int) -> int:
-    """How long an array with so many values is at the beginning of this; all of it if that can't be told."""
+    """The length of the array with this many values at the beginning; all of it if that is unknown."""
     head = _ARRAY.match(stored)
     place = head.end() if head else len(stored)
     try:
@@ -124,7 +123,7 @@ def _value(stored: bytes, place: int) -> tuple[Any, int]:
 
 
 class DamagedRecordsHost(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     connections: RedisConnections
     prefix: str
@@ -139,22 +138,22 @@ class Damaged:
         self._database = database
 
     def fail(self, members: Iterable[bytes], now: int | None = None) -> int:
-        """Fail those of these jobs, by their numbers, that are damaged; how many there were."""
+        """Fail the damaged ones of these jobs, given by number; how many there were."""
         numbers = [member for member in dict.fromkeys(members) if member.isdigit()]
         names, done = self.names(numbers), 0
         for first in range(0, len(numbers), _AT_ONCE):
             some = numbers[first : first + _AT_ONCE]
-            told = [part for number in some for part in (number, names.get(number, b""))]
-            done += self._database.connections.run(_fail, self._database.at(now), secrets.token_hex(8), *told)
+            args = [part for number in some for part in (number, names.get(number, b""))]
+            done += self._database.connections.run(_fail, self._database.at(now), secrets.token_hex(8), *args)
         return done
 
     def fail_these(self, ids: Sequence[str]) -> int:
-        """The same by their ids."""
+        """The same by ids."""
         members = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:ids", *ids) if ids else []
         return self.fail(member for member in members if member is not None)
 
     def names(self, members: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The ids of jobs by their numbers. All ids are gone through: a record that could tell its own is damaged."""
+        """The ids of jobs by their numbers. This scans all ids: a damaged record cannot give its own."""
         wanted, found, cursor = set(members), dict[bytes, bytes](), b"0"
         while wanted:
             cursor, page = self._database.connections.ask(

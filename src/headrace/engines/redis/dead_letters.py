@@ -1,4 +1,4 @@
-"""The desk of dead letters in Redis. A search takes several scripts if it is long, so that nobody else waits for it."""
+"""The dead letters in Redis. A long search takes several scripts, so that other clients wait only briefly."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_LOOKS = 1000  # records that one script looks at
-_ROWS = 250  # records that one script answers with
-_AT_ONCE = 500  # fingerprints that one script looks at
+_LOOKS = 1000  # records that one script reads
+_ROWS = 250  # records that one script returns
+_AT_ONCE = 500  # fingerprints that one script reads
 _EVERYTHING = 1 << 40
 
 _get, _find, _groups, _tallies = (load(f"dead_letters/{name}") for name in ("get", "find", "groups", "stats"))
@@ -50,7 +50,7 @@ _remove, _add = load("dead_letters/remove"), load("dead_letters/add")
 
 @timed_part
 class RedisDeadLetterStore:
-    """Reads and resolves records."""
+    """Reads and resolves dead letters."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -88,7 +88,7 @@ class RedisDeadLetterStore:
     def _search(
         self, which: DeadLetterFilter, status: Status, limit: int, what: str, before: str | None = None
     ) -> Iterator[tuple[Any, list[bytes]]]:
-        """What was found, or how many, and the ids of these."""
+        """The records found, or their number, with their ids."""
         wanted = (which.task, which.queue, which.reason, which.fingerprint, which.requeues)
         if not all(serialization.encodable(text) for text in (*wanted, before) if isinstance(text, str)):
             return
@@ -107,8 +107,8 @@ class RedisDeadLetterStore:
         prints = sorted(self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:fingerprints"))
         found: list[tuple[int, str, str]] = []
         for start in range(0, len(prints), _AT_ONCE):
-            told = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))
-            kinds = zip(told[::3], told[1::3], told[2::3], strict=True)
+            answer = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))
+            kinds = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
             found += [(count, first.decode(), last.decode()) for count, first, last in kinds if count]
         biggest = sorted(found, key=lambda group: (group[0], group[2]), reverse=True)[:limit]
         rows = self._by_id([name for _, first, last in biggest for name in (first, last)])
@@ -117,8 +117,8 @@ class RedisDeadLetterStore:
         ]
 
     def tallies(self) -> list[DeadLetterStats]:
-        told = self._ask(_tallies, serialization.encode(STATUSES))
-        kinds = list(zip(*(told[part::6] for part in range(6)), strict=True))
+        answer = self._ask(_tallies, serialization.encode(STATUSES))
+        kinds = list(zip(*(answer[part::6] for part in range(6)), strict=True))
         rows = self._by_id([name.decode() for kind in kinds for name in kind[4:]])
         return [
             DeadLetterStats(
@@ -143,8 +143,8 @@ class RedisDeadLetterStore:
         if not serialization.encodable(order.job_id):
             return "missing"
         at = self._database.at(now)
-        told = [value or "" for value in msgspec.structs.astuple(order)]
-        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *told)
+        fields = [value or "" for value in msgspec.structs.astuple(order)]
+        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *fields)
         answer = unless_closed(self._database.connections.run(_add, *call))
         verdict: Added = msgspec.convert(answer.decode(), Added)
         return verdict
@@ -159,11 +159,11 @@ class RedisDeadLetterStore:
     ) -> list[Requeued]:
         if not orders:
             return []
-        # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
+        # A pending record never changes, so the job that may have to be inserted can be prepared.
         dead_letters = self._by_id([order.id for order in orders])
         at = self._database.at(now)
-        told = [_told(order, dead_letters.get(order.id), detail, at) for order in orders]
-        call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), serialization.encode(told))
+        requests = [_request(order, dead_letters.get(order.id), detail, at) for order in orders]
+        call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), serialization.encode(requests))
         answer = unless_closed(self._database.connections.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
@@ -223,7 +223,7 @@ def _remark(text: str | None, by: str | None, at: int) -> str:
     return msgspec.json.encode(DeadLetterNote(at, text, by)).decode() if text else ""
 
 
-def _told(order: RequeueRequest, letter: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
+def _request(order: RequeueRequest, letter: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
     job: NewJob | bool = False
     history: list[HistoryRow] = []
     if letter is not None and letter.status == "pending":

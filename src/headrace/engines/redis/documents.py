@@ -1,4 +1,4 @@
-"""The shelf in Redis."""
+"""The versioned documents in Redis."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _drop, _browse = load("documents/drop"), load("documents/browse")
 
 @timed_part
 class RedisDocumentStore:
-    """Reads and writes papers."""
+    """Reads and writes documents."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -46,17 +46,17 @@ class RedisDocumentStore:
 
     def put(self, documents: Sequence[Document]) -> bool:
         self._database.prepare()
-        told: list[Value] = []
+        args: list[Value] = []
         for document in documents:
-            told += [document.kind, document.key, document.version, document.value]
-        return not documents or bool(self._database.connections.run(_put, *told))
+            args += [document.kind, document.key, document.version, document.value]
+        return not documents or bool(self._database.connections.run(_put, *args))
 
     def remove(self, documents: Sequence[Document]) -> bool:
         self._database.prepare()
-        told: list[Value] = []
+        args: list[Value] = []
         for document in documents:
-            told += [document.kind, document.key, document.version]
-        return not documents or bool(self._database.connections.run(_remove, *told))
+            args += [document.kind, document.key, document.version]
+        return not documents or bool(self._database.connections.run(_remove, *args))
 
     def drop(self, kind: str, before: str, limit: int) -> int:
         self._database.prepare()

@@ -1,7 +1,7 @@
-"""The Redis engine's hot path: insert, exchange, renew, reap. Operators' questions are in `desk`.
+"""The Redis engine's hot path: insert, exchange, renew, reap. Operators' queries are in `queries`.
 
 Each method is one script, and so one commit, whatever the size of its batch. While a script runs, Redis does nothing
-else: an insert of 10 000 jobs holds everybody up for 0.1 to 0.2 s, so many small batches are kinder than a large one.
+else: an insert of 10 000 jobs blocks all clients for 0.1 to 0.2 s, so many small batches are better than a large one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _exchange, _save_step, _renew = load("jobs/exchange"), load("jobs/save_step"), load("jobs/renew")
 _reap, _release_unknown_claims = load("jobs/reap"), load("jobs/release_unknown_claims")
 _END = 1 << 53  # no lease is longer
-_MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
+_MOST_LOOKS = 50  # how often one claim repeats because of tasks that the worker does not know
 
 
 @timed_engine
@@ -81,7 +81,7 @@ class RedisEngine:
         self.transfer = RedisTransfer(self)
         self.dead_letters = RedisDeadLetterStore(self)
         self.retention_store = RedisRetentionStore(self)
-        self.archive: Archive | None = None  # memory is dear: another store may have one for us
+        self.archive: Archive | None = None  # memory is expensive: another store may hold the archive
         self.staleness_store = RedisStalenessStore(self)
         self.document_store = RedisDocumentStore(self)
         self.maintenance = RedisMaintenance(self)
@@ -91,7 +91,7 @@ class RedisEngine:
         self._sender = Sender()
         self._server_bells = ServerBells(lambda: SubscribedConnection(self.connections, self._channel, self._sender))
         self._store: str | None = None
-        self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
+        self._memories: dict[str, str] = {}  # by queue, the lane positions that the script returned
 
     # -- the hot path
 
@@ -130,7 +130,7 @@ class RedisEngine:
         if not outcomes and not notes and not groups and limit <= 0:
             return ExchangeResult([], [])
         at = self.at(now)
-        answer, strange = self._turn(outcomes, want, notes, at, groups)
+        answer, strange = self._exchange_once(outcomes, want, notes, at, groups)
         unknown_in: set[str] = set()
         looks = 0
         while strange and want is not None and want.known is not None and len(answer.claims) < limit:
@@ -139,11 +139,11 @@ class RedisEngine:
             if want.known.undecided or looks == _MOST_LOOKS:
                 return msgspec.structs.replace(answer, next_at=at)
             rest = msgspec.structs.replace(want, limit=limit - len(answer.claims))
-            more, strange = self._turn((), rest, (), at, (), tuple(unknown_in))
+            more, strange = self._exchange_once((), rest, (), at, (), tuple(unknown_in))
             answer = msgspec.structs.replace(more, refused=answer.refused, claims=[*answer.claims, *more.claims])
         return answer
 
-    def _turn(
+    def _exchange_once(
         self,
         outcomes: Sequence[Outcome],
         want: ClaimRequest | None,
@@ -152,7 +152,7 @@ class RedisEngine:
         groups: Sequence[EventGroup],
         unknown_in: tuple[str, ...] = (),
     ) -> tuple[ExchangeResult, list[tuple[str, str]]]:
-        """The answer, and queues that gave nothing, each with a task of which the worker has to tell if it knows it."""
+        """The result, and the queues that gave nothing, each with a task that the worker may not know."""
         answer = self.connections.run(
             _exchange,
             now,
@@ -166,7 +166,7 @@ class RedisEngine:
             serialization.encode(notes),
             *self._asked(want, unknown_in),
             int(any(outcome.spawned or outcome.edges for outcome in outcomes)),
-            *_told(groups, outcomes),
+            *_page_of(groups, outcomes),
             want.known.familiar if want and want.known is not None else "",
         )
         refused, taken, next_at, queues, weights, memories, spoiled, strange = answer
@@ -174,7 +174,7 @@ class RedisEngine:
         if spoiled or damaged:
             self.damaged.fail((*spoiled, *damaged), now)
         for queue, memory in serialization.named(memories, serialization.text).items():
-            self._save_step(queue, memory)
+            self._keep_lane_position(queue, memory)
         exchanged = ExchangeResult(
             [outcomes[position - 1] for position in refused],
             claims,
@@ -185,7 +185,7 @@ class RedisEngine:
         names = iter([serialization.text(name) for name in strange])
         return exchanged, list(zip(names, names, strict=True))
 
-    def _save_step(self, queue: str, memory: str) -> None:
+    def _keep_lane_position(self, queue: str, memory: str) -> None:
         if memory:
             self._memories[queue] = memory
         else:
@@ -221,14 +221,14 @@ class RedisEngine:
         at = self.at(now)
         folder = self._folder()
         dead = liveness_file.find_dead(folder)
-        told = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
+        died = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
         opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_dead_letter(dead_letters, reason)]
-        answer = self.connections.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
-        if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
+        answer = self.connections.run(_reap, at, limit, secrets.token_hex(8), died, max_crashes or 0, as_of, *opening)
+        if answer is None:  # the store is being filled; the liveness files keep what the dead had begun
             return []
-        told, spoiled = answer
-        reaped = serialization.reaped.decode_all(told)
+        rows, spoiled = answer
+        reaped = serialization.reaped.decode_all(rows)
         if spoiled:
             self.damaged.fail(spoiled, now)
         if len(reaped) < limit:
@@ -249,7 +249,7 @@ class RedisEngine:
         try:
             held = liveness_file.LivenessFile(folder, worker.id)
         except OSError as error:
-            raise EngineUnavailable(f"{folder}: {error}; workers leave their signs of life there") from error
+            raise EngineUnavailable(f"{folder}: {error}; workers keep their liveness files there") from error
         try:
             self.renew(worker, (), 0)
         except BaseException:
@@ -280,7 +280,7 @@ class RedisEngine:
         return self.clock.now()
 
     def prepare(self) -> None:
-        """Make sure, once, that the store is there and of our version."""
+        """Check, once, that the store exists and has our version."""
         if self._store is None:
             health.refuse_old(self.connections)
             self._store = schema.open_store(self.connections, self.url)[1]
@@ -309,7 +309,7 @@ class RedisEngine:
 
     def close(self) -> None:
         self.disconnect()
-        self._store = None  # it may be another one when it is opened again
+        self._store = None  # it may be another store when it is opened again
 
     def _folder(self) -> Path:
         return liveness_file.local_folder(f"redis {self._store}")
@@ -319,16 +319,16 @@ class RedisEngine:
         return int(seconds) * 1000 + int(micros) // 1000
 
 
-def _told(groups: Sequence[EventGroup], outcomes: Sequence[Outcome]) -> tuple[str, int, int, int]:
-    """The page of a turn, or nothing, and how many successes there are to be told of."""
+def _page_of(groups: Sequence[EventGroup], outcomes: Sequence[Outcome]) -> tuple[str, int, int, int]:
+    """The page of events of an exchange, or nothing, and the number of successes in it."""
     if not groups:
         return "", 0, 0, 0
-    told = page(groups)
-    return told.text, told.size, told.at, sum(1 for outcome in outcomes if outcome.event is Trigger.SUCCEED)
+    events = page(groups)
+    return events.text, events.size, events.at, sum(1 for outcome in outcomes if outcome.event is Trigger.SUCCEED)
 
 
 def _open_wire(where: store_url.RedisUrl) -> RedisConnections:
-    try:  # deferred: only who uses Redis needs its client
+    try:  # deferred: only users of Redis need its client
         from headrace.engines.redis.connections import RedisConnections
     except ImportError as error:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Redis' errors in our own words: what is wrong, and what to do about it. Nowhere else are they translated."""
+"""Translates Redis' errors into ours, with advice. No other module does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.errors import ConfigError, EngineUnavailable
 _MEMORY = "Redis is out of memory and nothing was changed: raise maxmemory, or delete finished jobs"
 _REPLICA = "this server is a replica: use the URL of the primary, or redis+sentinel://"
 _RESHARDING = "our slot of the cluster is being moved to another node; don't reshard it while jobs run"
-# By the name of the error, or by the server's own code where an older client has no name for it.
+# By class of the error, or by the server's code where an older client has no class for it.
 _BY_KIND = {
     "OutOfMemoryError": _MEMORY,
     "ReadOnlyError": _REPLICA,
@@ -27,7 +27,7 @@ _BY_KIND = {
     **dict.fromkeys(("MovedError", "MOVED"), "our slot of the cluster was moved to another node"),
     **dict.fromkeys(("AskError", "ASK", "TryAgainError", "TRYAGAIN"), _RESHARDING),
 }
-# The server's words, which also stand inside the text of an error that a script met.
+# Texts of the server, which also occur inside errors of scripts.
 _NO_CHANGES = {
     "OOM command": _MEMORY,
     "MISCONF": "Redis can't write to its disk, so it takes no changes; see its log",
@@ -50,7 +50,7 @@ _WRONG = {
 
 
 def translated(error: Exception, where: str, prefix: str) -> Exception:
-    """The error as EngineUnavailable or ConfigError that says what to do; one that we do not know as it is."""
+    """EngineUnavailable or ConfigError with advice; an unknown error unchanged."""
     if not isinstance(error, (RedisError, RedisClusterException, OSError)):
         return error
     if wrong := _wrong_setting(error, prefix):
@@ -61,7 +61,7 @@ def translated(error: Exception, where: str, prefix: str) -> Exception:
 
 
 def is_there(error: Exception) -> bool:
-    """Whether the server refused a change only: it may be asked, and with luck be given what makes room."""
+    """Whether the server refuses only writes: reads work, and so may deletions that free memory."""
     return type(error).__name__ == "OutOfMemoryError" or _advice(_NO_CHANGES, error) is not None
 
 
@@ -82,7 +82,7 @@ def _outage(error: Exception) -> str | None:
     if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_AWAY, error):
         return advice
     if isinstance(error, (ResponseError, DataError)):
-        return None  # the server is there, and answered with something of another kind
+        return None  # the server is there; the error is of another kind
     return "is Redis overloaded, or the network cut?" if isinstance(error, TimeoutError) else "is Redis running there?"
 
 

@@ -1,4 +1,4 @@
-"""The events of a Redis store: a stream with an entry for each commit."""
+"""The event log of a Redis store: a stream with an entry for each commit."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_tell, _trim = load("events/append_events"), load("events/trim_events")
+_append, _trim = load("events/append_events"), load("events/trim_events")
 
 
 @timed_part
 class RedisEventStore:
-    """Reads pages, tells and trims."""
+    """Reads, appends and trims pages."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -35,8 +35,8 @@ class RedisEventStore:
     def tell(self, groups: Sequence[EventGroup]) -> None:
         if groups:
             self._database.prepare()
-            told = page(groups)
-            self._database.connections.run(_tell, told.text, told.size, told.at)
+            batch = page(groups)
+            self._database.connections.run(_append, batch.text, batch.size, batch.at)
 
     def trim(self, before: int, most: int, limit: int) -> int:
         self._database.prepare()
@@ -49,5 +49,5 @@ class RedisEventStore:
 
 def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:
     cursor, fields = entry
-    told = dict(zip(fields[::2], fields[1::2], strict=True))
-    return cursor.decode(), read(told[b"page"], told[b"only"] or None)
+    entry_fields = dict(zip(fields[::2], fields[1::2], strict=True))
+    return cursor.decode(), read(entry_fields[b"page"], entry_fields[b"only"] or None)

@@ -1,4 +1,4 @@
-"""What an operator should know of the Redis server: its facts, and what looks wrong with it."""
+"""Facts about the Redis server, and findings of problems with it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OLDEST = (6, 2)
 
 
 def refuse_old(connections: RedisConnections) -> None:
-    """ConfigError if the server lacks what the scripts use."""
+    """ConfigError if the server is too old for the scripts."""
     version = _info(connections, "server").get("redis_version", "")
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
     if found and found < _OLDEST:
@@ -35,7 +35,7 @@ def facts(connections: RedisConnections) -> dict[str, str | int]:
         | _info(connections, "replication")
     )
     valkey = info.get("valkey_version")
-    told: dict[str, str | int] = {
+    found: dict[str, str | int] = {
         "engine": "redis",
         "server": f"Valkey {valkey}" if valkey else f"Redis {info.get('redis_version', 'unknown')}",
         "mode": info.get("server_mode", info.get("redis_mode", "unknown")),
@@ -50,28 +50,28 @@ def facts(connections: RedisConnections) -> dict[str, str | int]:
         "append_only_file": {"1": "on", "0": "off"}.get(info.get("aof_enabled", ""), "unknown"),
     }
     if fsync := _setting(connections, "appendfsync"):
-        told["append_fsync"] = fsync
-    return told
+        found["append_fsync"] = fsync
+    return found
 
 
 def size(connections: RedisConnections) -> int:
-    """The bytes of memory that the server uses; 0 where this user may not ask."""
+    """The server's used memory in bytes; 0 where this user may not ask."""
     return int(_info(connections, "memory").get("used_memory", 0))
 
 
 def clients(connections: RedisConnections) -> int | None:
-    """How many connections the server has; None where this user may not ask."""
-    told = _info(connections, "clients").get("connected_clients")
-    return None if told is None else int(told)
+    """The number of connections to the server; None where this user may not ask."""
+    text = _info(connections, "clients").get("connected_clients")
+    return None if text is None else int(text)
 
 
 def is_replica(connections: RedisConnections) -> bool:
-    """Whether this server only repeats what another one is told."""
+    """Whether this server is a replica."""
     return _info(connections, "replication").get("role") in ("slave", "replica")
 
 
 def findings_of_server(connections: RedisConnections) -> list[Finding]:
-    """What looks wrong with the server; nothing if all is well."""
+    """Problems of the server."""
     info = _info(connections, "memory") | _info(connections, "persistence") | _info(connections, "stats")
     found = [*_of_durability(connections, info), *_of_memory(info)]
     if is_replica(connections):
@@ -95,7 +95,7 @@ def _of_durability(connections: RedisConnections, info: dict[str, str]) -> Itera
     elif "aof_enabled" not in info:
         yield Finding(
             code="append_only_file_unknown",
-            sentence="whether Redis keeps an append-only file can't be told",
+            sentence="it is unknown whether Redis keeps an append-only file",
             advice="INFO is not allowed to this user; allow it",
         )
     else:
@@ -118,7 +118,7 @@ def _of_fsync(fsync: str | None) -> Iterator[Finding]:
     elif fsync is None:
         yield Finding(
             code="appendfsync_unknown",
-            sentence="how often Redis writes to its disk can't be told",
+            sentence="it is unknown how often Redis writes to its disk",
             advice="CONFIG GET is not allowed to this user; allow it",
         )
 
@@ -129,7 +129,7 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
     if policy != "noeviction":
         yield Finding(
             code="eviction",
-            sentence=f"maxmemory-policy is {policy}: Redis may throw jobs away when memory runs short",
+            sentence=f"maxmemory-policy is {policy}: Redis may delete jobs when memory runs short",
             advice="set noeviction",
         )
     if limit and used >= WARNED * limit:
@@ -142,14 +142,14 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
     if policy != "noeviction" and int(info.get("evicted_keys", 0)):
         yield Finding(
             code="evicted",
-            sentence=f"Redis has thrown away {info['evicted_keys']} keys for want of memory, ours may be among them",
+            sentence=f"Redis has evicted {info['evicted_keys']} keys to free memory; ours may be among them",
             advice="set maxmemory-policy noeviction, and look for what is missing with `headrace check`",
             count=int(info["evicted_keys"]),
         )
 
 
 def _info(connections: RedisConnections, section: str) -> dict[str, str]:
-    """What INFO tells; nothing where this user may not ask."""
+    """The answer of INFO; empty where this user may not ask."""
     try:
         text = connections.ask("INFO", section).decode()
     except ConfigError:
@@ -158,9 +158,9 @@ def _info(connections: RedisConnections, section: str) -> dict[str, str]:
 
 
 def _setting(connections: RedisConnections, name: str) -> str | None:
-    """A setting of the server; None where it does not tell, as managed ones do."""
+    """A setting of the server; None where the server refuses, as managed ones do."""
     try:
         answer = connections.ask("CONFIG", "GET", name)
-    except Exception:  # not allowed, or renamed away: each server refuses in words of its own
+    except Exception:  # not allowed, or renamed: each server has its own error
         return None
     return answer[1].decode() if len(answer) == 2 else None

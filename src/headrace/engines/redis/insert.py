@@ -1,4 +1,4 @@
-"""Storing new jobs, with or without a rule, and why that may be refused. Each is one script and so all or nothing."""
+"""Inserts of new jobs, and the errors of refused ones. Each insert is one script and so all or nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 
 def insert(connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
-    """Store the jobs whose id is free; which ones they are."""
+    """Insert the jobs whose id is free; for each whether it was."""
     taken = _run(connections, _insert, jobs, whole, now, int(tells))
     fresh = [True] * len(jobs)
     for position in taken:
@@ -37,17 +37,19 @@ def insert(connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, n
 def insert_unique(
     connections: RedisConnections, candidates: Sequence[UniqueInsert], whole: bool, now: int
 ) -> list[UniqueResult]:
-    """Store the jobs as their rules allow; what became of each."""
+    """Insert the jobs under their unique rules; the result of each."""
     jobs = [candidate.job for candidate in candidates]
     rules = serialization.encode([candidate.rule or False for candidate in candidates])
-    told = _run(connections, _insert_unique, jobs, whole, now, rules, *_AMENDABLE)
-    return [UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
+    answer = _run(connections, _insert_unique, jobs, whole, now, rules, *_AMENDABLE)
+    return [
+        UniqueResult(kind.decode(), job_id.decode()) for kind, job_id in zip(answer[::2], answer[1::2], strict=True)
+    ]
 
 
 def insert_graph(
     connections: RedisConnections, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None, now: int
 ) -> None:
-    """Store jobs with their bonds and their flow."""
+    """Insert jobs with their dependencies and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
     named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
     args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *named)
@@ -60,7 +62,7 @@ def _run(
 ) -> list[Any]:
     call = (now, int(whole), secrets.randbits(50))
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs), *more)
-    # A second try must not take its own earlier success for somebody else's.
+    # A second try must not take its own earlier success for another caller's.
     answer: list[Any] = connections.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
     if answer and isinstance(answer[0], bytes):
         raise_refusal(*answer)
@@ -68,7 +70,7 @@ def _run(
 
 
 def unless_closed(answer: Any) -> Any:
-    """The answer, if it is not a notice at the door: that is in a list of its own, since an id may be any text."""
+    """The answer, unless it is a store status: that is in a list of its own, since an id may be any text."""
     if isinstance(answer, list) and answer and isinstance(answer[0], list):
         kind, other = answer[0]
         raise closed_by(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
@@ -76,7 +78,7 @@ def unless_closed(answer: Any) -> Any:
 
 
 def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
-    """What a script said instead of its answer, as an error."""
+    """Raise the refusal that a script returned instead of its answer."""
     if why == b"moved":
         raise StoreMoved(what.decode())
     if why == b"duplicate":

@@ -1,6 +1,6 @@
-"""Looking after a Redis store: entries that lead to no job, jobs that no entry leads to, histories that are too long.
+"""Maintenance of a Redis store: orphaned entries, jobs missing from an index, histories that are too long.
 
-While a script runs Redis does nothing else, so whatever is walked through is walked in pages of a millisecond or two.
+While a script runs Redis does nothing else, so every scan is done in pages of a millisecond or two.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _ENTRIES_PER_PAGE = 300
 _JOBS_LOOKED_AT = 100  # whole records, each of which may be large
 _ENTRIES_LOOKED_AT = 2000
 _KEYS_MEASURED = 100
-_PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
+_PAGES_INSPECTED = 1000  # about a second; a larger store is inspected in part, but repaired as a whole
 _EVERYTHING = 1 << 40
 
 _OWN = {
@@ -72,7 +72,7 @@ _GLOB = re.compile(r"([\[\]*?\\])")
 
 
 class RedisMaintenanceHost(StoreView, Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as it is needed here."""
 
     connections: RedisConnections
     prefix: str
@@ -85,12 +85,12 @@ class RedisMaintenanceHost(StoreView, Protocol):
 
 
 class RedisMaintenance:
-    """What keeps the store sound and small."""
+    """Checks, repairs and compacts the store."""
 
     def __init__(self, engine: RedisMaintenanceHost) -> None:
         self._engine = engine
 
-    # -- looking and repairing
+    # -- inspection and repair
 
     def inspect(self, now: int | None = None) -> list[Finding]:
         connections = self._engine.connections
@@ -136,7 +136,7 @@ class RedisMaintenance:
         return done
 
     def _lost_times(self, limit: int) -> list[bytes]:
-        """The earliest times to fire, up to so many, that have no schedule."""
+        """The earliest times to fire without a schedule, up to the limit."""
         tag = f"{{{self._engine.prefix}}}"
         ids = self._engine.connections.ask("ZRANGE", f"{tag}:times", 0, -1)
         known = set(self._engine.connections.ask("HKEYS", f"{tag}:schedules")) if ids else set()
@@ -169,7 +169,7 @@ class RedisMaintenance:
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
         self._engine.prepare()
-        found = dict[bytes, None]()  # a key may be told twice
+        found = dict[bytes, None]()  # a key may occur twice
         for keys in _keys(self._engine, pattern):
             found |= dict.fromkeys(keys)
             if len(found) >= limit:
@@ -198,7 +198,7 @@ class RedisMaintenance:
         self._engine.prepare()
         before = int(self._engine.facts()["size"])
         self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
-        # Not every server lets its users do these, and they are no more than kind.
+        # Not every server allows these commands, and they are optional.
         with contextlib.suppress(HeadraceError):
             self._engine.connections.ask("MEMORY", "PURGE")
         if full:
@@ -228,7 +228,7 @@ class RedisMaintenance:
 
 
 class _KeyScan:
-    """One walk through all keys, up to so many pages. What is in `repaired` is put right on the way."""
+    """One scan of all keys, up to a number of pages. Findings in `repaired` are repaired on the way."""
 
     def __init__(
         self, engine: RedisMaintenanceHost, now: int, pages: int, repaired: frozenset[str] = frozenset()
@@ -239,7 +239,7 @@ class _KeyScan:
         self._repaired = repaired
 
     def orphans(self, limit: int) -> dict[str, int]:
-        """How many entries belong to no job, by what they are."""
+        """The number of entries without a job, by kind."""
         found: Counter[str] = Counter(dict.fromkeys([*_OWN.values(), "flows", "index"], 0))
         for keys in _keys(self._engine):
             self._look_at_own(keys, found)
@@ -263,7 +263,7 @@ class _KeyScan:
                 found[what] += sum(self._engine.connections.run(_own_page, *args, repeat=args))
 
     def _through(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
-        """How many entries of a sorted set lead to nothing, a page at a time."""
+        """The number of orphaned entries in a sorted set, a page at a time."""
         first, lost = 0, 0
         while self._pages > 0 and lost < limit:
             self._pages -= 1
@@ -276,7 +276,7 @@ class _KeyScan:
         return lost
 
     def places(self, limit: int) -> tuple[int, list[bytes]]:
-        """How many jobs are not found where they should be, and the numbers of those whose records are damaged."""
+        """The number of jobs missing from an index, and the numbers of jobs with damaged records."""
         cursor, lost, damaged = b"0", 0, list[bytes]()
         while self._pages > 0 and lost < limit:
             self._pages -= 1
@@ -300,7 +300,7 @@ def _name(prefix: str, key: bytes, errors: str = "surrogateescape") -> str:
 
 
 def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[bytes]]:
-    """Every key of the store that fits, a page at a time; one that is there all the while is told at least once."""
+    """Every matching key of the store, a page at a time; a key that exists all the time occurs at least once."""
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)
     while True:
@@ -313,10 +313,10 @@ def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[byt
 
 def _of_losses(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
         yield Finding(
             code="damaged",
-            sentence=f"the store is damaged, its parts do not have the same number of jobs: {told}",
+            sentence=f"the store is damaged, its parts do not have the same number of jobs: {listed}",
             advice="repair what can be with `headrace check --repair`, or restore a backup",
         )
     if lost:

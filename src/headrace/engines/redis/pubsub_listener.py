@@ -1,4 +1,4 @@
-"""The line on which Redis calls: a connection of its own that subscribes."""
+"""The connection that subscribes to Redis' notifications."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Sender:
-    """The name under which an engine calls by hand: it has rung the bells of its own process already."""
+    """The sender name of an engine's own messages: it has already rung the bells of its process."""
 
     def __init__(self) -> None:
         self._name = secrets.token_hex(6)
@@ -22,7 +22,7 @@ class Sender:
 
 
 class SubscribedConnection:
-    """Hears the messages of one channel, but for those of its own engine."""
+    """Receives the messages of one channel, except those of its own engine."""
 
     def __init__(self, connections: RedisConnections, channel: str, own: Sender) -> None:
         self._own = own

@@ -1,7 +1,7 @@
-"""The Redis engine's answers to operators and waiting callers, and what they may do to jobs.
+"""Queries and commands of operators and waiting callers in Redis.
 
-A search walks the smallest index that holds what is asked for, some hundred jobs in each script: a long one takes
-several, so that nobody else waits for it.
+A search walks the smallest index that holds the matching jobs, some hundred jobs in each script: a long one takes
+several scripts, so that other clients wait only briefly.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections, Value
     from headrace.engines.redis.damaged_records import Damaged
 
-_FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
-_ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
-_LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of the last flow it looks at; about 5 ms
-_QUEUES_AT_ONCE = 50  # whose jobs one script counts; about 3 ms
+_FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script reads; a thousand take it 2 to 5 ms
+_ROWS = 250  # jobs that one script returns, each of which may be a megabyte
+_LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of its last flow; about 5 ms
+_QUEUES_AT_ONCE = 50  # queues whose jobs one script counts; about 3 ms
 _EVERYTHING = 1 << 40
 _GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
 
@@ -83,7 +83,7 @@ _edges, _flows, _steps, _signal = (
 
 
 class RedisDatabase(Protocol):
-    """What the desk needs of its engine."""
+    """The engine, as far as queries need it."""
 
     connections: RedisConnections
     prefix: str
@@ -95,7 +95,7 @@ class RedisDatabase(Protocol):
 
 @timed_part
 class RedisQueries:
-    """Reads and moves by hand."""
+    """Reads jobs and applies manual moves."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -125,7 +125,7 @@ class RedisQueries:
             serialization.encode_names(members),
         )
         moved = unless_closed(self._database.connections.run(_move, *call))
-        # A job whose record is damaged is in no state that can be told. It fails, and can be deleted then.
+        # The state of a damaged job is unknown. It fails first, and can be deleted then.
         is_short = event is Trigger.DELETE and len(moved) < len(which.ids)
         if is_short and self._database.damaged.fail_these(_storable(which.ids)):
             moved += unless_closed(self._database.connections.run(_move, *call))
@@ -138,8 +138,8 @@ class RedisQueries:
             return False
         asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
-        told = changes.in_words() + signed(by)
-        answer = self._database.connections.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
+        detail = changes.in_words() + signed(by)
+        answer = self._database.connections.run(_amend, at, job_id, asked, detail, *chain.from_iterable(targets))
         return bool(unless_closed(answer))
 
     # -- jobs
@@ -237,8 +237,10 @@ class RedisQueries:
         self._database.prepare()
         if not serialization.encodable(job_id):
             return False
-        told = (awaiting(name), f"event {name!r} came", serialization.encode((value, checksum)))
-        return bool(unless_closed(self._database.connections.run(_signal, self._database.at(now), job_id, name, *told)))
+        event = (awaiting(name), f"event {name!r} came", serialization.encode((value, checksum)))
+        return bool(
+            unless_closed(self._database.connections.run(_signal, self._database.at(now), job_id, name, *event))
+        )
 
     # -- queues and workers
 
@@ -266,7 +268,7 @@ class RedisQueries:
         self._database.prepare()
         self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
         last = b"0" if rules.strategy is not None else b""
-        while last:  # jobs that wait already get into lanes where the task's order holds
+        while last:  # pending jobs move into lanes, where the task's order applies
             last = self._ask(_gather, name, last, _GATHERED_AT_ONCE)
 
     def tasks(self) -> list[TaskRow]:
@@ -287,12 +289,12 @@ class RedisQueries:
 
     def needing(self) -> list[tuple[str, str, int, str]]:
         self._database.prepare()
-        found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may be told twice
+        found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may occur twice
         for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:laned"):
             reached = b"0"
             while True:
-                reached, *told = self._ask(_needing, queue, reached, _LOOKS)
-                for lane, jobs, job_id in zip(told[::3], told[1::3], told[2::3], strict=True):
+                reached, *lanes = self._ask(_needing, queue, reached, _LOOKS)
+                for lane, jobs, job_id in zip(lanes[::3], lanes[1::3], lanes[2::3], strict=True):
                     found[serialization.text(queue), serialization.text(lane)] = jobs, serialization.text(job_id)
                 if reached == b"0":
                     break
@@ -302,14 +304,14 @@ class RedisQueries:
         rows, counts = self._ask(_workers)
         running = serialization.named(counts, int)
         known = [serialization.worker.decode(row) for row in rows]
-        told = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
-        return sorted(told, key=lambda row: (row.started_at, row.id))
+        counted = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
+        return sorted(counted, key=lambda row: (row.started_at, row.id))
 
     def wish(self, worker_id: str, wish: str) -> bool:
         self._database.prepare()
         return serialization.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
 
-    # -- how
+    # -- helpers
 
     def _rows(self, answers: Sequence[bytes]) -> list[JobRow]:
         return serialization.jobs(answers, self._database.damaged.names)
@@ -319,7 +321,7 @@ class RedisQueries:
         return self._database.connections.run(script, *args, repeat=args)
 
     def _change(self, script: Script, *args: Value) -> Any:
-        """Run a script that may as well run twice."""
+        """Run a repeatable script."""
         return self._database.connections.run(script, *args, repeat=args)
 
     def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
@@ -329,13 +331,13 @@ class RedisQueries:
         return found
 
     def _search(self, question: bytes, way: str, limit: int, what: str) -> Iterator[Any]:
-        """What matches, up to the limit, in as many parts as it takes."""
+        """The matches up to the limit, in as many parts as it takes."""
         return (found for _, found in self._walk(question, way, limit, what))
 
     def _walk(
         self, question: bytes, way: str, limit: int, what: str, start: int | None = None, reach: int | None = None
     ) -> Iterator[tuple[bytes | None, Any]]:
-        """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
+        """The same, each part with the position after it, None at the end; reads about `reach` jobs."""
         place: str | bytes = "" if start is None else str(start)
         at_once = _LOOKS if what in ("members", "count") else _ROWS
         seen, looks, between = 0, max(min(limit, at_once), _FEW_LOOKS), ()
@@ -348,17 +350,17 @@ class RedisQueries:
             if reached is None or limit <= 0 or (reach is not None and seen >= reach):
                 return
             place = reached
-            # What is rare is looked for in longer strides, as long as there is time for them.
+            # Read more at once while matches are rare, as long as the time allows.
             looks = min(2 * looks, _LOOKS) if looked == looks else max(looked, looks // 2)
 
 
 def _longest(light: bool) -> tuple[int, ...]:
-    """What `rows.lua` is told of rows that are to be light."""
+    """The argument of `job_rows.lua` for light rows."""
     return (LONGEST,) if light else ()
 
 
 def _storable(ids: Sequence[str]) -> list[str]:
-    """Each of these once, but for those that can't be in a store."""
+    """Each of these once, without those that no store can hold."""
     return [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
 
 
@@ -368,6 +370,6 @@ def _question(which: Filter, states: Collection[State], startable: bool = False)
 
 
 def _is_text(which: Filter) -> bool:
-    """Whether the filter can match at all: a lone surrogate is in no stored text."""
+    """Whether the filter can match at all: no stored text contains a lone surrogate."""
     texts = (which.queue, which.task, which.tag, which.worker, which.text, which.flow)
     return all(serialization.encodable(text) for text in texts if text)

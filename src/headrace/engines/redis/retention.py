@@ -1,4 +1,4 @@
-"""How finished jobs leave a Redis store: told page by page, packed, and removed by id and version."""
+"""Retention in Redis: lists finished jobs page by page, exports them, and deletes them by id and version."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _retention_run = msgspec.json.Decoder(RetentionRun)
 
 @timed_part
 class RedisRetentionStore:
-    """Tells and removes."""
+    """Lists and deletes finished jobs."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -74,8 +74,8 @@ class RedisRetentionStore:
 
     def last(self) -> RetentionRun | None:
         self._database.prepare()
-        told = self._database.connections.ask("GET", f"{{{self._database.prefix}}}:swept")
-        return read(_retention_run.decode, told) if told else None
+        text = self._database.connections.ask("GET", f"{{{self._database.prefix}}}:swept")
+        return read(_retention_run.decode, text) if text else None
 
     def record(self, retention_run: RetentionRun) -> None:
         self._database.prepare()

@@ -1,4 +1,4 @@
-"""The schedules in Redis. What they say is decided elsewhere; here they are kept, found when due, and fired once."""
+"""The schedules in Redis: stored, found when due, and fired once."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class RedisScheduleStore:
         if not firings:
             return []
         call = (self._database.at(now), secrets.randbits(50))
-        told = [part for firing in firings for part in _told(firing)]
-        answer = self._database.connections.run(_fire, *call, 0, *told, repeat=(*call, 1, *told))
+        batch = [part for firing in firings for part in _args_of(firing)]
+        answer = self._database.connections.run(_fire, *call, 0, *batch, repeat=(*call, 1, *batch))
         if answer and isinstance(answer[0], bytes):
             raise_refusal(*answer)
         applied = set(answer)
@@ -126,10 +126,10 @@ def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
     return row.id, row.version, _due_at(row), serialization.encode(structs.replace(row, version=row.version + 1))
 
 
-def _told(firing: ScheduleFire) -> list[Value]:
+def _args_of(firing: ScheduleFire) -> list[Value]:
     ids = serialization.encode([job.id for job in firing.jobs])
     jobs = (len(firing.jobs), ids, serialization.encode_batch(firing.jobs))
-    told = page(fired(firing.row, firing.occurrences))
-    events = (told.text, told.size, told.at) if firing.occurrences else ("", 0, 0)
+    batch = page(fired(firing.row, firing.occurrences))
+    events = (batch.text, batch.size, batch.at) if firing.occurrences else ("", 0, 0)
     occurrences = map(serialization.encode, firing.occurrences)
     return [*_one_version_on(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]

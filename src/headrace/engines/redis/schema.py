@@ -1,4 +1,4 @@
-"""The version of the layout in Redis: an empty store is made ours, an older one brought up to date, a newer refused."""
+"""The version of the layout in Redis: initializes an empty store, migrates an older one, refuses a newer one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _open = load("maintenance/open_store")
 
 
 def version_of(connections: RedisConnections) -> int:
-    """The version found in the store, 0 if it is empty."""
+    """The version of the store, 0 if it is empty."""
     return int(connections.ask("GET", f"{{{connections.address.prefix}}}:schema") or 0)
 
 
 def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:
-    """Bring the store to our version; the version it had, and the store's own random name."""
+    """Migrate the store to our version; the version it had, and the store's random name."""
     args = (CURRENT, secrets.token_hex(16))
     version, name = connections.run(_open, *args, repeat=args)
     if name is None:
@@ -34,5 +34,5 @@ def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:
 
 
 def names_since(version: int) -> list[str]:
-    """The migrations that a store of this version lacked."""
+    """The migrations that a store of this version lacks."""
     return list(MIGRATIONS[version:])

@@ -1,8 +1,8 @@
-"""Puts a script together from statements, so that a call spends little time on making functions.
+"""Links a script from statements, so that a call spends little time on creating functions.
 
-The server makes every function of a script at each call: a third of what a call with one job took. So a function, or a
-constant, stands where it is used: nowhere if nothing uses it, and inside a part that is seldom reached if only that
-part does. A constant is what has a name in capitals; whatever else a file says at its outermost level stays as it is.
+The server creates every function of a script at each call: a third of the time of a call with one job. So a function or
+a constant is placed where it is used: nowhere if nothing uses it, and inside a rarely executed part if only that part
+does. A constant has a name in capitals; every other statement at the outermost level of a file stays where it is.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import NamedTuple, TypeAlias
 
 _FUNCTION = re.compile(r"local function (\w+)")
 _CONSTANTS = re.compile(r"local ([A-Z_]+(?:, [A-Z_]+)*) =")
-_WORD = re.compile(r"(?<![\w)\]]\.)\b[A-Za-z_]\w*")  # but for the names of fields
-# How a line begins that does not begin a statement.
+_WORD = re.compile(r"(?<![\w)\]]\.)\b[A-Za-z_]\w*")  # except names of fields
+# Beginnings of lines that do not begin a statement.
 _GOES_ON = (" ", "end", "else", "}", ")")
 
 
 class Statement(NamedTuple):
-    """A statement at the outermost level of a file. What does no more than define names may be moved, or left out."""
+    """A statement at the outermost level of a file. A pure definition may be moved or left out."""
 
     text: str
     defines: frozenset[str]
@@ -27,7 +27,7 @@ class Statement(NamedTuple):
 
 
 class LazyBlock(NamedTuple):
-    """Statements that are seldom reached, between the lines that say when."""
+    """Rarely executed statements, between the lines with their condition."""
 
     opening: str
     inside: Sequence[Piece]
@@ -43,7 +43,7 @@ Piece: TypeAlias = Statement | LazyBlock
 
 
 def statements(text: str) -> list[Statement]:
-    """The statements of a file. Comments are for us: the server need not be sent them."""
+    """The statements of a file, without comments, which the server does not need."""
     found: list[list[str]] = []
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("--"):
@@ -56,18 +56,18 @@ def statements(text: str) -> list[Statement]:
 
 
 def lazy_block_if(name: str, condition: str, inside: Sequence[Piece]) -> LazyBlock:
-    """A part that gives `name` its value, made at its place in the script if the condition holds there."""
+    """A part that gives `name` its value, created at its place in the script if the condition holds there."""
     return LazyBlock(f"local {name}\nif {condition} then", inside, "end")
 
 
 def lazy_block_when_called(name: str, inside: Sequence[Piece]) -> LazyBlock:
-    """A part that is made when the function `name` is called for the first time, and returns what that gives."""
+    """A part that is created at the first call of the function `name`, and returns its value."""
     opening = f"local made_{name}\nlocal function {name}()\nif not made_{name} then made_{name} = (function()"
     return LazyBlock(opening, inside, f"end)() end\nreturn made_{name}\nend", frozenset((name,)))
 
 
 def link(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
-    """The script of these pieces. `spare` are definitions that were met before it and not yet needed."""
+    """The script of these pieces. `spare` are earlier definitions that were not needed yet."""
     candidates = (*spare, *pieces)
     needed = _needed(candidates)
     lines: list[str] = []
@@ -83,7 +83,7 @@ def link(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
 
 
 def _needed(pieces: Iterable[Piece]) -> set[str]:
-    """The words that are used outside of lazy blocks, by what stays in any case and by what that needs."""
+    """The words used outside of lazy blocks, by fixed statements and by the definitions these need."""
     left: list[Piece] = []
     needed: set[str] = set()
     for piece in pieces:

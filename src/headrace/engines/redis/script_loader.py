@@ -1,4 +1,4 @@
-"""The Lua scripts: one in `scripts/ops` for each operation, put together with the parts in `scripts/lib` it needs."""
+"""The Lua scripts: one in `scripts/ops` for each operation, linked with the parts in `scripts/lib` it needs."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ _PARTS = {
     "schedules/due_schedules": ("schedules",),
     "schedules/fire_schedules": ("write_new_jobs", "rare_inserts", "submit_jobs", "schedules"),
 }
-# Parts that are seldom needed, with what each is built on, and when it is made: if a condition holds at its place in
-# the script, or when it is first called. A part that is there already, further out, is not taken in again.
+# Rarely needed parts, with their own parts, and when each is created: if a condition holds at its place in the script,
+# or at its first call. A part that an outer block already has is not repeated.
 _IF_NEEDED = {
     "limited_claim": (
         ("lane_heads", "claim_order", "lane_rotation", "rate_buckets", "limits", "task_lanes"),
@@ -102,25 +102,25 @@ _WHEN_CALLED: dict[str, tuple[str, ...]] = {
 
 
 class Script:
-    """A script, put together when it is first used: a program that only submits needs one of sixty."""
+    """A script, linked when it is first used: a program that only submits needs one of sixty."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     @cached_property
     def text(self) -> str:
-        """All of it, with the library in front."""
+        """The complete text, with the library in front."""
         return link(self.pieces)
 
     @property
     def pieces(self) -> list[Piece]:
-        """The library, the parts it is built on, and its own file."""
+        """The library, the script's parts, and its own file."""
         parts = ("base", *_PARTS.get(self.name, ()))
         return [*_pieces(parts, frozenset()), *_statements(f"ops/{self.name}")]
 
     @cached_property
     def sha(self) -> str:
-        """The name by which the server knows it once it has seen it."""
+        """The hash by which the server knows the script."""
         return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -149,7 +149,7 @@ def _pieces(parts: Sequence[str], around: frozenset[str]) -> list[Piece]:
 
 @cache
 def _statements(name: str) -> list[Statement]:
-    # pkgutil, since importlib.resources alone would take a tenth of the time of `import headrace`.
+    # pkgutil: importlib.resources alone would take a tenth of the time of `import headrace`.
     data = pkgutil.get_data("headrace.engines.redis", f"scripts/{name}.lua")
     if data is None:
         raise FileNotFoundError(f"scripts/{name}.lua is missing from headrace.engines.redis")

@@ -1,4 +1,4 @@
-"""How records travel to and from the scripts: MessagePack, whose arrays the scripts read value by value."""
+"""The encoding of records for the scripts: MessagePack, whose arrays the scripts read value by value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from headrace.errors import PayloadTooLarge
 V = TypeVar("V")
 Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
 encode = msgspec.msgpack.Encoder().encode
-_LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
+_LARGEST = 500 * 2**20  # Redis accepts no text above 512 MB
 queue_counts = Salvage(QueueCount)
 history_row, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
 worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
@@ -44,7 +44,7 @@ _terms = msgspec.json.Decoder(StoredPolicy)
 
 
 class _StoredJob(Struct, array_like=True, gc=False):
-    """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease, its flow."""
+    """A whole job in a script's answer: its number, its record, its body, the end of its lease, its flow."""
 
     seq: str
     state: State
@@ -82,9 +82,9 @@ class _StoredJob(Struct, array_like=True, gc=False):
 
 
 class Record(Struct, array_like=True, gc=False):
-    """The beginning of a job's record, as far as it tells where the job is and since when.
+    """The beginning of a job's record: its state, and since when.
 
-    What may be large is left as it is; to leave all that nobody asks for takes longer than to read it.
+    Values that may be large stay raw; skipping all unneeded values takes longer than reading them.
     """
 
     state: State
@@ -110,11 +110,11 @@ class Record(Struct, array_like=True, gc=False):
 
 
 _record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(list[Record])
-_HEAD = b"\xdc\x00\x16"  # of an array of 22 values: a record is kept without
+_HEAD = b"\xdc\x00\x16"  # the head of an array of 22 values, which a stored record lacks
 
 
 def standings(count: int, joined: bytes) -> list[Record] | None:
-    """The jobs of so many records, each but the first behind its head; None if any of them is damaged."""
+    """The jobs of these joined records, each but the first after its head; None if any of them is damaged."""
     try:
         return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
     except DAMAGE:
@@ -122,7 +122,7 @@ def standings(count: int, joined: bytes) -> list[Record] | None:
 
 
 def standing(kept: bytes | None) -> Record | None:
-    """The job of a record; None if it is gone or damaged."""
+    """The job of a record; None if it is deleted or damaged."""
     try:
         return _record.decode(_HEAD + kept) if kept else None
     except DAMAGE:
@@ -133,17 +133,17 @@ _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _values = msgspec.msgpack.Decoder(list[Any])
 _all_kept = msgspec.msgpack.Decoder(list[_StoredJob])
 _salvage = Salvage(_StoredJob)
-_OF_RECORD = 23  # values of a kept job: its number and its record
-_CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text has these bytes in it
+_OF_RECORD = 23  # values of a stored job: its number and its record
+_CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text contains these bytes
 _in_order_of_a_row = itemgetter(*map(_StoredJob.__struct_fields__.index, JobRow.__struct_fields__))
 
 
 def job(answer: bytes, names: Names) -> JobRow:
-    """One job of an answer; of one that is damaged, what is left."""
+    """One job of an answer; of a damaged one, what is left."""
     try:
         kept = _values.decode(answer)
         kept[0] = int(kept[0])
-        # By place: to name each of the fields on the way takes three times as long.
+        # By position: naming each field takes three times as long.
         return msgspec.convert(_in_order_of_a_row(kept), JobRow)
     except (*DAMAGE, IndexError, TypeError):
         return _left_of(answer, names)
@@ -169,7 +169,7 @@ def jobs(answers: Iterable[bytes], names: Names) -> list[JobRow]:
 def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
     """The claimed jobs, and the numbers of those whose records are damaged.
 
-    They are put in order here and not in the script, which has all workers waiting for it.
+    They are sorted here and not in the script, for which all workers wait.
     """
     try:
         return _as_claims(_all_kept.decode(answer)), []
@@ -180,7 +180,7 @@ def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
 
 
 def _is_damaged(kept: _StoredJob, whole: int) -> bool:
-    """Whether the record is, by what is left of a job: a script finds nothing by a name that was no text."""
+    """Whether the record is damaged: values are missing, or a name is invalid, so that no script finds it."""
     names = (kept.worker or "", kept.queue, kept.lane, kept.id, kept.task)
     return whole < _OF_RECORD or any("\ufffd" in name for name in names)
 
@@ -210,7 +210,7 @@ def _as_claims(kept: Iterable[_StoredJob]) -> list[Claim]:
 
 
 def encode_batch(batch: Sequence[Struct]) -> bytes:
-    """Many records at once. More than Redis takes is refused here: it would end the connection and say nothing."""
+    """Many records at once. Too large a batch is refused here: Redis would close the connection without an error."""
     encoded = encode(batch)
     if len(encoded) > _LARGEST:
         raise PayloadTooLarge(
@@ -222,14 +222,14 @@ def encode_batch(batch: Sequence[Struct]) -> bytes:
 
 
 def question(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
-    """A filter as `search.lua` reads it; if `startable`, not for what waits with its own run behind it."""
+    """A filter for `search.lua`; if `startable`, without waiting jobs whose own run is over."""
     wanted = [State(state).value for state in states]
     texts = (which.queue, which.task, which.tag, which.worker, which.text)
     return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
 
 
 def edges(answer: Sequence[Any]) -> list[Dependency]:
-    """Bonds by the order of submission of child and parent."""
+    """Dependencies sorted by submission of child and parent."""
     parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda edge: edge[:2])
     return [
         Dependency(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
@@ -238,7 +238,7 @@ def edges(answer: Sequence[Any]) -> list[Dependency]:
 
 
 def dead_letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadLetterRow]:
-    """Dead letters as they are stored. One that is damaged is still known by the id that it is found by."""
+    """The stored dead letters. A damaged one keeps the id by which it was found."""
     found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
@@ -248,31 +248,31 @@ def terms(stored: bytes) -> StoredPolicy:
 
 
 def tallies(answer: Sequence[Any]) -> list[FlowSummary]:
-    """Flows, each behind the id that it is found by, and with the states of its jobs behind it."""
+    """Flows with the counts of their jobs by state; each id is the one by which the flow was found."""
     parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
     return [
-        FlowSummary(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(told, int))
-        for name, row, told in parts
+        FlowSummary(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(states, int))
+        for name, row, states in parts
     ]
 
 
 def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:
-    """Names that each have a value behind them."""
+    """Names, each followed by its value."""
     return {text(name): value(of_name) for name, of_name in zip(answer[::2], answer[1::2], strict=True)}
 
 
 def text(stored: bytes) -> str:
-    """A text as it came from the store; what is no text in it is damaged."""
+    """A text from the store; invalid bytes are replaced."""
     return stored.decode("utf-8", "replace")
 
 
 def encode_names(names: Iterable[bytes]) -> bytes:
-    """Texts that came from a script, on their way back to one."""
+    """Texts from a script, encoded for another one."""
     return encode([text(name) for name in names])
 
 
 def encodable(text: str) -> bool:
-    """Whether the text can be in a store at all: one with a lone surrogate can't."""
+    """Whether a store can hold the text: one with a lone surrogate it cannot."""
     if text.isascii():
         return True
     try:

@@ -1,6 +1,6 @@
-"""How long jobs may stay, in Redis: the terms of tasks and queues, and the jobs that stay long.
+"""Staleness in Redis: lifecycle policies of tasks and queues, and jobs by their age in a state.
 
-A walk takes many scripts, each of a thousand jobs at most, so that nobody else waits for it for long.
+A scan takes many scripts, each of a thousand jobs at most, so that other clients wait only briefly.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from headrace.engines.redis.connections import Value
     from headrace.engines.redis.queries import RedisDatabase
 
-_LOOKS = 1000  # jobs of which one script reads the records: some 3 ms, for which every other client waits
-_LOOKS_AT_RESULTS = 100  # of those that may have one, which may be large
-_HISTORIES = 500  # jobs of which one script reads what was filed
-_ENTRIES = 2000  # after so many it reads no further
+_LOOKS = 1000  # jobs whose records one script reads: some 3 ms, for which every other client waits
+_LOOKS_AT_RESULTS = 100  # the same for jobs that may have a result, which may be large
+_HISTORIES = 500  # jobs whose history one script reads
+_ENTRIES = 2000  # after this many entries it stops
 _DIGITS = 12  # of a job's number
 _NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
@@ -40,7 +40,7 @@ _terms, _aged, _histories, _judge = (
 
 @timed_part
 class RedisStalenessStore:
-    """Reads and writes terms, finds old jobs and carries out what is decided of them."""
+    """Reads and writes policies, finds old jobs and applies staleness decisions."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -63,10 +63,10 @@ class RedisStalenessStore:
 
     def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
         if rows:
-            self._put("declared", [part for row in rows for part in _told(row.kind, row.name, row.declared)])
+            self._put("declared", [part for row in rows for part in _policy_args(row.kind, row.name, row.declared)])
 
     def order_policy(self, kind: Kind, name: str, terms: StoredPolicy | None) -> None:
-        self._put("ordered", _told(kind, name, terms or StoredPolicy()))
+        self._put("ordered", _policy_args(kind, name, terms or StoredPolicy()))
 
     def aged(self, watch: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         self._database.prepare()
@@ -87,7 +87,7 @@ class RedisStalenessStore:
         return JobAgePage(found, None)
 
     def _standings(self, count: int, numbers: bytes, joined: bytes) -> Sequence[Record | None]:
-        """Jobs by their numbers. One that is damaged must not keep the others from being looked at."""
+        """Jobs by their numbers. A damaged one must not stop the others from being read."""
         jobs = serialization.standings(count, joined)
         if jobs is not None:
             return jobs
@@ -98,7 +98,7 @@ class RedisStalenessStore:
         ]
 
     def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[JobAge]:
-        """The jobs at these places, by what was filed about them too."""
+        """The jobs at these positions, with the times from their history."""
         found: list[JobAge] = []
         while jobs:
             some = jobs[:_HISTORIES]
@@ -116,18 +116,18 @@ class RedisStalenessStore:
         self._database.prepare()
         if not judgments:
             return []
-        told: list[Value] = [self._database.at(now), secrets.token_hex(8), REASON]
+        args: list[Value] = [self._database.at(now), secrets.token_hex(8), REASON]
         for one in judgments:
-            told += [one.id, one.version, one.action, one.detail, one.fingerprint]
-        return [bool(written) for written in self._database.connections.run(_judge, *told)]
+            args += [one.id, one.version, one.action, one.detail, one.fingerprint]
+        return [bool(written) for written in self._database.connections.run(_judge, *args)]
 
-    def _put(self, whose: Literal["declared", "ordered"], told: Sequence[Value]) -> None:
+    def _put(self, whose: Literal["declared", "ordered"], args: Sequence[Value]) -> None:
         self._database.prepare()
-        self._database.connections.run(_terms, whose, *told, repeat=(whose, *told))
+        self._database.connections.run(_terms, whose, *args, repeat=(whose, *args))
 
 
 def _old(jobs: Sequence[Record | None], state: State, watch: AgeQuery) -> list[tuple[int, Record]]:
-    """Those that may be old by their records alone, and their places. One of another state has just moved on."""
+    """Jobs that may be old by their records alone, and their positions. A job of another state has just moved."""
     since, due, clock = watch.since.get(state, _NEVER), _NEVER if watch.due is None else watch.due, own_clock(state)
     return [
         (place, job)
@@ -136,5 +136,5 @@ def _old(jobs: Sequence[Record | None], state: State, watch: AgeQuery) -> list[t
     ]
 
 
-def _told(kind: Kind, name: str, terms: StoredPolicy) -> tuple[str, bytes]:
+def _policy_args(kind: Kind, name: str, terms: StoredPolicy) -> tuple[str, bytes]:
     return f"{kind}:{name}", b"" if terms == StoredPolicy() else msgspec.json.encode(terms)

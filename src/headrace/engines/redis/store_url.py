@@ -1,11 +1,11 @@
-"""What a Redis URL says: where the server is, who we are there, and under which prefix our keys are.
+"""Redis URLs: the server's address, our user there, and the prefix of our keys.
 
     redis://user:password@host:6379/0?prefix=headrace       rediss:// the same over TLS; valkey:// and valkeys:// too
     unix:///run/redis.sock?db=0                             a socket of this host (also redis+unix://)
     redis+sentinel://user:password@one:26379,two/mymaster/0 whoever is the master of this service
     redis+cluster://one:6379,two:6379                       the node of a cluster that holds our slot
 
-It knows no client library, and never shows a password.
+It needs no client library, and never shows a password.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _HIDDEN = "***"
 
 
 class RedisUrl(Struct, frozen=True):
-    """A URL taken apart. `shown` is the URL without its secrets."""
+    """A parsed URL. `shown` is the URL without its secrets."""
 
     shown: str
     kind: Kind
@@ -64,7 +64,7 @@ class RedisUrl(Struct, frozen=True):
 
 
 def parse(url: str) -> RedisUrl:
-    """The URL taken apart; ConfigError says what is wrong with it."""
+    """The parsed URL; ConfigError names the mistake."""
     scheme, _, rest = url.partition("://")
     where, _, query = rest.partition("?")
     user, where = _credentials(where)
@@ -97,7 +97,7 @@ def parse(url: str) -> RedisUrl:
 
 
 def _credentials(where: str) -> tuple[str, str]:
-    # Up to the last @: a password that should have been quoted and was not must not show up as part of a host.
+    # Up to the last @: a password that should have been quoted must not show up as part of a host.
     if where.startswith("/") or "@" not in where:
         return "", where
     user, _, rest = where.rpartition("@")
@@ -112,7 +112,7 @@ def _shown(scheme: str, user: str, where: str, given: Mapping[str, str]) -> str:
 
 
 class _Options:
-    """The query of a URL; whatever is not known is an error that names it."""
+    """The query of a URL; an unknown option is an error that names it."""
 
     def __init__(self, shown: str, kind: Kind, secure: bool, given: Mapping[str, str]) -> None:
         known = {"prefix", "connect_timeout", "timeout", "max_connections"}

@@ -1,4 +1,4 @@
-"""Where a connection leads: to the server of the URL, to whoever is the master now, or to the node with our slot."""
+"""The server to connect to: that of the URL, the current master, or the cluster node with our slot."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from redis.retry import Retry
 
 from headrace.engines.redis.store_url import RedisUrl
 
-End: TypeAlias = "dict[str, Any]"  # what tells one end of a connection: host and port, or a path
+End: TypeAlias = "dict[str, Any]"  # one end of a connection: host and port, or a path
 
 
 class Connection(Protocol):
-    """What we use of a connection of redis-py. Its client above would cost as much again as the round trip."""
+    """The part of a redis-py connection that we use. Its client would cost as much again as the round trip."""
 
-    _sock: Any  # the only way to wait for a message and for something else at once
+    _sock: Any  # the only way to wait for a message and another event at once
 
     def connect(self) -> None: ...
     def disconnect(self) -> None: ...
@@ -29,7 +29,7 @@ class Connection(Protocol):
 
 
 class Topology:
-    """The way to the server that has our jobs. It is looked for when it is needed, and again after each loss."""
+    """The address of the server with our jobs. It is resolved when needed, and again after each loss."""
 
     def __init__(self, address: RedisUrl, tag: str) -> None:
         self._address = address
@@ -38,7 +38,7 @@ class Topology:
         self._end: End | None = None
 
     def connection(self) -> Connection:
-        """A new one, not yet open."""
+        """A new connection, not yet open."""
         end = self._end
         if end is None:
             end = self._end = _FINDERS[self._address.kind](self._address, self._tag)
@@ -49,7 +49,7 @@ class Topology:
         return made
 
     def lost(self) -> None:
-        """Whoever was there may have gone elsewhere."""
+        """Forget the address: the server may have changed."""
         self._end = None
 
 
@@ -62,7 +62,7 @@ def _options(address: RedisUrl) -> dict[str, Any]:
         "socket_connect_timeout": address.connect_timeout,
         "health_check_interval": 30,
         "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),  # what is tried again, and when, is decided in one place
+        "retry": Retry(NoBackoff(), 0),  # retries are decided elsewhere, in one place
     }
 
 
@@ -93,7 +93,7 @@ def _the_master(address: RedisUrl, _: str) -> End:
 
 
 def _the_node(address: RedisUrl, tag: str) -> End:
-    """Every key of ours is in one slot, so a cluster is one server to us."""
+    """The node of our slot. All our keys are in one slot, so a cluster is one server to us."""
     options = {name: value for name, value in _options(address).items() if name != "db"}
     kind: Any = cluster.RedisCluster
     node_kind: Any = cluster.ClusterNode

@@ -1,4 +1,4 @@
-"""Carries the contents of a Redis store out and in, a page of jobs at a time, and minds its door meanwhile."""
+"""Exports and imports the contents of a Redis store, a page of jobs at a time, and keeps the store status."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _export_dead_letters, _import_dead_letters, _import_queues = (
 
 
 class RedisTransfer:
-    """Packs and unpacks."""
+    """Exports and imports jobs."""
 
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
@@ -48,13 +48,13 @@ class RedisTransfer:
 
     def post(self, store_status: StoreStatus | None) -> None:
         self._database.prepare()
-        told = () if store_status is None else (store_status.kind, store_status.other, store_status.at)
-        self._database.connections.run(_post, *told, repeat=told)
+        fields = () if store_status is None else (store_status.kind, store_status.other, store_status.at)
+        self._database.connections.run(_post, *fields, repeat=fields)
 
     def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         self._database.prepare()
-        told = [() if each is None else (each.kind, each.other, each.at) for each in (before, store_status)]
-        return bool(self._database.connections.run(_swap, *map(serialization.encode, told)))
+        both = [() if each is None else (each.kind, each.other, each.at) for each in (before, store_status)]
+        return bool(self._database.connections.run(_swap, *map(serialization.encode, both)))
 
     def pack(self, after: int, limit: int) -> list[JobExport]:
         self._database.prepare()
@@ -100,8 +100,8 @@ class RedisTransfer:
     def import_edges(self, edges: Sequence[Dependency]) -> None:
         self._database.prepare()
         if edges:
-            told = serialization.encode_batch(edges)
-            self._database.connections.run(_import_edges, told, repeat=(told,))
+            encoded = serialization.encode_batch(edges)
+            self._database.connections.run(_import_edges, encoded, repeat=(encoded,))
 
 
 def job_exports(answer: Any, names: serialization.Names) -> list[JobExport]:
@@ -124,5 +124,5 @@ def _unless_opened(stored: int | None) -> int:
 
 
 def _kept(row: QueueRow) -> str:
-    """When the queue was made, and its rules, as they are kept."""
+    """The creation time of the queue and its rules, in their stored form."""
     return f"{row.created_at} {row.rules}" if row.rules else str(row.created_at)
