@@ -1,4 +1,4 @@
--- The archive. Its partitions are made and dropped in archive.py: their names and bounds can't be parameters.
+-- The archive. archive.py creates and drops its partitions: their names and bounds cannot be parameters.
 
 -- name: archive_add (each r: ArchiveRow)
 INSERT INTO headrace_archive (id, task, queue, state, created_at, finished_at, duration, attempts, summary, tags, body,
@@ -26,7 +26,7 @@ DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS
 WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
   AND kept.finished_at = (key.value ->> 2)::bigint;
 
--- The `where_archived_` ones are the parts that `{where}` is made of.
+-- The `where_archived_` fragments are the parts of `{where}`.
 
 -- name: where_archived_ids
 kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
@@ -40,7 +40,7 @@ kept.queue = :queue
 -- name: where_archived_task
 kept.task = :task
 
--- Tags are a list of texts, written without blanks. They are not read as JSON: damaged ones would end the search.
+-- Tags are a JSON list of texts without blanks. They are matched as text: damaged JSON would abort the search.
 -- name: where_archived_tag
 (strpos(kept.tags, '[' || to_json(:tag::text)::text) = 1
  OR strpos(kept.tags, ',' || to_json(:tag::text)::text) > 0)

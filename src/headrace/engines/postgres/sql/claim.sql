@@ -1,4 +1,4 @@
--- The look before it was a transaction of its own, and may have seen no notice yet.
+-- The read before it was a transaction of its own, and may have seen no store status yet.
 -- name: claim_chosen
 UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
@@ -8,7 +8,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                          AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
                        FOR UPDATE SKIP LOCKED));
 
--- A notice may have been put up since the claim that saw them: whoever waits for these jobs may not have arrived yet.
+-- A store status may have been set since the claim that saw them: dependents of these jobs may not have arrived yet.
 -- name: lock_expired
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
@@ -32,15 +32,14 @@ WITH due AS (
 )
 SELECT 1 FROM due;
 
--- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
--- by a join: a planner that expects many rows would read the whole table for it. The horizon is not told by min(), for
--- which a plan from before the first job would look at every entry. An idle server that is woken for one job feels
--- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. Whether
--- something waits is looked up from the end, where no claim has left dead entries. What an idle queue can't use of its
--- share, the first that can has at once: to ask again would cost as much as the claim.
--- Rules are told as they are stored, and looked at as text: one that is damaged must not stop the claims of all.
--- If a job is among them whose task is not `familiar` to the worker, none is claimed, and such tasks are told. The names
--- are one text, which costs nothing to take apart.
+-- Nothing is claimed while a job is due: it is promoted first, and may be more urgent. Jobs are updated by ctid, not by
+-- a join: a planner that expects many rows would read the whole table for it. The horizon does not use min(), for which
+-- a plan from before the first job would read every entry. An idle server that is woken for one job feels every step:
+-- so the queues are read once, for their settings and for which of them have no limits. Whether a job is pending is
+-- looked up from the end of the index, where no claim has left dead entries. The first queue that can use the unused
+-- share of an idle queue gets it at once: a second claim would cost as much as the first. Rules are returned as stored,
+-- and compared as text: a damaged one must not stop the claims of all. If the task of one of the jobs is not `familiar`
+-- to the worker, none is claimed, and such tasks are returned. The names are one text, which costs nothing to parse.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -101,7 +100,7 @@ SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, 
        strange.told, claimed.*
 FROM horizon CROSS JOIN strange LEFT JOIN claimed ON true;
 
--- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
+-- Leases. `coalesce` keeps the planner from expecting few jobs with a lease, and from starting with those.
 
 -- name: expire
 UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,

@@ -1,4 +1,4 @@
--- Dead letters: how they are written, and what the desk asks of them.
+-- Dead letters: writes, and the queries of operators.
 
 -- name: tasks_of
 SELECT coalesce(json_agg(json_build_array(seq, task)), '[]')::text FROM headrace_jobs
@@ -71,8 +71,8 @@ SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM he
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) GROUP BY job_id);
 
--- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
--- that are asked for are read, all others are told by the indexes.
+-- The `where_dead_letter_` fragments are the parts of `{where}`. A record with its snapshot is wide: only requested
+-- records are read, all other answers come from the indexes.
 
 -- name: where_dead_letter_reason
 letter.reason = :reason
@@ -144,7 +144,7 @@ UPDATE headrace_jobs SET
     checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
 FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq;
 
--- As an array: a join might read a subquery anew for each row, and it would lock others each time.
+-- As an array: a join might execute a subquery again for each row, and it would lock other rows each time.
 -- name: purge_dead_letters
 DELETE FROM headrace_dead WHERE id = ANY (ARRAY(
     SELECT letter.id FROM headrace_dead AS letter

@@ -1,6 +1,6 @@
--- Which job waits for which. Everything here is for jobs that have kin; the others never come this way. Each statement
--- answers with one value, so that a caller's library can run it as well. `coalesce` of a state keeps the planner from
--- the thought that few jobs wait, and that it might begin with those.
+-- Dependencies. All statements here are for jobs that have any; other jobs never come here. Each statement returns one
+-- value, so that a caller's library can run it as well. `coalesce` of a state keeps the planner from expecting few
+-- waiting jobs, and from starting with those.
 
 -- name: add_flow
 WITH added AS (
@@ -76,16 +76,17 @@ SELECT coalesce(json_agg(json_build_array(child, jobs)), '[]')::text FROM (
     SELECT child, count(*) AS jobs FROM headrace_bonds
     WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) GROUP BY child) AS those;
 
--- Whoever locks jobs of a family in an order of his own has to be alone with it; those who settle, each in the order of
--- the bonds, may do so side by side. It comes first in a transaction: who holds a row already would wait in a circle.
+-- A transaction that locks connected jobs in an order of its own needs this lock exclusively; those that settle, all in
+-- the order of the dependencies, share it. It comes first in a transaction: one that already holds a row could
+-- deadlock.
 -- name: lock_dependencies
 SELECT count(pg_advisory_xact_lock('headrace_bonds'::regclass::oid::bigint));
 
 -- name: share_dependencies
 SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigint));
 
--- What the end of jobs means to those that wait for them. Children are locked first, in an order that is the same for
--- everybody: whoever comes second then sees, in the statements that follow, what the first one left.
+-- The effects of finished jobs on their dependents. Children are locked first, in one order for all transactions: the
+-- second one then sees, in its later statements, the changes of the first.
 
 -- name: lock_children
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
@@ -154,7 +155,7 @@ WITH unblocked AS (
 )
 SELECT count(*) FROM unblocked;
 
--- A job that is to run again, and what had waited for it.
+-- Jobs that run again, and their dependents.
 
 -- name: waiting_again
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
@@ -255,7 +256,7 @@ DELETE FROM headrace_flows
 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
   AND (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = headrace_flows.id LIMIT 1) IS NULL;
 
--- Reading.
+-- Reads.
 
 -- name: edges
 SELECT coalesce(json_agg(json_build_array(parent.id, child.id, bond.policy, bond.blocks)

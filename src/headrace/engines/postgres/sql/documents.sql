@@ -1,4 +1,4 @@
--- The shelf: see engines/protocol/documents.py.
+-- Versioned documents: see engines/protocol/documents.py.
 
 -- name: documents
 SELECT coalesce(json_agg(json_build_array({Document}) ORDER BY key), '[]')::text FROM headrace_shelf
@@ -44,7 +44,7 @@ WHERE paper.kind = ANY (ARRAY[p.kind]) AND paper.key = ANY (ARRAY[p.key]) AND pa
 DELETE FROM headrace_shelf WHERE kind = :kind AND key = ANY (ARRAY(
     SELECT key FROM headrace_shelf WHERE kind = :kind AND key < :before ORDER BY kind, key LIMIT :limit));
 
--- One step for each kind, however many papers it has.
+-- One step for each kind, however many documents it has.
 -- name: kinds_of_documents
 WITH RECURSIVE known(kind) AS (
     SELECT min(kind) FROM headrace_shelf

@@ -1,11 +1,11 @@
--- Events. See core/events/log.py for what a page is. The number of a page is taken before its commit, so a later one may be
--- there earlier: nothing is read as long as a transaction is open that began to write before.
+-- Events. See core/events/log.py for the format of a page. A page gets its number before its commit, so a later page
+-- may appear earlier: nothing is read while an older writing transaction is open.
 
--- What rings for nothing else rings for the event itself.
+-- A statement that rings for nothing else rings for the event itself.
 -- name: append_events
 INSERT INTO headrace_events (at, size, page) VALUES (:at, :size, :page) RETURNING pg_notify(:channel, 'events');
 
--- What is about to be removed, by queue and task.
+-- Events of jobs that are about to be deleted, by queue and task.
 -- name: append_move_events
 INSERT INTO headrace_events (at, size, page)
 SELECT :now, sum(jobs), json_agg(json_build_array(:type::text, :now::bigint, queue, task, NULL, ids))::text
@@ -15,8 +15,8 @@ FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jo
 HAVING count(*) > 0
 RETURNING pg_notify(:channel, 'events');
 
--- A cursor from the future is of another server, whose tables were restored here: all that has happened since is behind
--- it. So are the pages of there; they are told nobody.
+-- A cursor from the future belongs to another server, whose tables were restored here: everything since then is after
+-- it. The pages from there are never read.
 -- name: read_events
 SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, true_of)), '[]')::text FROM (
     SELECT * FROM headrace_events
@@ -30,8 +30,8 @@ SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, true_of)), '[
 SELECT coalesce((SELECT xid || '-' || seq FROM headrace_events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
                  ORDER BY xid DESC, seq DESC LIMIT 1), '0');
 
--- The oldest pages that are too old or too many. What is from the future is of another server, whose tables were
--- restored here: its place in the order means nothing any more, and none of it counts.
+-- The oldest pages that are too old or too many. Pages from the future belong to another server, whose tables were
+-- restored here: their order is meaningless now, and they do not count.
 -- name: trim_events
 WITH ahead AS MATERIALIZED (
     SELECT xid, seq FROM headrace_events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())

@@ -26,8 +26,8 @@ SELECT CASE WHEN count(*) <> :expected THEN (SELECT coalesce(json_agg(id), '[]')
        (SELECT count(*) FROM rung)
 FROM fresh;
 
--- A single job without tags, as most are. Nobody is busy then, and a server that has just been woken feels every step:
--- this has half as many. Numbers come as text, lest each size of them had a prepared statement of its own.
+-- A single job without tags, the usual case. The server is idle then and feels every step: this statement has half as
+-- many. Numbers are text, otherwise each integer size would have a prepared statement of its own.
 -- name: insert_one
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,

@@ -1,4 +1,4 @@
--- It waits for nobody. A job that is locked is most likely just being settled; if not, it is renewed with the next beat.
+-- It does not wait for locks. A locked job is most likely being settled; otherwise the next heartbeat renews it.
 -- name: renew (each lease: Lease)
 UPDATE headrace_jobs SET lease_until = :until
 WHERE seq = ANY (ARRAY(
@@ -15,8 +15,8 @@ WHERE jsonb_typeof(lease.value) = 'array'
                   WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
                     AND coalesce(job.lease_until, 0) > :now);
 
--- Every worker asks this every second, and hardly ever has anybody died: in two parts, it reads no more of what runs
--- than is overdue, and the rest only for the sake of the dead.
+-- Every worker runs this every second, and hardly ever has one died: in two parts, it reads only overdue running jobs,
+-- and the others only for dead workers.
 -- name: overdue
 SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
     SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
@@ -56,8 +56,6 @@ WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 -- name: reaped
 SELECT coalesce(json_agg(json_build_array(id, queue, state, :worker::text)), '[]')::text FROM headrace_jobs
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
-
--- Moves by hand and by time. `file_moves` runs first, while the row still tells where the job came from.
 
 -- name: next_expiry
 SELECT (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1);

@@ -1,6 +1,6 @@
--- Claims that mind rules.
+-- Claims under limits.
 
--- Whoever claims by rules is alone with it until its transaction ends: what it counts is what there is.
+-- Claims under limits are serialized until their transaction ends, so their counts are exact.
 -- name: lock_claims
 SELECT count(pg_advisory_xact_lock('headrace_queues'::regclass::oid::bigint));
 
@@ -9,7 +9,7 @@ SELECT coalesce(json_agg(json_build_array(queue, task, lane, jobs)), '[]')::text
     SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane) AS running;
 
--- The gate of a capability begins like this; other gates may have it in their names, too.
+-- The limit of a capability begins like this; names of other limits may contain it, too.
 -- name: lanes_needing
 SELECT coalesce(json_agg(json_build_array(lane.queue, lane.lane, lane.jobs, job.id)), '[]')::text FROM (
     SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
@@ -28,7 +28,7 @@ WITH RECURSIVE lanes (lane) AS (
 SELECT coalesce(json_agg(lane), '[]')::text FROM (
     SELECT lane FROM lanes WHERE lane IS NOT NULL LIMIT :limit) AS few;
 
--- The lanes after `beyond`, each with the highest priority that waits in it.
+-- The lanes after `beyond`, each with the highest priority of its pending jobs.
 -- name: summits
 WITH RECURSIVE lanes (lane, priority) AS (
     (SELECT job.lane, job.priority FROM headrace_jobs AS job
@@ -43,9 +43,9 @@ WITH RECURSIVE lanes (lane, priority) AS (
 SELECT coalesce(json_agg(json_build_array(lane, priority)), '[]')::text FROM (
     SELECT lane, priority FROM lanes LIMIT :limit) AS few;
 
--- The same with ageing: how urgent the most urgent job of each lane is, with `point` milliseconds of waiting for one of
--- priority. Time does not change it. Of each priority that occurs in a lane the oldest job counts: it is the first one,
--- but if jobs were to be first among their equals, whose rank is negative.
+-- The same with ageing: the urgency of the most urgent job of each lane, where `point` milliseconds of waiting count as
+-- one point of priority. It does not change with time. For each priority in a lane the oldest job counts: it is the
+-- first one, except for LIFO jobs, whose rank is negative.
 -- name: aged_summits
 WITH RECURSIVE lanes (lane, priority, rank) AS (
     (SELECT job.lane, job.priority, job.rank FROM headrace_jobs AS job
@@ -80,7 +80,7 @@ SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit) AS heads;
 
--- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
+-- Jobs that were never tried, among the first pending ones. The scan stops at the limit.
 -- name: fresh
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
@@ -88,7 +88,7 @@ SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
                    ORDER BY priority DESC, rank, seq LIMIT :looks) AS first
     WHERE attempt = 0 LIMIT :limit) AS heads;
 
--- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
+-- The others: those that lost their worker, then those that failed, each class below every priority of the last one.
 -- name: tried
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority - CASE WHEN crashes > 0 THEN 1000 ELSE 2000 END AS priority, rank, lane
@@ -109,7 +109,7 @@ WITH RECURSIVE levels (priority) AS (
 )
 SELECT coalesce(json_agg(priority), '[]')::text FROM levels WHERE priority IS NOT NULL;
 
--- The rank of a job that was to be first among its equals is negative.
+-- LIFO jobs have a negative rank.
 -- name: oldest
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
@@ -130,20 +130,20 @@ SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
      WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
      ORDER BY rank, seq DESC LIMIT :limit)) AS heads;
 
--- Nobody is waited for: a caller may have a job locked for long, and everybody else waits for who claims by rules.
--- `state || ''`: by the index of all that is pending, it would read all that is pending.
+-- It does not wait for locks: a caller may hold a job for long, and all other claims under limits wait for this one.
+-- `state || ''`: with the index of pending jobs it would read all of them.
 -- name: relane
 UPDATE headrace_jobs SET lane = :lane
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                          AND state || '' = 'pending' FOR UPDATE SKIP LOCKED));
 
--- Numbers between which every job is.
+-- The lowest and the highest job number.
 -- name: span
 SELECT json_build_array(coalesce((SELECT seq FROM headrace_jobs ORDER BY seq LIMIT 1), 0),
                         coalesce((SELECT seq FROM headrace_jobs ORDER BY seq DESC LIMIT 1), 0))::text;
 
--- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
+-- Move open jobs of a task into lanes that include its limit. By its prefix a task's limit is the last of a lane.
 -- name: assign_lanes
 UPDATE headrace_jobs
 SET lane = CASE lane WHEN '' THEN '[' ELSE left(lane, -1) || ',' END || :lane_limit || ']'

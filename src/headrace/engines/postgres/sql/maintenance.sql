@@ -1,5 +1,5 @@
--- Looking after the store: what belongs to nothing, what nobody takes care of, and histories that are too long.
--- What is long to find is found by a read, and then removed by its number: nobody is kept waiting by a search.
+-- Maintenance of the store: orphans, lost jobs, and histories that are too long.
+-- Slow searches are reads, and the rows are then deleted by number: nobody waits for a search.
 
 -- name: orphan_history
 SELECT coalesce(json_agg(job), '[]')::text FROM (
@@ -59,7 +59,7 @@ SELECT coalesce(json_agg(id), '[]')::text FROM (
     SELECT flow.id FROM headrace_flows AS flow
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = flow.id) LIMIT :limit) AS orphans;
 
--- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
+-- The numbers of jobs that run under unknown workers, were not reaped, not promoted, or wait for no parent.
 
 -- name: integrity_counts
 SELECT json_build_array(
@@ -74,7 +74,7 @@ SELECT json_build_array(
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit) AS forlorn))::text;
 
--- The lanes in which jobs wait, as bytes, each with the first number in it.
+-- The lanes with pending jobs, as bytes, each with its lowest job number.
 -- name: pending_lanes
 SELECT coalesce(json_agg(json_build_array(first, encode(convert_to(lane, 'UTF8'), 'hex'))), '[]')::text FROM (
     SELECT min(seq) AS first, lane FROM headrace_jobs WHERE state = 'pending' AND lane > '' GROUP BY queue, lane) AS lanes;

@@ -21,8 +21,8 @@ UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- What belongs to a job is found job by job (OFFSET 0 keeps it so) and deleted by place: in one join, a planner that
--- does not know how few lines a job has reads all there are.
+-- The rows of a job are found job by job (OFFSET 0 forces that) and deleted by ctid: in one join, a planner that does
+-- not know how few rows a job has would read all rows.
 -- name: move_delete
 WITH gone AS (
     DELETE FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) RETURNING seq
@@ -63,7 +63,7 @@ UPDATE headrace_jobs SET
     state = :state
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- Reading. The `where_` ones are the parts that `{where}` is made of.
+-- Reads. The `where_` fragments are the parts of `{where}`.
 
 -- name: where_queue
 job.queue = :queue
@@ -92,7 +92,7 @@ job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 -- name: where_tag
 job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 
--- A sealed call says nothing: what looks like the text there would be chance.
+-- An encrypted call is skipped: a match in it would be chance.
 -- name: where_text
 (strpos(job.id, :text) > 0 OR strpos(job.task, :text) > 0
  OR (strpos(job.payload, :text) > 0 AND left(job.payload, 10) <> '{"$sealed"')

@@ -12,8 +12,6 @@ SELECT coalesce(json_agg(json_build_array(name, rules) ORDER BY name), '[]')::te
 INSERT INTO headrace_queues (name, created_at) SELECT jsonb_array_elements_text(:names::jsonb), :now
 ON CONFLICT DO NOTHING;
 
--- Settling. By id and version alone; no other predicate decides. Jobs that have kin are left for a second look.
-
 -- name: queues
 SELECT coalesce(json_agg(json_build_array(name, paused, created_at, rules) ORDER BY name), '[]')::text FROM headrace_queues;
 

@@ -1,4 +1,4 @@
--- How finished jobs leave the store. A page of them is told by the index of finished jobs, from one end or the other.
+-- Retention of finished jobs. A page of them comes from the index of finished jobs, from either end.
 
 -- name: finished_oldest
 SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_at, version, options,
@@ -40,7 +40,7 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
       AND (job.finished_at, job.seq) < (:at::bigint, :seq::bigint)
     ORDER BY job.finished_at DESC, job.seq DESC LIMIT :limit) AS found;
 
--- A lookup for each flow, whatever the planner believes: to join them it would read every job there ever was.
+-- A lookup for each flow, whatever the planner estimates: a join would read every job.
 -- name: open_flows
 SELECT coalesce(json_agg(asked.name), '[]')::text FROM jsonb_array_elements_text(:ids::jsonb) AS asked(name)
 CROSS JOIN LATERAL (
@@ -52,7 +52,7 @@ CROSS JOIN LATERAL (
                    WHERE letter.job_id = job.id AND letter.status = 'pending')))
     LIMIT 1) AS busy;
 
--- Of these jobs those that were cancelled with a job above them whose dead letter is pending: they run after it.
+-- Those of these jobs that were cancelled with an ancestor whose dead letter is pending: a requeue lets them run.
 -- name: cut_off
 WITH RECURSIVE above (job, parent) AS (
     SELECT bond.child, bond.parent FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
@@ -76,7 +76,7 @@ SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
                  AND (job.kin <> 0 OR job.flow IS NOT NULL));
 
--- What somebody else has locked is left for the next sweep.
+-- Jobs that others have locked are left for the next retention run.
 -- name: lock_jobs_to_delete (each lease: Lease)
 SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow, state)), '[]')::text FROM (
     SELECT job.seq, job.id, job.kin, job.flow, job.state

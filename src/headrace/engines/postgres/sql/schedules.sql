@@ -17,7 +17,7 @@ ON CONFLICT DO NOTHING;
 UPDATE headrace_schedules SET version = version + 1, due_at = :due_at, body = :body
 WHERE id = :id AND version = :version;
 
--- In one order for everybody, so that nobody waits for somebody who waits for him.
+-- In one order for all transactions, so that they cannot deadlock.
 -- name: lock_schedules
 SELECT coalesce(json_agg(id), '[]')::text FROM (
     SELECT known.id FROM jsonb_array_elements(:s::jsonb) AS s(value)
@@ -60,5 +60,3 @@ WHERE schedule = :id AND seq <= (SELECT seq FROM headrace_occurrences WHERE sche
 -- name: occurrences
 SELECT coalesce(json_agg(json_build_array({Occurrence})), '[]')::text FROM (
     SELECT * FROM headrace_occurrences WHERE schedule = :id ORDER BY seq DESC LIMIT :limit) AS newest;
-
--- Jobs under a rule. Each of these answers with a row, so that any caller's library can be asked it.

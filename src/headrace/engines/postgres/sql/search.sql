@@ -1,6 +1,6 @@
--- How jobs are found, counted and listed: see relational/leads.py, which decides on the way. `{where}` is put together
--- from the parts below. `OFFSET 0` keeps a walk to its index: what is asked of each job beyond it is asked outside, where
--- it can't tempt the planner to another.
+-- Finding, counting and listing jobs, as search_plan.py decides. `{where}` is built from the fragments below. `OFFSET
+-- 0` keeps a walk on its index: further conditions on each job are outside, where they cannot lead the planner to
+-- another index.
 
 -- name: find
 SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text FROM (SELECT job.* FROM {where} LIMIT :limit) AS found;
@@ -14,21 +14,21 @@ SELECT count(*) FROM headrace_jobs;
 -- name: is_queue
 SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
 
--- The numbers of jobs in an index, in no order.
+-- The numbers of jobs in an index, unordered.
 -- name: numbers
 SELECT coalesce(json_agg(seq), '[]')::text FROM (SELECT seq FROM ({where}) AS held LIMIT :limit) AS found;
 
--- The job that so many of the index are behind, from the newest or from :before on.
+-- The job after this many of the index, from the newest or from :before on.
 -- name: floor
 SELECT (SELECT seq FROM ({where}) AS held WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
 
--- Walks: from :before, which is left out, back to :floor.
+-- Walks: from :before (excluded) back to :floor.
 
 -- name: by_number
 (SELECT * FROM headrace_jobs AS job WHERE job.seq < :before AND job.seq >= :floor
  ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
 
--- The order by the tag, or the flow, as well can be had from its own index alone.
+-- Only its own index has the order by tag, or by flow, as well.
 -- name: by_tag
 (SELECT tagged.tag, tagged.job FROM headrace_tags AS tagged
  WHERE tagged.tag BETWEEN :tag AND :tag AND tagged.job < :before AND tagged.job >= :floor
@@ -65,7 +65,7 @@ ORDER BY tags.tag DESC, tags.job DESC
 -- name: newest_by_flow
 ORDER BY job.flow DESC, job.seq DESC
 
--- What an index holds.
+-- The contents of indexes.
 
 -- name: in_number
 SELECT job.seq FROM headrace_jobs AS job WHERE true
@@ -100,18 +100,18 @@ SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'running'
 -- name: in_due
 SELECT job.seq FROM headrace_jobs AS job WHERE job.state IN ('scheduled', 'retrying')
 
--- Queue by queue: the state comes second in the index.
+-- For each queue: the state is the second column of the index.
 -- name: in_finished
 SELECT job.seq FROM headrace_queues AS queue CROSS JOIN LATERAL (
     SELECT * FROM headrace_jobs WHERE headrace_jobs.queue = queue.name AND state BETWEEN :state AND :state
     AND finished_at IS NOT NULL OFFSET 0) AS job WHERE true
 
--- An equal state would be a reason to read those of all queues, in the state's own index.
+-- With `=` for the state, the planner might read all queues in the state's own index.
 -- name: in_finished_of_queue
 SELECT job.seq FROM headrace_jobs AS job
 WHERE job.queue = :queue AND job.state BETWEEN :state AND :state AND job.finished_at IS NOT NULL
 
--- What is asked of each job, beside the `where_` ones.
+-- Conditions on each job, besides the `where_` fragments.
 
 -- name: where_tagged
 EXISTS (SELECT 1 FROM headrace_tags AS tags WHERE tags.tag = :tag AND tags.job = job.seq OFFSET 0)

@@ -1,4 +1,4 @@
--- What held a place in a lane, or in a queue or a task with rules, may let somebody else's job begin.
+-- The end of a job in a lane, or in a queue or task with rules, may let another worker's job start.
 -- name: complete (each o: Completion)
 WITH done AS (
     UPDATE headrace_jobs AS job SET state = 'completed', version = job.version + 1, result = o.result,
@@ -129,5 +129,3 @@ FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = n.version
 WHERE jsonb_typeof(n.value) = 'array'
 ORDER BY n.key;
-
--- Claiming.

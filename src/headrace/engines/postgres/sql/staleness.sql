@@ -1,4 +1,4 @@
--- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
+-- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
 
 -- name: policies
 SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
@@ -17,10 +17,10 @@ ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
 -- name: drop_empty_policies
 DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
--- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
--- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
--- is read only for those. Of the last one the place is written out after it was found: before, it would be for
--- each of them. The `where_after_` ones are where a walk of the pending goes on.
+-- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
+-- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.
+-- The position is built after the last job is known: otherwise it would be built for each of them. The `where_after_`
+-- fragments continue a scan of pending jobs.
 
 -- name: where_after_job
 queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
@@ -74,7 +74,7 @@ SELECT json_build_array(
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE created_at <= :waiting::bigint OR created_at <= :due::bigint))::text;
 
--- What runs is never much: it is sorted here, as no index has it in an order that lasts.
+-- Few jobs run at a time: they are sorted here, as no index has them in a stable order.
 -- name: walk_running
 WITH running AS MATERIALIZED (
     SELECT seq, started_at, created_at FROM headrace_jobs WHERE state = 'running'
@@ -86,8 +86,8 @@ SELECT json_build_array(
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE started_at <= :running::bigint OR created_at <= :due::bigint))::text;
 
--- As core/retention/staleness.py tells it, one array for each field: json_build_array would look up the types of its arguments
--- anew for every job. Most jobs have no history, and only for those that have it is looked at.
+-- One array for each field of JobAge in core/retention/staleness.py: json_build_array would look up the types of its
+-- arguments again for every job. Most jobs have no history; it is read only for those that have one.
 -- name: job_ages
 SELECT json_build_array(
            json_agg(job.id), json_agg(job.task), json_agg(job.queue), json_agg(job.state), json_agg(job.version),
@@ -113,9 +113,9 @@ LEFT JOIN LATERAL (
         FROM headrace_history AS h WHERE h.job = job.seq) AS filed
     WHERE job.is_told OFFSET 0) AS told ON true;
 
--- What becomes of them. By id and version alone; no other predicate decides.
+-- Staleness decisions. By id and version alone; no other predicate decides.
 
--- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read them all.
+-- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read all jobs.
 -- name: lock_stale
 WITH named AS MATERIALIZED (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))

@@ -1,6 +1,6 @@
--- What jobs remember, and the events that come for them. Whoever writes here has locked the job's row before: so a
--- suspension and the event it waits for come one after the other, and whichever is second sees the first. Conditions on
--- a state are written so that no planner takes them for those of an index of all jobs in that state.
+-- Stored steps of jobs, and the events they wait for. Every writer has locked the job's row before: so a suspension and
+-- the event it waits for are serialized, and the second one sees the first. Conditions on a state are written so that
+-- the planner does not use the index of all jobs in that state.
 
 -- name: lock_leased
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
@@ -63,7 +63,7 @@ SELECT coalesce(json_agg(json_build_array(job, json_build_array({Step})) ORDER B
 FROM jsonb_array_elements(:seqs::jsonb) AS packed(one) CROSS JOIN LATERAL (
     SELECT * FROM headrace_steps WHERE job = packed.one::bigint OFFSET 0) AS remembered;
 
--- Here `r.value` is the step's: the condition that is always true is another one.
+-- Here `r.value` is the step's, so the always true condition is another one.
 -- name: import_steps (each r: CarriedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum

@@ -29,13 +29,14 @@ DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
 -- name: hold_store_status
 SELECT (SELECT value FROM headrace_store WHERE name = 'notice' FOR SHARE);
 
--- The lock waits for every transaction that has begun to insert; who comes later sees the closed door.
+-- The lock waits for every transaction that has begun to insert; later ones see that inserts are closed.
 -- name: close_inserts
 LOCK TABLE headrace_jobs IN SHARE MODE;
 INSERT INTO headrace_store (name, value) VALUES ('door', 'closed') ON CONFLICT DO NOTHING;
 
--- Whoever closes the door waits from now on until this transaction has ended; if it is closed already, the statements
--- that follow see it. By itself, only a write to the table is waited for, and what was read before it may be past.
+-- Closing inserts waits from now on until this transaction has ended; if they are closed already, the following
+-- statements see it. Without this lock it would wait only for a write to the table, and earlier reads could be
+-- outdated.
 -- name: hold_inserts
 LOCK TABLE headrace_jobs IN ROW EXCLUSIVE MODE;
 

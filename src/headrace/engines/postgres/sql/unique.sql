@@ -1,11 +1,12 @@
--- Until its transaction ends, nobody else stores a job of such a key. In one order, so that nobody waits in a circle.
+-- Until its transaction ends, nobody else stores a job of such a key. Keys are locked in one order to prevent
+-- deadlocks.
 -- name: lock_keys
 SELECT count(pg_advisory_xact_lock(hashtextextended('headrace_jobs' || key, 0)))
 FROM (SELECT DISTINCT jsonb_array_elements_text(:keys::jsonb) AS key ORDER BY 1) AS keys;
 
--- `seq + 0`: in the order of all jobs it would read through all of them. To those who would amend it, a job that has
--- begun runs, also between two of its runs: what it remembers is of its own arguments. So the inner one tells as what
--- each job counts; with a limit, so that no planner reads all steps there are rather than those of the job.
+-- `seq + 0`: in the order of all jobs it would read all of them. For amendments a job that has begun counts as running,
+-- also between two of its runs: its steps belong to its own arguments. The inner query returns the state that each job
+-- counts as; it has a limit, so that the planner does not read all steps instead of those of the job.
 -- name: existing_jobs (each c: UniqueLookup)
 SELECT coalesce(json_agg(json_build_array(c.key - 1, (
     SELECT json_build_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)

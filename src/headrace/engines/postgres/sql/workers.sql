@@ -1,4 +1,4 @@
--- Who has no heartbeat only shows up, and reports nothing else: what is known of it stays.
+-- A worker without a heartbeat updates only when it was seen; its other columns stay.
 -- name: register_worker (each w: WorkerRow)
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
                               completed, failed, tasks, heartbeat, capabilities)
@@ -26,12 +26,10 @@ DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids:
 
 -- name: workers
 SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
-    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
            capabilities,
            least(concurrency, coalesce(held.jobs, 0)) AS running
     FROM headrace_workers AS known
     LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held
            ON held.worker = known.id) AS worker;
-
--- Carrying the contents over.

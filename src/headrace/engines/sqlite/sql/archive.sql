@@ -1,4 +1,4 @@
--- The archive: each partition is a file of its own, with these tables. Nothing here is in the file of the jobs, but for
+-- The archive: each partition is a file of its own, with these tables. The file of the jobs has none of them, except in
 -- a backup, which has the whole archive in its one file.
 
 -- name: archive_tables
@@ -56,7 +56,7 @@ SELECT {ArchiveRow} FROM headrace_archive WHERE id IN (SELECT value FROM json_ea
 -- name: archive_remove
 DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at = ?;
 
--- The `where_archived_` ones are the parts that `{where}` is made of.
+-- The `where_archived_` fragments are the parts of `{where}`.
 
 -- name: where_archived_ids
 kept.id IN (SELECT value FROM json_each(:ids))

@@ -3,8 +3,8 @@ UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = att
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
--- Rules are told as they are stored, also elsewhere: to read what is damaged is left to who can tell it.
--- Behind a notice there are no queues, not even an empty list of them, and time stands still.
+-- Rules are returned as stored: the caller handles damaged ones.
+-- While a store status is set the list of queues is NULL, and nothing expires or is promoted.
 -- name: horizon
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
        (SELECT min(expires_at) FROM headrace_jobs

@@ -1,4 +1,4 @@
--- Dead letters: how they are written, and what the desk asks of them.
+-- Dead letters: writes, and the queries of operators.
 
 -- name: tasks_of
 SELECT json_group_array(json_array(seq, task)) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
@@ -58,8 +58,8 @@ SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead
 WHERE id IN (SELECT max(id) FROM headrace_dead
              WHERE job_id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id);
 
--- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
--- that are asked for are read, all others are told by the indexes.
+-- The `where_dead_letter_` fragments are the parts of `{where}`. A record with its snapshot is wide: only requested
+-- records are read, all other answers come from the indexes.
 
 -- name: where_dead_letter_reason
 letter.reason = :reason

@@ -1,4 +1,4 @@
--- Which job waits for which. Everything here is for jobs that have kin; the others never come this way.
+-- Dependencies. All statements here are for jobs that have any; other jobs never come here.
 
 -- name: add_flow
 INSERT INTO headrace_flows (id, name, created_at) VALUES (:id, :name, :created_at) ON CONFLICT DO NOTHING;
@@ -51,7 +51,7 @@ SELECT json_group_array(json_array(child, jobs)) FROM (
     SELECT child, count(*) AS jobs FROM headrace_bonds
     WHERE blocks AND child IN (SELECT value FROM json_each(:seqs)) GROUP BY child);
 
--- What the end of jobs means to those that wait for them.
+-- The effects of finished jobs on their dependents.
 
 -- name: delete_edges
 UPDATE headrace_bonds SET blocks = 0
@@ -88,7 +88,7 @@ UPDATE headrace_jobs SET state = :target, version = version + 1, reason = NULL,
                          finished_at = iif(finished_at IS NOT NULL, :now, NULL)
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- A job that is to run again, and what had waited for it.
+-- Jobs that run again, and their dependents.
 
 -- name: waiting_again
 SELECT json_group_array(seq) FROM headrace_jobs AS job
@@ -148,7 +148,7 @@ SELECT json_group_array(json_array(seq, id)) FROM (
     WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
     GROUP BY child.seq
-    -- Once for each child, which may have thousands of parents, not once for each bond.
+    -- Once for each child, which may have thousands of parents, not once for each dependency.
     HAVING NOT EXISTS (SELECT 1 FROM headrace_bonds AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
                        WHERE other.child = child.seq AND other.policy = 'cancel'
                          AND lost.state IN ('failed', 'cancelled')));
@@ -166,7 +166,7 @@ DELETE FROM headrace_flows
 WHERE id IN (SELECT value FROM json_each(:ids))
   AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = headrace_flows.id);
 
--- Reading.
+-- Reads.
 
 -- name: edges
 SELECT json_group_array(json_array(parent, child, policy, json(iif(blocks, 'true', 'false')))) FROM (
@@ -200,7 +200,7 @@ INSERT INTO headrace_flows (id, name, created_at)
 SELECT f.id, f.name, f.created_at FROM json_each(:f) AS f WHERE true
 ON CONFLICT DO NOTHING;
 
--- One writer at a time: nobody is in anybody's way.
+-- There is one writer at a time, so nothing needs a lock.
 -- name: lock_dependencies
 SELECT 1;
 

@@ -1,4 +1,4 @@
--- The shelf: see engines/protocol/documents.py.
+-- Versioned documents: see engines/protocol/documents.py.
 
 -- name: documents
 SELECT coalesce(json_group_array(json_array({Document})), '[]') FROM (
@@ -38,7 +38,7 @@ DELETE FROM headrace_shelf WHERE (kind, key, version) IN (SELECT p.kind, p.key, 
 DELETE FROM headrace_shelf WHERE kind = :kind AND key IN (
     SELECT key FROM headrace_shelf WHERE kind = :kind AND key < :before ORDER BY key LIMIT :limit);
 
--- One step for each kind, however many papers it has.
+-- One step for each kind, however many documents it has.
 -- name: kinds_of_documents
 WITH RECURSIVE known(kind) AS (
     SELECT min(kind) FROM headrace_shelf

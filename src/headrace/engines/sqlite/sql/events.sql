@@ -1,7 +1,7 @@
--- Events. See core/events/log.py for what a page is.
+-- Events. See core/events/log.py for the format of a page.
 
--- VALUES, and not SELECT: an INSERT that selects from its own table is given a temporary one, which costs more than the
--- page itself.
+-- VALUES, not SELECT: an INSERT that selects from its own table uses a temporary table, which costs more than the page
+-- itself.
 -- name: append_events
 INSERT INTO headrace_events (at, total, page)
 VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0), :page);
@@ -9,7 +9,7 @@ VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DE
 -- name: correct_page
 UPDATE headrace_events SET page = :page WHERE seq = :seq;
 
--- What is about to be removed, or was just promoted, by queue and task.
+-- Events of jobs that are about to be deleted, or were just promoted, by queue and task.
 -- name: append_move_events
 INSERT INTO headrace_events (at, total, page)
 SELECT :now, sum(jobs) + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0),

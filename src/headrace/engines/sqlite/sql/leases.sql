@@ -34,5 +34,3 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: reaped
 SELECT json_group_array(json_array(id, queue, state, :worker)) FROM headrace_jobs
 WHERE seq IN (SELECT value FROM json_each(:seqs));
-
--- Moves by hand and by time. `file_moves` runs first, while the row still tells where the job came from.

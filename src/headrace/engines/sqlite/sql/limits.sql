@@ -1,4 +1,4 @@
--- Claims that mind rules. The file has one writer at a time: there is nothing to lock.
+-- Claims under limits. The file has one writer at a time, so nothing needs a lock.
 
 -- name: lock_claims
 SELECT 1;
@@ -8,7 +8,7 @@ SELECT json_group_array(json_array(queue, task, lane, jobs)) FROM (
     SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane);
 
--- The gate of a capability begins like this; other gates may have it in their names, too.
+-- The limit of a capability begins like this; names of other limits may contain it, too.
 -- name: lanes_needing
 SELECT json_group_array(json_array(lane.queue, lane.lane, lane.jobs, job.id)) FROM (
     SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
@@ -27,7 +27,7 @@ WITH RECURSIVE lanes (lane) AS (
 )
 SELECT json_group_array(lane) FROM lanes WHERE lane IS NOT NULL;
 
--- The lanes after `beyond`, each with the highest priority that waits in it.
+-- The lanes after `beyond`, each with the highest priority of its pending jobs.
 -- name: summits
 WITH RECURSIVE lanes (seq) AS (
     SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
@@ -42,9 +42,9 @@ WITH RECURSIVE lanes (seq) AS (
 SELECT json_group_array(json_array(lane, priority)) FROM (
     SELECT job.lane, job.priority FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq ORDER BY job.lane);
 
--- The same with ageing: how urgent the most urgent job of each lane is, with `point` milliseconds of waiting for one of
--- priority. Time does not change it. Of each priority that occurs in a lane the oldest job counts: it is the first one,
--- but if jobs were to be first among their equals, whose rank is negative.
+-- The same with ageing: the urgency of the most urgent job of each lane, where `point` milliseconds of waiting count as
+-- one point of priority. It does not change with time. For each priority in a lane the oldest job counts: it is the
+-- first one, except for LIFO jobs, whose rank is negative.
 -- name: aged_summits
 WITH RECURSIVE lanes (seq) AS (
     SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
@@ -79,7 +79,7 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
 
--- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
+-- Jobs that were never tried, among the first pending ones. The scan stops at the limit.
 -- name: fresh
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
@@ -87,7 +87,7 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
                    ORDER BY priority DESC, rank, seq LIMIT :looks)
     WHERE attempt = 0 LIMIT :limit);
 
--- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
+-- The others: those that lost their worker, then those that failed, each class below every priority of the last one.
 -- name: tried
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority - iif(crashes > 0, 1000, 2000) AS priority, rank, lane
@@ -108,7 +108,7 @@ WITH RECURSIVE levels (priority) AS (
 )
 SELECT json_group_array(priority) FROM levels WHERE priority IS NOT NULL;
 
--- The rank of a job that was to be first among its equals is negative.
+-- LIFO jobs have a negative rank.
 -- name: oldest
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
@@ -132,12 +132,12 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
 -- name: relane
 UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
--- Numbers between which every job is. Not one SELECT of both: that would read the whole index.
+-- The lowest and the highest job number. Not one SELECT of both, which would read the whole index.
 -- name: span
 SELECT json_array(coalesce((SELECT min(seq) FROM headrace_jobs WHERE seq > 0), 0),
                   coalesce((SELECT max(seq) FROM headrace_jobs WHERE seq > 0), 0));
 
--- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
+-- Move open jobs of a task into lanes that include its limit. By its prefix a task's limit is the last of a lane.
 -- name: assign_lanes
 UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :lane_limit || ']'
 WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :lane_limit) = 0;

@@ -1,5 +1,5 @@
--- Looking after the store: what belongs to nothing, what nobody takes care of, and histories that are too long.
--- What is long to find is found by a read, and then removed by its number: no writer waits for a search.
+-- Maintenance of the store: orphans, lost jobs, and histories that are too long.
+-- Slow searches are reads, and the rows are then deleted by number: no writer waits for a search.
 
 -- name: orphan_history
 SELECT json_group_array(job) FROM (
@@ -56,7 +56,7 @@ SELECT json_group_array(id) FROM (
     SELECT flow.id FROM headrace_flows AS flow
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = flow.id) LIMIT :limit);
 
--- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
+-- The numbers of jobs that run under unknown workers, were not reaped, not promoted, or wait for no parent.
 
 -- name: integrity_counts
 SELECT json_array(
@@ -71,7 +71,7 @@ SELECT json_array(
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit)));
 
--- The lanes in which jobs wait, as bytes, each with the first number in it.
+-- The lanes with pending jobs, as bytes, each with its lowest job number.
 -- name: pending_lanes
 SELECT json_group_array(json_array(first, hex(lane))) FROM (
     SELECT min(seq) AS first, lane FROM headrace_jobs WHERE state = 'pending' AND lane > '' GROUP BY queue, lane);
@@ -122,11 +122,11 @@ SELECT count(*) FROM headrace_history WHERE job = :job;
 -- name: length_logs
 SELECT count(*) FROM headrace_logs WHERE job = :job;
 
--- In a backup the archive is in the file itself; in a store it is not.
+-- A backup has the archive in the file itself; a store does not.
 -- name: drop_archive
 DROP TABLE IF EXISTS headrace_archive;
 
--- Ids that are not ASCII, as bytes: what is no UTF-8 can be read, but not asked for.
+-- Ids that are not ASCII, as bytes: invalid UTF-8 can be read, but not queried.
 
 -- name: unusual_ids_of_jobs
 SELECT json_group_array(hex(id)) FROM headrace_jobs WHERE id GLOB '*[^ -~]*';

@@ -40,7 +40,7 @@ UPDATE headrace_jobs SET
     state = :state
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- Reading. The `where_` ones are the parts that `{where}` is made of.
+-- Reads. The `where_` fragments are the parts of `{where}`.
 
 -- name: where_queue
 job.queue = :queue
@@ -69,7 +69,7 @@ job.id IN (SELECT value FROM json_each(:ids))
 -- name: where_tag
 job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 
--- A sealed call says nothing: what looks like the text there would be chance.
+-- An encrypted call is skipped: a match in it would be chance.
 -- name: where_text
 (instr(job.id, :text) OR instr(job.task, :text)
  OR (instr(job.payload, :text) AND substr(job.payload, 1, 10) <> '{"$sealed"')

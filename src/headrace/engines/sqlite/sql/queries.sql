@@ -8,7 +8,7 @@ SELECT json_group_array(json_array({ParentResult})) FROM headrace_jobs WHERE id 
 SELECT json_group_array(id) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state NOT IN ('completed', 'failed', 'cancelled');
 
--- Most jobs of an old store are over. To count them place by place is thrice as fast as to group them.
+-- Most jobs of an old store are finished. Counting them by state and queue is three times as fast as grouping them.
 -- name: queue_counts
 WITH ended (queue, state, jobs, oldest) AS MATERIALIZED (
     SELECT queue.name, final.value,

@@ -11,8 +11,6 @@ SELECT json_group_array(json_array(name, rules)) FROM (SELECT * FROM headrace_ta
 -- name: add_queues
 INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM json_each(:names);
 
--- Settling. By id and version alone; no other predicate decides. Jobs that have kin are left for a second look.
-
 -- name: queues
 SELECT json_group_array(json_array(name, json(iif(paused, 'true', 'false')), created_at, rules)) FROM (
     SELECT * FROM headrace_queues ORDER BY name);

@@ -1,4 +1,4 @@
--- How finished jobs leave the store. A page of them is told by the index of finished jobs, from one end or the other.
+-- Retention of finished jobs. A page of them comes from the index of finished jobs, from either end.
 
 -- name: finished_oldest
 SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, version, options,
@@ -47,7 +47,7 @@ WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
                              SELECT 1 FROM headrace_dead AS letter
                              WHERE letter.job_id = job.id AND letter.status = 'pending'))));
 
--- Of these jobs those that were cancelled with a job above them whose dead letter is pending: they run after it.
+-- Those of these jobs that were cancelled with an ancestor whose dead letter is pending: a requeue lets them run.
 -- name: cut_off
 WITH RECURSIVE above (job, parent) AS (
     SELECT bond.child, bond.parent FROM headrace_bonds AS bond

@@ -55,5 +55,3 @@ WHERE schedule = :id AND seq <= (SELECT seq FROM headrace_occurrences WHERE sche
 -- name: occurrences
 SELECT json_group_array(json_array({Occurrence})) FROM (
     SELECT * FROM headrace_occurrences WHERE schedule = :id ORDER BY seq DESC LIMIT :limit);
-
--- Jobs under a rule. The file has one writer at a time: nobody comes between these, and there is nothing to lock.

@@ -1,5 +1,5 @@
--- How jobs are found, counted and listed: see relational/leads.py, which decides on the way. `{where}` is put together
--- from the parts below. Which index is used is said in each of them: a planner would go by how many jobs it believes in.
+-- Finding, counting and listing jobs, as search_plan.py decides. `{where}` is built from the fragments below. Each of
+-- them names its index: the planner would choose by its estimate of the number of jobs.
 
 -- name: find
 SELECT json_group_array(json_array({JobRow:most})) FROM (SELECT job.* FROM {where} LIMIT :limit);
@@ -13,15 +13,15 @@ SELECT count(*) FROM headrace_jobs;
 -- name: is_queue
 SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
 
--- The numbers of jobs in an index, in no order.
+-- The numbers of jobs in an index, unordered.
 -- name: numbers
 SELECT json_group_array(seq) FROM (SELECT seq FROM ({where}) LIMIT :limit);
 
--- The job that so many of the index are behind, from the newest or from :before on.
+-- The job after this many of the index, from the newest or from :before on.
 -- name: floor
 SELECT (SELECT seq FROM ({where}) WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
 
--- Walks: from :before, which is left out, back to :floor.
+-- Walks: from :before (excluded) back to :floor.
 
 -- name: by_number
 headrace_jobs AS job NOT INDEXED WHERE job.seq < :before AND job.seq >= :floor
@@ -57,7 +57,7 @@ ORDER BY tags.tag DESC, tags.job DESC
 -- name: newest_by_flow
 ORDER BY job.flow DESC, job.seq DESC
 
--- What an index holds.
+-- The contents of indexes.
 
 -- name: in_number
 SELECT job.seq FROM headrace_jobs AS job NOT INDEXED WHERE true
@@ -94,7 +94,7 @@ SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_leased WHERE j
 -- name: in_due
 SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_due WHERE job.state IN ('scheduled', 'retrying')
 
--- Queue by queue: the state comes second in the index.
+-- For each queue: the state is the second column of the index.
 -- name: in_finished
 SELECT job.seq FROM headrace_queues AS queue CROSS JOIN headrace_jobs AS job INDEXED BY headrace_jobs_finished
 WHERE job.queue = queue.name AND job.state = :state AND job.finished_at IS NOT NULL
@@ -103,7 +103,7 @@ WHERE job.queue = queue.name AND job.state = :state AND job.finished_at IS NOT N
 SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_finished
 WHERE job.queue = :queue AND job.state = :state AND job.finished_at IS NOT NULL
 
--- What is asked of each job, beside the `where_` ones.
+-- Conditions on each job, besides the `where_` fragments.
 
 -- name: where_tagged
 EXISTS (SELECT 1 FROM headrace_tags AS tags WHERE tags.tag = :tag AND tags.job = job.seq)

@@ -95,5 +95,3 @@ SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM json_each(:n) AS n
 JOIN headrace_jobs AS job ON job.id = n.id AND job.version = n.version
 ORDER BY n.key;
-
--- Claiming.

@@ -1,4 +1,4 @@
--- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
+-- Staleness. Maintenance and operators read the lifecycle policies of tasks and queues; claims never do.
 
 -- name: policies
 SELECT json_group_array(json_array(kind, name, declared, ordered)) FROM (
@@ -19,10 +19,10 @@ ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
 -- name: drop_empty_policies
 DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
--- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
--- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
--- is read only for those. Of the last one the place is written out after it was found: before, it would be for
--- each of them. The `where_after_` ones are where a walk of the pending goes on.
+-- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
+-- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.
+-- The position is built after the last job is known: otherwise it would be built for each of them. The `where_after_`
+-- fragments continue a scan of pending jobs.
 
 -- name: where_after_job
 queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
@@ -73,7 +73,7 @@ SELECT json_array(
           SELECT * FROM looked ORDER BY queue DESC, seq DESC LIMIT 1))),
     json((SELECT json_group_array(seq) FROM looked WHERE created_at <= :waiting OR created_at <= :due)));
 
--- What runs is never much: it is sorted here, as no index has it in an order that lasts.
+-- Few jobs run at a time: they are sorted here, as no index has them in a stable order.
 -- name: walk_running
 WITH running AS MATERIALIZED (
     SELECT seq, started_at, created_at FROM headrace_jobs WHERE state = 'running'
@@ -84,8 +84,8 @@ SELECT json_array(
     json((SELECT json_array(max(seq)) FROM looked)),
     json((SELECT json_group_array(seq) FROM looked WHERE started_at <= :running OR created_at <= :due)));
 
--- As core/retention/staleness.py tells it, one array for each field. Most jobs have no history, so it is asked first whether
--- there is any.
+-- One array for each field of JobAge in core/retention/staleness.py. Most jobs have no history, so its existence is
+-- checked first.
 -- name: job_ages
 SELECT json_array(json_group_array(id), json_group_array(task), json_group_array(queue), json_group_array(state),
                   json_group_array(version), json_group_array(since), json_group_array(due),
@@ -114,7 +114,7 @@ FROM (
             WHERE seq IN (SELECT value FROM json_each(:seqs))
               AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying')) AS known) AS job);
 
--- What becomes of them. By id and version alone; no other predicate decides.
+-- Staleness decisions. By id and version alone; no other predicate decides.
 
 -- name: lock_stale
 SELECT json_group_array(json_array(id, version, seq)) FROM headrace_jobs

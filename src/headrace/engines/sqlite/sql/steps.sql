@@ -1,4 +1,4 @@
--- What jobs remember, and the events that come for them.
+-- Stored steps of jobs, and the events they wait for.
 
 -- name: lock_leased
 SELECT json_group_array(seq) FROM headrace_jobs WHERE id = :id AND version = :version AND state = 'running';

@@ -4,7 +4,7 @@ SELECT (SELECT value FROM headrace_store WHERE name = 'pressure');
 -- name: put_write_contention
 REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
 
--- A restored file is no part of the life that it is a copy of: nobody works there yet.
+-- A restored file starts without the write contention of its original.
 
 -- name: drop_write_contention
 DELETE FROM headrace_store WHERE name = 'pressure';
@@ -34,7 +34,7 @@ SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
 CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
 BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;
 
--- There is one writer at a time.
+-- There is one writer at a time, so nothing needs a lock.
 -- name: hold_inserts
 SELECT 1;
 

@@ -1,8 +1,8 @@
 -- name: lock_keys
 SELECT json_array_length(:keys);
 
--- To those who would amend it, a job that has begun runs, also between two of its runs: what it remembers is of its own
--- arguments. So the inner one tells as what each job counts.
+-- For amendments a job that has begun counts as running, also between two of its runs: its steps belong to its own
+-- arguments. The inner query returns the state that each job counts as.
 -- name: existing_jobs (each c: UniqueLookup)
 SELECT json_group_array(json_array(c.key, json((
     SELECT json_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)

@@ -1,7 +1,7 @@
 -- name: drop_workers
 DELETE FROM headrace_workers;
 
--- Who has no heartbeat only shows up, and reports nothing else: what is known of it stays.
+-- A worker without a heartbeat updates only when it was seen; its other columns stay.
 -- name: register_worker
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
                               completed, failed, tasks, heartbeat, capabilities)
@@ -30,11 +30,9 @@ DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: workers
 SELECT json_group_array(json_array({WorkerRow})) FROM (
-    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
            capabilities,
            min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
                              WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
     FROM headrace_workers ORDER BY started_at, id);
-
--- Carrying the contents over.

@@ -1,98 +1,97 @@
--- What every script begins with: the keys, and the steps by which a job moves from one place to another.
+-- The base of every script: the keys, and the functions that move a job from one state to another.
 --
 -- A script gets the installation's tag, "{prefix}", as its only key; every key is that tag and a name, so that all are
 -- in one slot of a cluster. The tag itself is never a key: while a cluster moves our slot it refuses every script,
 -- rather than run it on half of the keys.
 --
--- A script decides first and writes at the end, because nothing is rolled back: `guard` makes
--- the server refuse at the start whatever it would refuse, and `flush` does the writing. The time is always given.
+-- A script decides first and writes at the end, because nothing is rolled back: `guard` makes the server refuse at the
+-- start what it would refuse later, and `flush` writes. The time is always an argument.
 --
--- Texts are stored as they came. Records are MessagePack, a value for each field and no header around them (absent
--- is nil), which `take` and `pack` turn into Lua's values and back. A job's number, its `seq`, is written with twelve
--- digits, so that jobs of one score are in the order of their numbers.
+-- Texts are stored as they came. Records are MessagePack, a value for each field without a header (absent is nil),
+-- which `take` and `pack` decode and encode. A job's number, its `seq`, has twelve digits, so that jobs of one score
+-- are sorted by number.
 --
 --   {p}:schema         text: the version of this layout
---   {p}:store          text: a random name of this store, the same for all who use it
+--   {p}:store          text: a random name of this store
 --   {p}:seq            the last number given to a job
---   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is rung by hand
---   {p}:swept          text: what the last sweep of finished jobs did, in JSON
---   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
+--   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is sent by an engine
+--   {p}:swept          text: the last retention run, in JSON
+--   {p}:notice         hash kind, other, at: the store status, set during a transfer and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
 --   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
 --                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
 --                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
---                      ten: what is behind them is copied as it is. The end of a lease is in {p}:leases alone.
---   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: what only a
---                      replacement changes. By the mark, the random number of one insert, a repeated insert knows its
---                      own jobs again.
---   {p}:h:<number>     list: what was filed about the job, each the array of a Filing
+--                      ten: the rest is copied unchanged. The end of a lease is in {p}:leases alone.
+--   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
+--                      replacement changes these. The mark is the random number of one insert: by it a repeated insert
+--                      recognizes its own jobs.
+--   {p}:h:<number>     list: the history of the job, each the array of a HistoryRow
 --   {p}:l:<number>     list: what the job logged, each the array of a LogLine
---   {p}:steps:<number> hash: what the job remembers, by kind, number and name, see `name_of_step`: twelve digits that tell
---                      the order, and the array of a Step
---   {p}:spans          hash: hour of created_at -> the lowest number of its jobs, and one that none of them is above
+--   {p}:steps:<number> hash: the steps of the job, by kind, number and name, see `name_of_step`: twelve digits for the
+--                      order, and the array of a Step
+--   {p}:spans          hash: hour of created_at -> the lowest number of its jobs, and an upper bound
 --
---   Where a job stands, sorted sets of numbers:
+--   Jobs by state, sorted sets of numbers:
 --   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
---                      running, finished_at if finished; of those pending only the ones that wait in no lane
+--                      running, finished_at if finished; of pending jobs only those without a lane
 --   {p}:in:laned:<queue>     by `standing`: pending, and in a lane
 --   {p}:lane:<queue>:<lane>  the same of one lane
---   {p}:held:<gate>          by number: running, and through this gate, if it is one that only so many may hold
+--   {p}:held:<gate>          by number: running jobs under this limit, if it is a concurrency limit
 --   {p}:due            by run_at: scheduled and retrying
 --   {p}:leases         by the end of the lease: running
---   {p}:lapsing        by expires_at: not started and with an end
+--   {p}:lapsing        by expires_at: not started, and may expire
 --
---   By what a job is found, sorted sets by number:
+--   Indexes of jobs, sorted sets by number:
 --   {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
---   {p}:state:<state>        of every state but running: what runs is never much, and found by {p}:leases
---   {p}:worker:<worker>      those that finished with this worker, or whose run is over and that wait for others
---   {p}:flow:<flow>          those of this flow
+--   {p}:state:<state>        of every state but running: running jobs are few, and found by {p}:leases
+--   {p}:worker:<worker>      jobs that finished with this worker, or wait for others after their own run
+--   {p}:flow:<flow>          the jobs of this flow
 --
 --   Jobs that have a key, sorted sets of numbers; see `unique_keys`:
 --   {p}:unique:<key>         by number: all that are not in one of the others
 --   {p}:past:<state>:<key>   by finished_at: those that were found to be finished
 --
---   Jobs that wait for jobs; see `dependencies`. A policy is its first letter:
---   {p}:kin            set of numbers: all parents, and children that were there before a bond of theirs. The end of
---                      any other job, and its success, concerns nobody else
---   {p}:parents:<number>     hash: the number of each of its parents -> policy
---   {p}:children:<number>    hash: the number of each of its children -> policy
---   {p}:blocks:<number>      set of numbers: those of its parents that it still waits for
+--   Dependencies; see `dependencies`. A policy is stored as its first letter:
+--   {p}:kin            set of numbers: all parents, and children that existed before their dependency. The end of
+--                      any other job affects no other job
+--   {p}:parents:<number>     hash: the number of each parent -> policy
+--   {p}:children:<number>    hash: the number of each child -> policy
+--   {p}:blocks:<number>      set of numbers: the parents that it still waits for
 --   {p}:flows          hash: id of a flow -> the array of a FlowRow
 --   {p}:recent         sorted set of these ids, all of score 0: by id
---   {p}:origins        hash: number of a job that is of a flow -> the flow's id
+--   {p}:origins        hash: number of a job in a flow -> the flow's id
 --
 --   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
---   {p}:ruled          set of names of queues that have rules
---   {p}:laned          set of names of queues where jobs wait in lanes
+--   {p}:ruled          set of names of queues with rules
+--   {p}:laned          set of names of queues with jobs in lanes
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
---   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
---   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its Terms in JSON, as code
---                      declares and as an operator orders them
---   {p}:papers:<kind>  hash: key of a paper -> its version, a space and its value
+--   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
+--   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its lifecycle policy in JSON,
+--                      as declared by code and as ordered by an operator
+--   {p}:papers:<kind>  hash: key of a document -> its version, a space and its value
 --   {p}:shelf:<kind>   sorted set of these keys, all of score 0: by key
---   {p}:shelves        sorted set of the kinds of which there is any paper, all of score 0: by name
---   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
---                      as many may start at once as ever
+--   {p}:shelves        sorted set of the kinds that have any document, all of score 0: by name
+--   {p}:buckets        sorted set of rate buckets, by the time in microseconds when the full burst is available again
 --   {p}:workers        hash: id -> WorkerRow
---   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
---   {p}:dead           sorted set of these ids, all of score 0: by id, which begins with the time of the entry
+--   {p}:letters        hash: id of a dead letter -> the array of a DeadLetterRow
+--   {p}:dead           sorted set of these ids, all of score 0: by id, which begins with the time of entry
 --   {p}:unresolved     hash: id of a job -> its pending dead letter
 --   {p}:latest         hash: id of a job -> its newest dead letter
 --   {p}:desk:<status>  sorted set of ids of dead letters, all of score 0: those of this status
 --   {p}:desk:<status>:<kind>:<value>   those of them with this task, queue, reason, fingerprint or number of requeues
---   {p}:reasons, {p}:fingerprints      sets of what dead letters have
+--   {p}:reasons, {p}:fingerprints      sets of the reasons and fingerprints of dead letters
 --   {p}:requeues       hash: status, a colon and a reason -> the sum of the requeues of these
 --
---   {p}:events         stream: what has happened, an entry for each commit: page, size, at and, if it is not true of all
---                      its jobs, of which it is (`only`); see core/events/log.py
---   {p}:told           how many events are in it
+--   {p}:events         stream: the event log, an entry for each commit: page, size, at and, if it is not true of all
+--                      its jobs, those of which it is (`only`); see core/events/log.py
+--   {p}:told           the number of events in it
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
---   {p}:times          sorted set of these ids by due_at: those that will fire
---   {p}:occurrences:<schedule>   list: what became of its times, the newest first, each the array of an Occurrence
+--   {p}:times          sorted set of these ids by due_at: schedules that will fire
+--   {p}:occurrences:<schedule>   list: the results of its times, the newest first, each the array of an Occurrence
 
 local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
@@ -103,36 +102,35 @@ local KIN, ORIGINS = P .. ':kin', P .. ':origins'
 
 local PUT_OFF = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
-local HAS_RUN = {completed = true, failed = true, cancelled = true, waiting = true} -- if it has a worker, that is
+local HAS_RUN = {completed = true, failed = true, cancelled = true, waiting = true} -- if it has a worker
 
 local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
 
--- Refuse now what the server would refuse later: out of memory, a replica, a disk error. The call changes
--- nothing: no key of this name is ever there.
+-- Fail now for what would fail later: out of memory, a replica, a disk error. The call changes nothing: no key of this
+-- name ever exists.
 local function guard()
   call('SETRANGE', P .. ':room', '0', '')
 end
 
--- The same for what has to go on when memory is out, since only finished jobs can leave: a script whose first write
--- takes something away is not refused for want of memory.
+-- The same for scripts that must run when memory is exhausted, since only finished jobs can be deleted: a script whose
+-- first write deletes something is not refused then.
 local function guard_without_memory()
   call('DEL', P .. ':room')
 end
 
--- What hangs at the door, as an answer to whoever would change something here: "moved" or "arriving", and the address of
--- the other store.
+-- The store status as the answer to a refused change: "moved" or "arriving", and the address of the other store.
 local function notice()
-  local door = call('HMGET', P .. ':notice', 'kind', 'other')
-  return door[1] and door
+  local status = call('HMGET', P .. ':notice', 'kind', 'other')
+  return status[1] and status
 end
 
--- The same of a store whose jobs live elsewhere.
+-- The same, only of a store that has moved.
 local function moved_to()
-  local door = call('HMGET', P .. ':notice', 'kind', 'other')
-  return door[1] == 'moved' and door
+  local status = call('HMGET', P .. ':notice', 'kind', 'other')
+  return status[1] == 'moved' and status
 end
 
--- Whether a notice says that jobs arrive from there; from nowhere in particular they may always come.
+-- Whether the store status says that jobs arrive from this origin; true without an origin.
 local function still_arriving(origin)
   local door = notice()
   return origin == '' or (door and door[1] == 'arriving' and door[2] == origin)
@@ -145,7 +143,7 @@ local function in_parts(command, key, list, n)
   end
 end
 
--- The same for a command that answers with a list, false for what is not there.
+-- The same for a command that returns a list, with false for missing values.
 local function ask_in_parts(command, key, list, n)
   if n == 0 then return {} end
   if n <= AT_ONCE then return call(command, key, unpack(list, 1, n)) end
@@ -157,10 +155,10 @@ local function ask_in_parts(command, key, list, n)
   return answers
 end
 
--- What is to be written, collected by key: a call for each job and key would cost more than all the rest.
+-- Pending writes, collected by key: a call for each job and key would cost more than all the rest.
 local adds, drops, filed, deferred = {}, {}, {}, {}
 local kept, kept_count = {}, 0
-local touched = {} -- queue -> lane -> true: lanes that may have become empty, or may have been
+local touched = {} -- queue -> lane -> true: lanes that may be empty now, or may have been
 
 local function add(key, score, member)
   local list = adds[key]
@@ -187,8 +185,8 @@ local function keep(member, record)
   kept_count = kept_count + 2
 end
 
--- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
--- the rank. Times after the year 2527 count as that year.
+-- The claim order as one number that a double holds exactly: 201 priorities, high first, and for each 45 bits for the
+-- rank. Times after the year 2527 count as that year.
 local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
 
 -- A priority as three digits that sort with the highest first: "000" is 100, "200" is -100.
@@ -196,7 +194,7 @@ local function level_of(score)
   return string.format('%03.0f', math.floor((tonumber(score) + RANKS / 2) / RANKS))
 end
 
--- A lane is known as long as jobs wait in it, by how urgent the first of them is; and its queue as one with lanes.
+-- A lane exists as long as it has jobs, with the urgency of the first; and its queue is marked as one with lanes.
 local function keep_lanes()
   for queue, lanes in pairs(touched) do
     local levels, turns = P .. ':lanes:' .. queue, P .. ':turns:' .. queue
@@ -206,7 +204,7 @@ local function keep_lanes()
       local level = first and level_of(first)
       if known and known ~= level then call('ZREM', turns, known .. lane) end
       if level then
-        call('ZADD', turns, '0', level .. lane) -- also if it is known: without a turn, the lane stands still
+        call('ZADD', turns, '0', level .. lane) -- also if it is known: without a turn it is never served
         if known ~= level then call('HSET', levels, lane, level) end
       else
         call('HDEL', levels, lane)
@@ -217,8 +215,8 @@ local function keep_lanes()
   touched = {}
 end
 
--- A whole number as text. The server would write a number with 17 digits of precision, which takes longer than a
--- command that only asks; so commands are given texts alone, and jobs of one batch have many numbers in common.
+-- A whole number as text. The server would format a number with 17 digits of precision, which takes longer than a read
+-- command; so commands get only texts, and jobs of one batch share many numbers.
 local texts = {}
 local function text(number)
   local known = texts[number]
@@ -229,21 +227,21 @@ local function text(number)
   return known
 end
 
--- A text or a number in JSON. cjson is given texts only: it rounds numbers to 14 digits.
+-- A text or a number in JSON. cjson encodes only texts: it rounds numbers to 14 digits.
 local function json(value)
   if value == nil then return 'null' end
   return type(value) == 'number' and text(value) or cjson.encode(value)
 end
 
--- Events. What is told with this commit: groups in JSON, and jobs of which the same is told, by type, queue and task and
--- as they were met. The order is that of the other engines: letters that are dealt with, what was filed, all else.
+-- The events of this commit: groups in JSON, and jobs with the same event, by type, queue and task in the order of
+-- occurrence. The order is that of the other engines: resolved dead letters, recorded history, everything else.
 local groups, alike, latest = {}, {}, nil
--- Who follows events hears whatever rings: a script that does so anyway need not ring for its events as well.
+-- Followers of events hear every message: a script that publishes anyway need not publish for its events as well.
 local rings_anyway = false
 
 local function store_page(page, size, at, only)
   call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
-  -- What counts is damaged if it can't be counted up: it begins anew.
+  -- A damaged counter that cannot be incremented starts again.
   if type(redis.pcall('INCRBY', P .. ':told', size)) == 'table' then call('SET', P .. ':told', size) end
   if not rings_anyway then redis.pcall('PUBLISH', P .. ':bell', 'events') end
 end
@@ -274,11 +272,11 @@ local function store_told()
   for _, group in ipairs(alike) do
     local n, data = group.n, group.data or {}
     for i = #data + 1, group.data and n or 0 do data[i] = '{}' end
-    local told = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
+    local encoded = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
       .. json(group.task) .. ',null,["' .. table.concat(group, '","', 1, n) .. '"],[],[],[],[],['
       .. table.concat(data, ',') .. ']]'
     if group.kind == 'dead.resolved' then resolved = resolved + 1 end
-    table.insert(groups, group.kind == 'dead.resolved' and resolved or #groups + 1, told)
+    table.insert(groups, group.kind == 'dead.resolved' and resolved or #groups + 1, encoded)
     size, at = size + n, math.max(at, group.at)
   end
   store_page('[' .. table.concat(groups, ',') .. ']', text(size), text(math.max(at, groups.at or 0)))
@@ -295,7 +293,7 @@ local function flush()
   adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
 end
 
--- The key of this kind and name. They are few, and putting a text together costs more than finding it again.
+-- The key of this kind and name, cached: concatenation costs more than a lookup.
 local keys = {}
 local function named(kind, name)
   local of_kind = keys[kind]
@@ -323,7 +321,7 @@ local function is_text(value)
   return type(value) == 'string'
 end
 
--- Whether a text is UTF-8. Nearly every name has no more than ASCII.
+-- Whether a text is UTF-8. Nearly every name is ASCII.
 local function is_utf8(value)
   if not value:find('[\128-\255]') then return true end
   if value:find('\224[\128-\159]') or value:find('\237[\160-\191]') or value:find('\240[\128-\143]')
@@ -335,7 +333,7 @@ local function is_utf8(value)
   return not rest:find('[\128-\255]')
 end
 
--- What is no UTF-8 comes back from Python as another name, by which nothing is found.
+-- Invalid UTF-8 comes back from Python as another name, by which nothing is found.
 local function is_name(value)
   return is_text(value) and is_utf8(value)
 end
@@ -349,7 +347,7 @@ local function is_whole_number(value)
   return type(value) == 'number' and value % 1 == 0 and value > -2 ^ 63 and value < 2 ^ 63
 end
 
--- Whether each of these is there and as it should be, or is absent where it may be.
+-- Whether each of these exists and has the right type, or is absent where it may be.
 local function all_are(is_right, ...)
   for i = 1, select('#', ...) do
     if not is_right((select(i, ...))) then return false end
@@ -365,7 +363,7 @@ local function none_or_all_are(is_right, ...)
   return true
 end
 
--- An error if the record is damaged.
+-- Raises an error if the record is damaged.
 local function read(record)
   local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
     lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
@@ -381,7 +379,7 @@ local function read(record)
   }
 end
 
--- The job of a record, nothing if it is gone or damaged: a bad one must not keep the others from their turn.
+-- The job of a record, nothing if it is missing or damaged: a bad record must not stop the others.
 local function job_of(record)
   local is_whole, j = pcall(read, record)
   return is_whole and j or nil
@@ -393,8 +391,8 @@ local function written(j)
     j.created_at, j.run_at, j.crashes, j.releases)
 end
 
--- What a body has: payload, checksum, options, tags, metadata, mark, unique_key. Of one that is damaged, nothing: a
--- payload that no checksum fits.
+-- The values of a body: payload, checksum, options, tags, metadata, mark, unique_key. Of a damaged one nothing: a
+-- payload that matches no checksum.
 local function body_of(body)
   local is_whole, _, payload, checksum, options, tags, metadata, mark, unique_key = pcall(take, body, 7)
   if is_whole and is_text(payload) and all_are(is_whole_number, checksum, mark)
@@ -404,13 +402,13 @@ local function body_of(body)
   return '', -1, nil, nil, nil, 0, nil
 end
 
--- What is stored in JSON, and has fields or items; nothing if it is damaged.
+-- A stored JSON object or list; nothing if it is damaged.
 local function from_json(stored)
   local is_whole, found = pcall(cjson.decode, stored)
   return is_whole and type(found) == 'table' and found or {}
 end
 
--- The tags of a job as they are stored; none if they are damaged.
+-- The stored tags of a job; none if they are damaged.
 local function tags_of(stored)
   local tags = stored and from_json(stored) or {}
   for i = 1, #tags do
@@ -419,7 +417,7 @@ local function tags_of(stored)
   return tags
 end
 
--- As many of the first values of a record as can be read, behind `from`.
+-- As many of the first values of a record, after `from`, as can be read.
 local function salvage(record, n, from)
   for count = n, 1, -1 do
     local values = {pcall(take, record, count, from)}
@@ -428,12 +426,12 @@ local function salvage(record, n, from)
   return {}
 end
 
--- The records of these jobs, false for those that are gone.
+-- The records of these jobs, false for missing ones.
 local function records_of(members, n)
   return ask_in_parts('HMGET', JOBS, members, n)
 end
 
--- The gates of a lane, each a letter of its kind, a colon and a name. One that is damaged needs what no worker has.
+-- The limits of a lane, each a letter of its kind, a colon and a name. A damaged one needs what no worker has.
 local known_gates, damaged_lanes = {[''] = {}}, {}
 local function gates_of(lane)
   local gates = known_gates[lane]
@@ -447,20 +445,20 @@ local function gates_of(lane)
   return gates
 end
 
--- Whether a job can never start since nobody can tell the gates of its lane.
+-- Whether a job can never start because the limits of its lane are unreadable.
 local function is_shut_out(j)
   gates_of(j.lane)
   return damaged_lanes[j.lane] and not FINAL[j.state] and j.state ~= 'running'
 end
 
--- Calls `act` (add or drop) with the sets of those gates of a lane that only so many may hold.
+-- Calls `act` (add or drop) with the sets of a lane's concurrency limits.
 local function for_each_hold(lane, act, ...)
   for _, gate in ipairs(gates_of(lane)) do
     if gate:sub(1, 1) == 'c' then act(named('held', gate), ...) end
   end
 end
 
--- The places of a pending job that waits in a lane.
+-- The sets of a pending job in a lane.
 local function for_lane(queue, lane, act, ...)
   act(named('in:laned', queue), ...)
   act(P .. ':lane:' .. queue .. ':' .. lane, ...)
@@ -506,7 +504,7 @@ local function enter(member, j, lease_until)
       score = text(j.run_at)
       add(DUE, score, member)
     end
-    -- What waits for others after its own run has started in time.
+    -- A job that waits for others after its own run has started in time.
     if j.expires_at and not j.finished_at then add(LAPSING, text(j.expires_at), member) end
   end
   if HAS_RUN[state] and j.worker then add(named('worker', j.worker), member, member) end
@@ -518,7 +516,7 @@ local function enter(member, j, lease_until)
   if state ~= 'running' then add(named('state', state), member, member) end
 end
 
--- Leave, change by `change`, and enter what it says; its version is one higher afterwards.
+-- Leave the old state, change the job by `change`, and enter the new one; its version increases by one.
 local function move(member, j, change)
   leave(member, j)
   change(j)
@@ -527,7 +525,7 @@ local function move(member, j, change)
   keep(member, written(j))
 end
 
--- File, while the record still tells where the job comes from, that it is about to move.
+-- Record the history of a move, while the record still has the state before.
 local function tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
   groups[#groups + 1] = '["filed",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ',' .. json(j.worker)
     .. ',["' .. j.id .. '"],[' .. json(j.attempt) .. '],[],[],[],[{"event":' .. json(event) .. ',"source":'
@@ -546,12 +544,12 @@ local function file(member, j, at, event, target, detail, finished_at, error_typ
     finished_at, detail, error_type, error_message, error_traceback)
 end
 
--- The rank that fits a new time: a job of a LIFO queue stays one.
+-- The rank for a new time: a job of a LIFO queue keeps its order.
 local function rank_at(j, run_at)
   return j.rank < 0 and -run_at or run_at
 end
 
--- Where a job remembers its steps, and under which name each.
+-- The steps of a job: their key, and the field of each.
 local function memory(member)
   return P .. ':steps:' .. member
 end
@@ -560,13 +558,13 @@ local function name_of_step(kind, number, name)
   return kind .. ':' .. text(number) .. ':' .. name
 end
 
--- Tell listeners, once for each message. Who may not publish is found out when the store is opened; an error here
--- would cut a commit in two.
+-- Publish each message once. The permission is checked when the store is opened; an error here would cut a commit in
+-- two.
 local function ring(messages)
   for message in pairs(messages) do redis.pcall('PUBLISH', P .. ':bell', message) end
 end
 
--- Whether anybody has made a rule, or a job waits in a lane. Then whatever ends may let somebody else's job begin.
+-- Whether there is any rule, or a job in a lane. Then the end of any job may let another worker's job start.
 local function is_minded()
   return call('EXISTS', RULED, LANED, TASKS) > 0
 end

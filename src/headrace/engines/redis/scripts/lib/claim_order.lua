@@ -1,14 +1,14 @@
--- The front of a lane, or of what waits in none, in the order that is asked for: by priority, or fifo, lifo,
--- weighted_random, fresh_first, or by priority with so many milliseconds of waiting counting as much as one point of it.
+-- The front of a lane, or of the jobs without a lane, in the requested order: by priority, or fifo, lifo,
+-- weighted_random, fresh_first, or by priority with ageing (milliseconds of waiting for one point).
 
-local LOOKS = 2000 -- how far a claim looks for jobs that were never tried
+local LOOKS = 2000 -- jobs that a claim reads to find some that were never tried
 
 local function whole(number)
   return string.format('%.0f', number)
 end
 
--- For each priority that has jobs, the score in the middle of them: before it are those that are handed out newest
--- first, whose rank is negative, and from it on the others.
+-- For each priority with jobs, the score in the middle of them: LIFO jobs, whose rank is negative, are before it, and
+-- the others from it on.
 local function middles(key)
   local found, from = {}, '-inf'
   while true do
@@ -19,9 +19,9 @@ local function middles(key)
   end
 end
 
--- Up to `room` jobs from one end of a range of scores, by their scores upward or downward, and where these are equal by
--- their numbers upward or downward. The server knows both upward or both downward. So where they differ, the last score
--- that fits is asked for once more in the other order: only of it some are left out.
+-- Up to `room` jobs from one end of a range of scores, by score upward or downward, and with equal scores by number
+-- upward or downward. The server sorts both upward or both downward. So where they differ, the last score that fits is
+-- read again in the other order: only some of its jobs are left out.
 local function from_end(key, low, high, is_up, numbers_up, room)
   local function range(first, last, up, limit)
     if up then return call('ZRANGEBYSCORE', key, first, last, 'WITHSCORES', 'LIMIT', 0, limit) end
@@ -36,7 +36,7 @@ local function from_end(key, low, high, is_up, numbers_up, room)
   return found
 end
 
--- The longest waiting of a priority, or the last that came.
+-- The oldest or the newest jobs of a priority.
 local function oldest_of(key, lane, middle, room)
   local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), true, true, room)
   local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), false, true, room)
@@ -64,8 +64,8 @@ local function cut(list, length)
   return list
 end
 
--- Notes where a head is by age and priority together, and with ageing as its level how urgent that is in whole points:
--- the lower, the more. All grow older alike, so the present moment is not in it.
+-- Sets the place of a head by age and priority together, and with ageing its level, the urgency in whole points: lower
+-- is more urgent. All jobs age alike, so the current time does not matter.
 local function give_place(head, ageing)
   head.place = math.abs(head.rank) - head.priority * ageing
   if ageing > 0 then head.level = math.floor(head.place / ageing) end
@@ -85,8 +85,8 @@ local function merged(key, lane, room, is_newest, ageing)
   return cut(all, room)
 end
 
--- The first of these alone. The oldest of a priority is its first job, unless that is handed out newest first: so this
--- is one look for each priority, where a claim makes it in every lane.
+-- Only the first of these. The oldest job of a priority is its first one, except for LIFO jobs: so this takes one read
+-- for each priority, where a claim does it in every lane.
 local function most_urgent(key, lane, ageing)
   local best, from = nil, '-inf'
   while true do
@@ -101,7 +101,7 @@ local function most_urgent(key, lane, ageing)
   end
 end
 
--- Draw priorities by their weights: with ten points more, ten times as often.
+-- Draw priorities by their weights: ten points more, ten times as often.
 local function drawn(key, lane, room)
   local levels, order, total = {}, {}, 0
   for _, middle in ipairs(middles(key)) do
@@ -130,7 +130,7 @@ local function drawn(key, lane, room)
   return order
 end
 
--- 1 if a job was never tried, 2 if it lost its worker, 3 if it failed. What is damaged is dealt with first.
+-- 1 if a job was never tried, 2 if it lost its worker, 3 if it failed. Damaged jobs come first.
 local function class_of(record)
   local is_whole, _, _, _, _, _, _, _, attempt = pcall(take, record, 7)
   if not is_whole or attempt == 0 then return 1 end
@@ -138,7 +138,7 @@ local function class_of(record)
   return is_whole_number(crashes) and crashes > 0 and 2 or 3
 end
 
--- The classes one after the other, in each by priority. To lanes, each is less urgent than any job of the last one.
+-- The classes one after the other, each by priority. Between lanes, each is less urgent than any job of the last one.
 local function fresh_first(key, lane, room)
   local looks, classes = math.max(LOOKS, room), {{}, {}, {}}
   local at, step = 0, room

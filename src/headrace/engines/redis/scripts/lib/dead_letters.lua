@@ -1,4 +1,4 @@
--- Dead letters: what is kept of a job that failed for good, until somebody has looked at it.
+-- Dead letters: the records of jobs that failed for good.
 
 local LETTERS, DEAD, UNRESOLVED, LATEST = P .. ':letters', P .. ':dead', P .. ':unresolved', P .. ':latest'
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
@@ -18,12 +18,12 @@ local function list_in_json(...)
   return '[' .. table.concat(told, ',') .. ']'
 end
 
--- What `take` finds; nothing in a record that is damaged.
+-- The result of `take`; nothing for a damaged record.
 local function whole(is_whole, ...)
   if is_whole then return ... end
 end
 
--- The place, from 0 on, of the first failure that was filed of the job; nothing if there is none among so many.
+-- The index, from 0 on, of the first failure in the job's history; nothing if these entries have none.
 local function first_failure(key, count)
   for first = 0, count - 1, 50 do
     for i, filing in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
@@ -32,7 +32,7 @@ local function first_failure(key, count)
   end
 end
 
--- What was filed of the job before, the newest first, and the first failure; each the array of a Filing.
+-- The history of the job, the newest first, and the first failure; each the array of a HistoryRow.
 local function history_in_json(member, j)
   local told, key = {}, P .. ':h:' .. member
   local kept = call('LRANGE', key, -10, -1)
@@ -48,7 +48,7 @@ local function history_in_json(member, j)
   return '[' .. table.concat(told, ',') .. ']'
 end
 
--- The names of the first hundred steps that the job remembers.
+-- The names of the job's first hundred steps.
 local function steps_in_json(member)
   local found, told = call('HVALS', P .. ':steps:' .. member), {}
   table.sort(found)
@@ -88,7 +88,7 @@ local function snapshot(member, j, o)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
--- The status of a letter by where it is found.
+-- The status of a dead letter by the set that holds it.
 local function status_of(id)
   for _, status in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled', 'expired'}) do
     if call('ZSCORE', named('desk', status), id) then return status end
@@ -96,8 +96,8 @@ local function status_of(id)
   return 'pending'
 end
 
--- A letter. What can't be read of one that is damaged is empty, so that it can be closed and removed like any other.
--- `id` is that of one that is stored; what it is found by tells its status.
+-- A dead letter. Unreadable values of a damaged one are empty, so that it can be resolved and removed like any other.
+-- `id` is that of a stored one; the set that holds it gives its status.
 local function read_letter(packed, id)
   local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
     notes = unpack(salvage(packed, 13, 1), 1, 13)
@@ -118,7 +118,7 @@ local function shelf(status, kind, value)
   return P .. ':desk:' .. status .. ':' .. kind .. ':' .. (kind == 'requeues' and text(value) or value)
 end
 
--- Calls `act` (add or drop) with every set that a letter of this status is found by.
+-- Calls `act` (add or drop) with every index set of a dead letter of this status.
 local function for_each_shelf(l, act, ...)
   act(named('desk', l.status), ...)
   for _, kind in ipairs(KINDS) do act(shelf(l.status, kind, l[kind]), ...) end
@@ -132,7 +132,7 @@ local function count_requeues(l, sign)
   end
 end
 
--- Have the letter stored as it is now, and found by that; all this with everything else.
+-- Add the dead letter in its present state, and its index entries, to the pending writes.
 local function put_letter(l)
   local packed = '\157' .. pack(l.id, l.job_id, l.task, l.queue, l.reason, l.entered_at, l.status, l.resolved_at,
     l.resolved_by, l.told, l.fingerprint, l.requeues, l.notes)
@@ -156,7 +156,7 @@ local function tell_letter(l, kind, at)
     .. json(l.fingerprint) .. ',"status":' .. json(l.status) .. by .. '}')
 end
 
--- Have the letter found no more by what it is now.
+-- Remove the index entries of the dead letter's present state.
 local function unshelve(l)
   for_each_shelf(l, drop, l.id)
   count_requeues({status = l.status, reason = l.reason, requeues = l.requeues}, -1)
@@ -174,8 +174,7 @@ local function close_letter(l, status, now, by, requeues, remark)
   put_letter(l)
 end
 
--- Open a dead letter, in the place of one that is open. To be called before the job moves; it is written with
--- everything else.
+-- Open a dead letter, in place of a pending one. To be called before the job moves; written with everything else.
 local function bury(member, j, salt, o)
   local l = {
     id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
@@ -201,7 +200,7 @@ local function bury(member, j, salt, o)
   put_letter(l)
 end
 
--- Whoever revives a job has dealt with its letter.
+-- A revived job resolves its dead letter.
 local function requeue_letter(job_id, now, by)
   local id = call('HGET', UNRESOLVED, job_id)
   local packed = id and call('HGET', LETTERS, id)

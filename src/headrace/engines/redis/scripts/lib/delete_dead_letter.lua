@@ -1,6 +1,6 @@
--- Part of what removes dead letters: see letters_purge and letters_remove.
+-- Shared by dead_letters_purge and dead_letters_remove.
 
--- Forget a letter, whatever its status.
+-- Delete a dead letter, whatever its status.
 local function remove_letter(l)
   unshelve(l)
   drop(DEAD, l.id)
@@ -11,7 +11,7 @@ local function remove_letter(l)
   end
 end
 
--- A fingerprint that no letter has need not be looked at any more. To be called after flush().
+-- Remove a fingerprint that no dead letter has any more. To be called after flush().
 local function forget_fingerprints(prints)
   for fingerprint in pairs(prints) do
     local is_left = false

@@ -1,5 +1,5 @@
--- Removing a job with everything that is its own: its bonds too, and its flow with the last of it. Its dead letters
--- stay.
+-- Deletes a job with everything that is its own, its dependencies too, and its flow with the flow's last job. Its dead
+-- letters stay.
 
 local gone, gone_ids, gone_keys = {}, {}, {}
 
@@ -23,7 +23,7 @@ local function erase(member, j, at)
   end
 end
 
--- Take the jobs that are gone out of the bonds of others.
+-- Remove the deleted jobs from the dependencies of others.
 local function untie()
   for _, member in ipairs(gone) do
     for _, parent in ipairs(call('HKEYS', parents_of(member))) do call('HDEL', children_of(parent), member) end
@@ -36,7 +36,7 @@ local function untie()
   in_parts('SREM', KIN, gone, #gone)
 end
 
--- Flows that had jobs among those that are gone, to be looked at when these are.
+-- Flows of deleted jobs, to be checked after the deletion.
 local function leave_flows()
   local flows = {}
   for i, flow in ipairs(ask_in_parts('HMGET', ORIGINS, gone, #gone)) do
@@ -49,8 +49,8 @@ local function leave_flows()
   return flows
 end
 
--- No guard before it: what frees memory must work when there is none left. Its first write takes something away.
--- `ended` are those that had not ended before, for whom others may wait.
+-- No guard before it: a script that frees memory must run when there is none left. Its first write deletes something.
+-- `ended` are those that were not finished before, for which others may wait.
 local function flush_erased(ended, now, messages)
   in_parts('HDEL', IDS, gone_ids, #gone_ids)
   in_parts('HDEL', JOBS, gone, #gone)

@@ -1,6 +1,6 @@
--- Jobs that wait for jobs: what the end of some means to others. Everything here comes after the first `flush`, when the
--- records tell how their jobs have ended; and then level by level, because what ends by it has children of its own.
--- A job that has ended is a table with its `member` and `state`, and unless it completed its `id`, `task` and `reason`.
+-- Dependencies: the effects of finished jobs on others. Everything here comes after the first `flush`, when the records
+-- have the final states; and then level by level, because jobs that end by it have children of their own.
+-- A finished job is a table with its `member` and `state`, and unless it completed its `id`, `task` and `reason`.
 
 local ENDS = {expired = 'expired', deleted = 'was deleted'}
 
@@ -16,7 +16,7 @@ local function any_kin()
   return call('EXISTS', KIN) == 1
 end
 
--- Cases are what is to be decided of children, by their numbers.
+-- Cases are pending decisions about children, by their numbers.
 local function new_cases()
   return {list = {}, of = {}}
 end
@@ -30,13 +30,13 @@ local function case_of(cases, child)
   return case
 end
 
--- The child has to know how its parent ended.
+-- Record at the child how its parent ended.
 local function tell(cases, child, policy, parent)
   local case = case_of(cases, child)
   if parent.state == 'completed' or policy == 'r' then
     case.freed[#case.freed + 1] = parent.member
   elseif call('SISMEMBER', blocks_of(child), parent.member) == 0 then
-    return -- it was told to run without this one
+    return -- it was released from this parent
   elseif policy == 'h' then
     case.is_held = true
   elseif not case.doomed_by or parent.member < case.doomed_by.member then
@@ -44,7 +44,7 @@ local function tell(cases, child, policy, parent)
   end
 end
 
--- Of the parents that a job still waits for, tell it of those that have ended: they did so before it waited.
+-- Record at a job those of its open parents that had ended before it waited.
 local function tell_of_past(cases, child)
   case_of(cases, child)
   local blocking = call('SMEMBERS', blocks_of(child))
@@ -73,7 +73,7 @@ local function unblock(member, j, now)
   end)
 end
 
--- Decide the cases; the children that have ended by it. To be flushed.
+-- Decide the cases; the children that ended by it. To be flushed.
 local function decide(cases, now, messages)
   local members, ended = {}, {}
   for i, case in ipairs(cases.list) do
@@ -88,7 +88,7 @@ local function decide(cases, now, messages)
         cancel_child(member, j, now, case.doomed_by)
       elseif j.reason ~= 'held' and call('EXISTS', blocks_of(member)) == 0 then
         unblock(member, j, now)
-        -- Also for what is due later: a worker has to know when.
+        -- Also for jobs due later: a worker needs to know the time.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end
       elseif case.is_held and j.reason ~= 'held' then
         j.reason = 'held'
@@ -102,7 +102,7 @@ local function decide(cases, now, messages)
   return ended
 end
 
--- Decide over all that waited for jobs which have ended, beside the cases there are, and for those that end by it.
+-- Decide about the dependents of finished jobs, besides the given cases, and of the jobs that end by it.
 local function follow(ended, now, messages, cases)
   cases = cases or new_cases()
   repeat

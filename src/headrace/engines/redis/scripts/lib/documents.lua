@@ -1,8 +1,8 @@
--- What the scripts of the shelf share.
+-- Shared by the scripts for documents.
 
 local SHELVES = P .. ':shelves'
 
--- The version of a paper, 0 if it is not there.
+-- The version of a document, 0 if it does not exist.
 local function version_of(kind, key)
   local held = call('HGET', P .. ':papers:' .. kind, key)
   return held and tonumber(string.match(held, '^%d+')) or 0

@@ -1,9 +1,9 @@
--- Jobs whose time has come: they start to wait in their queue, or lapse; no more than one commit should hold.
+-- Jobs whose time has come: they become pending, or expire; no more than one commit should hold.
 
 local BATCH_OF_TIME = 5000
 
--- Calls `act` with every job of the set whose time has come. An entry that leads to another job, which would not leave
--- the set by that, is dropped: it would come first for ever.
+-- Calls `act` with every job of the set whose time has come. An entry whose job would not leave the set is dropped: it
+-- would stay first for ever.
 local function for_each_due(key, belongs, act)
   local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
   local records = records_of(members, #members)

@@ -1,4 +1,4 @@
--- Hours before the oldest job that is left need not be remembered.
+-- Removes hours before the oldest remaining job.
 
 local function forget_hours()
   local oldest

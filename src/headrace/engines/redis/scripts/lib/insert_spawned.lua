@@ -1,6 +1,6 @@
--- What a job leaves behind when it succeeds. It has happened: nothing of this may keep the success from being stored. So
--- a job whose id is taken was stored by a success before, and a bond to a job that is gone, or to a child that has
--- ended, or one that would close a circle, is left out.
+-- Insert the jobs that a successful job spawned. The success stands, so nothing here may fail: a job whose id is taken
+-- was stored by an earlier success, and a dependency is dropped if it is on a deleted job, of a finished child, or
+-- closes a cycle.
 
 local mark = tonumber(ARGV[3]:sub(1, 12), 16)
 
@@ -11,7 +11,7 @@ local function without_circle(bonds, standing)
     for i = 2, #path do on_path[path[i - 1] .. path[i]] = true end
     local left, is_out = {}, false
     for _, bond in ipairs(bonds) do
-      -- One to a job that was there before, not the one by which the job waits for what it left behind.
+      -- A dependency on an existing job, not the one by which the job waits for its spawned jobs.
       if not is_out and on_path[bond.parent .. bond.child] and (standing[bond.parent] or #path == 2) then
         is_out = true
       else
@@ -43,7 +43,7 @@ insert_spawned = function(spawned, bonds, cases, messages)
       fresh[job[1]] = member
       submit(member, mark, unpack(job, 1, 19))
       coming[job[3]] = (coming[job[3]] or 0) + 1
-      if job[4] == 'waiting' then case_of(cases, member) end -- for bonds that may be left out
+      if job[4] == 'waiting' then case_of(cases, member) end -- for dependencies that may be dropped
     end
   end
   local numbers_of, standing = look_up(bonds, fresh)

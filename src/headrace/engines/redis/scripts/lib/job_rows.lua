@@ -1,6 +1,6 @@
--- Jobs as they are read: number, record, body, the end of the lease, the flow and whether it has kin, an array
--- of 33 values. Of light ones, what may be long is left out if it has more than `longest` bytes: the payload, which is
--- the first value of a body, and the result, the third of a record.
+-- Jobs in the form of answers: number, record, body, the end of the lease, the flow and whether it has dependencies, an
+-- array of 33 values. Light rows leave out long values of more than `longest` bytes: the payload, the first value of a
+-- body, and the result, the third of a record.
 
 local function without_long(values, place, longest)
   if #values <= longest then return values end

@@ -1,12 +1,12 @@
--- The fronts of lanes. A head is a job near the front: its member, level, priority, rank and lane, which are told by
--- the place where it was found.
+-- The fronts of lanes. A head is a job near the front: its member, level, priority, rank and lane, known from the place
+-- where it was found.
 
--- Where the jobs of a lane wait, or those that wait in none.
+-- The sorted set of a lane's jobs, or of the jobs without a lane.
 local function lane_key(queue, lane)
   return lane == '' and place('pending', queue) or P .. ':lane:' .. queue .. ':' .. lane
 end
 
--- The heads among the members and scores of an answer.
+-- The heads in the members and scores of an answer.
 local function heads_of(found, lane)
   local heads = {}
   for i = 1, #found, 2 do

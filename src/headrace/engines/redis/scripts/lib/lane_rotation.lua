@@ -1,13 +1,13 @@
--- Lanes take turns: of those whose next job is equally urgent, each has one before any has two, and the next claim goes
--- on with the lane after the one that was served last. Which that was, for each level, is in the memory that a worker
--- keeps for us; and where we stopped, if there were more lanes than one claim should look at.
+-- Lanes take turns: of lanes whose next job is equally urgent, each gets one turn before any gets two, and the next
+-- claim continues after the lane that was served last. The worker keeps for us which lane that was, for each level; and
+-- where we stopped, if there were more lanes than one claim should read.
 --
--- By other orders than that of priority all jobs are of one level, ''. What waits in no lane is a lane of its own, ''.
+-- By orders other than priority all jobs are of one level, ''. The jobs without a lane are a lane of their own, ''.
 
 local LANES_AT_ONCE, MOST_LANES = 50, 1000
 
--- A function that tells the next lanes of a level, each with its level in front, and nothing at the end. It begins
--- after the one that was served last, or where an earlier walk stopped; how far it came is noted in `reached`.
+-- An iterator over the lanes of a level, each with its level in front. It begins after the lane served last, or where
+-- an earlier walk stopped; its position is stored in `reached`.
 local function walk(queue, level, served, stopped, reached)
   local key, low, high = P .. ':turns:' .. queue, '-', '+'
   if level ~= '' then low, high = '[' .. level, '(' .. string.format('%03d', level + 1) end
@@ -42,13 +42,13 @@ end
 
 local AGED = 'aged' -- in the memory, stands for every level
 
--- By what a lane has its turn among those of a level, and is remembered.
+-- The key of a lane's turn within a level, as it is remembered.
 local function name_in(level, lane)
   if level == AGED then return lane.name end
   return level == '' and lane.turn or level .. lane.name
 end
 
--- Puts lanes in the order of their turns: by name from the one after the last served; if none was, by their next jobs.
+-- Sort lanes by their turns: by name from the one after the last served; if none was, by their next jobs.
 local function sort_by_turn(lanes, level, served, newest_first)
   local function by_name(a, b)
     local one, other = name_in(level, a), name_in(level, b)
@@ -65,8 +65,8 @@ local function sort_by_turn(lanes, level, served, newest_first)
   table.sort(lanes, served and by_name or by_age)
 end
 
--- Up to `room` jobs, turn by turn. `ways` are the ways of the queue: `free` (the lane of what waits in none), `open` (a
--- lane by its turn; nothing if it is shut or empty), `has_next`, `lets_in`, `arrived` (lanes that came up meanwhile),
+-- Up to `room` jobs, turn by turn. `ways` are the functions of the queue: `free` (the lane of jobs without one), `open`
+-- (a lane by its turn; nothing if it is closed or empty), `has_next`, `lets_in`, `arrived` (lanes created meanwhile),
 -- `by_level`, `newest_first`.
 local function choose_in_turn(queue, room, memory, ways)
   local chosen, ready, seen, again = {}, {}, 0, {}
@@ -99,8 +99,8 @@ local function choose_in_turn(queue, room, memory, ways)
     end
   end
 
-  -- Everybody's first turn; false if it had to stop. Where the lanes come in the order of their turns, none is opened
-  -- that will not have one.
+  -- The first turn of each lane; false if it had to stop. Where the lanes come in the order of their turns, no lane is
+  -- opened that will not have one.
   local function serve_all(level, last)
     local lanes, opened = ready[level] or {}, 0
     local is_ahead = not stopped.level or level >= stopped.level
@@ -129,7 +129,7 @@ local function choose_in_turn(queue, room, memory, ways)
     return true
   end
 
-  -- The further turns of those who had their first.
+  -- The further turns of lanes that had their first.
   local function serve_again(level, last)
     while #again > 0 and #chosen < room do
       local lanes, those = {}, again
@@ -167,9 +167,9 @@ end
 
 local LANES_BY_AGE = 100
 
--- The same with ageing, where a level is made of priority and age. No set tells the lanes of one, so they are looked at
--- before any has its turn: the next hundred, and if there are more, those of the most urgent jobs of all. Levels pass,
--- so who was served last is remembered for all of them together.
+-- The same with ageing, where a level is made of priority and age. No set has the lanes of one level, so they are read
+-- before any has its turn: the next hundred, and if there are more, those with the most urgent jobs. Levels change, so
+-- the lane served last is remembered for all of them together.
 local function choose_by_age(queue, room, memory, ways)
   local chosen, ready, reached = {}, {}, {}
   local last, stopped = memory.served[AGED], memory.left or {}
@@ -203,7 +203,7 @@ local function choose_by_age(queue, room, memory, ways)
     return true, opened
   end
 
-  -- The others that are more urgent than all of these, as far as the oldest jobs tell.
+  -- Other lanes that are more urgent than all of these, as far as their oldest jobs tell.
   local function look_ahead()
     local level, members = first_ready(), {}
     for _, head in ipairs(merged(named('in:laned', queue), '', LANES_AT_ONCE, false, ways.ageing)) do
@@ -232,7 +232,7 @@ local function choose_by_age(queue, room, memory, ways)
       if ways.lets_in(lane) then
         chosen[#chosen + 1] = lane.heads[lane.at]
         lane.at, again[#again + 1], memory.served[AGED] = lane.at + 1, lane, lane.name
-        if not lane.is_ahead then memory.from = lane.turn end -- who came out of turn does not move it
+        if not lane.is_ahead then memory.from = lane.turn end -- a lane out of turn does not move it
       end
     end
     for _, lane in ipairs(again) do
@@ -246,6 +246,6 @@ local function choose_by_age(queue, room, memory, ways)
   if not is_all or stopped.level then look_ahead() end
   while next(ready) and #chosen < room do serve_round() end
   local is_barren = opened == 0 or #chosen == 0
-  memory.left = not is_all and is_barren and reached or nil -- to go on there, and to end when it is round
+  memory.left = not is_all and is_barren and reached or nil -- to continue there, and to end after one round
   return chosen, is_all or #chosen >= room
 end

@@ -1,11 +1,11 @@
--- Claims that mind rules: rates, concurrency, lanes, and orders other than by priority. A queue without rules and
--- without lanes never comes here: all of this is only there in a turn that has something to mind.
+-- Claims under limits: rates, concurrency, lanes, and orders other than by priority. A queue without rules and lanes
+-- never comes here: this part is only created in an exchange that has limits to check.
 
 local MOST_MOVED, moved = 1000, 0 -- jobs that one claim puts into lanes; about 15 ms
 
--- Jobs of tasks that have rules are put into lanes behind the task's gate when they are met.
+-- Jobs of tasks with rules are moved into lanes with the task's limit when a claim meets them.
 
--- Take a head of the queue from where it waits.
+-- Remove a head of the queue from its set.
 local function take_out(queue, head)
   if head.lane == '' then
     drop(place('pending', queue), head.member)
@@ -14,10 +14,10 @@ local function take_out(queue, head)
   end
 end
 
--- Move those of these heads that are not behind their task's gate to lanes where they are; whether there were any.
--- `told` is called with every lane that got some. One that waits elsewhere than its record says is damaged: to leave
--- the place that the record names would leave it at the front.
-local function move_ruled(queue, found, told)
+-- Move the heads without their task's limit into lanes that have it; whether there were any. `on_moved` is called with
+-- every lane that got some. A job outside the set that its record names is damaged: removing it from that set would
+-- leave it at the front.
+local function move_ruled(queue, found, on_moved)
   local members, any = {}, false
   for i, head in ipairs(found) do members[i] = head.member end
   for i, record in ipairs(records_of(members, #members)) do
@@ -31,19 +31,19 @@ local function move_ruled(queue, found, told)
       enter(members[i], j)
       keep(members[i], written(j))
       has_lanes[j.queue], moved, any = true, moved + 1, true
-      told(j.lane)
+      on_moved(j.lane)
     end
   end
   if any then flush() end
   return any
 end
 
--- What `look`, given a number, finds at a front of the queue, without jobs that have to move.
-local function settled(queue, look, room, told)
+-- The heads that `look`, given a number, finds at the front of the queue, without jobs that have to move.
+local function settled(queue, look, room, on_moved)
   local width = room
   while true do
     local found = look(width)
-    if not any_task_rules or not move_ruled(queue, found, told) then return cut(found, room) end
+    if not any_task_rules or not move_ruled(queue, found, on_moved) then return cut(found, room) end
     width = math.max(room, 100) -- there are likely more
     if moved >= MOST_MOVED then
       come_back(now)
@@ -52,9 +52,9 @@ local function settled(queue, look, room, told)
   end
 end
 
--- Which.
+-- Choice.
 
--- The order that a task has among its jobs, whatever that of their queue.
+-- The order of a task's own jobs, whatever the order of their queue.
 local function own_order_in(lane)
   local gates = gates_of(lane)
   local gate = gates[#gates] or ''
@@ -62,15 +62,15 @@ local function own_order_in(lane)
   return rules and rules.strategy
 end
 
--- The lanes of a queue as `choose_in_turn` knows them. A lane has its name, its turn, its heads as far as they are
--- known, and the place of the next one.
+-- The lanes of a queue for `choose_in_turn`. A lane has its name, its turn, its known heads, and the position of the
+-- next one.
 local function ways_of(queue, rules, order, room, free)
   local room_behind, lets_in = doorkeeper(queue, rules)
   local by_level = order == 'fresh_first' or order == 'priority'
   local visited, newcomers = {}, {}
 
-  -- The front of a lane. If it has an order of its own, each of its jobs has the urgency of the most urgent one left
-  -- when it starts: the queue decides when it is the lane's turn, the lane which of its jobs takes it.
+  -- The front of a lane. If it has an order of its own, each of its jobs gets the urgency of the most urgent one left
+  -- when it starts: the queue decides when the lane has its turn, the lane which of its jobs takes it.
   local function front_of(lane, width)
     local usual = front(queue, lane.name, order, rules.ageing, width)
     if not lane.own_order then return usual end
@@ -89,8 +89,7 @@ local function ways_of(queue, rules, order, room, free)
     lane.heads = settled(queue, at_front, n, function(name) newcomers[#newcomers + 1] = name end)
   end
 
-  -- In the order of priority one head is asked for, and the rest if it comes to that. Other orders are made anew each
-  -- time, and asked for at once.
+  -- By priority one head is read, and the rest if needed. Other orders are computed again each time, and read at once.
   local function has_next(lane)
     if not lane.heads[lane.at] and not lane.is_known then
       look(lane, lane.at - 1 + math.min(room, room_behind(gates_of(lane.name))))
@@ -129,7 +128,7 @@ local function ways_of(queue, rules, order, room, free)
   }
 end
 
--- Jobs in a fair order among the lanes, none through a gate that is shut.
+-- Jobs in a fair order among the lanes, within all limits.
 local function choose(queue, rules, room)
   local order = own_order or rules.strategy or 'priority'
   local function at_front(width) return front(queue, '', order, rules.ageing, width) end
@@ -138,13 +137,13 @@ local function choose(queue, rules, room)
   local memory = memories[queue] and cjson.decode(memories[queue]) or {served = {}}
   local take_turns = order == 'priority' and rules.ageing and choose_by_age or choose_in_turn
   local chosen, is_all = take_turns(queue, room, memory, ways_of(queue, rules, order, room, free))
-  if not is_all then come_back(now) end -- there are more lanes than one commit should look at
+  if not is_all then come_back(now) end -- there are more lanes than one commit should read
   memories[queue] = cjson.encode(memory)
   remembered[queue] = memories[queue]
   return chosen
 end
 
--- Count what has started for the rates.
+-- Count the started jobs for the rates.
 local function account(queue, rules, begun)
   local through = {}
   for _, head in ipairs(begun) do
@@ -162,7 +161,7 @@ local function account(queue, rules, begun)
   end
 end
 
--- Take up to `room` jobs of the queue, as far as all rules allow; how many there were.
+-- Claim up to `room` jobs of the queue, within all limits; how many there were.
 local function take_carefully(queue, room, lease_until, any_lapse)
   local rules = rules_of[queue] or {}
   local allowed = room_in_queue(queue, rules, room)
@@ -182,8 +181,8 @@ local function take_carefully(queue, room, lease_until, any_lapse)
   return #begun
 end
 
--- When there will be more, by the rules or else at `due`; the weights of queues that have one; what to remember of
--- lanes from now on, which is nothing where there are none any more. Names, each with its value.
+-- When more may start, by the limits or else at `due`; the weights of queues; the lane positions to remember, which are
+-- empty where there are no lanes any more. Names, each with its value.
 local function told(due)
   local weights, news = {}, {}
   for queue, rules in pairs(rules_of) do
@@ -194,5 +193,5 @@ local function told(due)
 end
 
 learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 5))
-math.randomseed(tonumber(salt:sub(1, 7), 16)) -- left alone, a script's chance is the same every time
+math.randomseed(tonumber(salt:sub(1, 7), 16)) -- otherwise a script's random numbers are the same every time
 limited_claim = {asks_care = asks_care, take_from = take_carefully, told = told}

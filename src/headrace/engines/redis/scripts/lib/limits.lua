@@ -1,11 +1,10 @@
--- How much may start now, by the rules of queues and tasks. What is counted is what there is: no other script runs
--- meanwhile.
+-- How much may start now, by the rules of queues and tasks. The counts are exact: no other script runs meanwhile.
 
--- What the worker has and prefers, and by queue what it remembers of the lanes for us.
+-- The worker's capabilities and preferences, and by queue the lane positions it remembers for us.
 local has, own_order, memories, remembered = {}, nil, {}, {}
 local rules_of, has_lanes, task_rules, any_task_rules, any_task_limits = {}, {}, {}, false, false
-local has_unknown = {} -- by queue, whether a task came up in it that the worker does not know
-local next_start -- when a rule will allow more
+local has_unknown = {} -- by queue, whether it has a task that the worker does not know
+local next_start -- when a limit will allow more
 
 local function come_back(moment)
   next_start = math.min(next_start or moment, moment)
@@ -16,7 +15,7 @@ local function is_rate(value)
     and value.burst > 0
 end
 
--- Rules as they are stored; those that are damaged are none, lest a queue stand still.
+-- Stored rules; damaged ones count as none, so that no queue stops.
 local function rules_in(stored)
   local rules = from_json(stored)
   local is_whole = none_or_all_are(is_rate, rules.rate, rules.key_rate) and none_or_all_are(is_text, rules.strategy)
@@ -40,7 +39,7 @@ local function learn_rules(capabilities, order, told, unknown, unknown_in)
     task_rules[tasks[i]], any_task_rules = rules, true
     any_task_limits = any_task_limits or rules.paused or rules.rate or rules.concurrency
   end
-  -- A task that the worker does not know is, to this claim, a task that is paused.
+  -- A task that the worker does not know counts as paused in this claim.
   for _, name in ipairs(unknown) do task_rules[name], any_task_rules = {paused = true}, true end
   for _, queue in ipairs(unknown_in) do has_unknown[queue] = true end
 end
@@ -78,9 +77,9 @@ local function spend(rate, starts, ...)
   left(rate, ...)
 end
 
--- Concurrency. A lease that ran out does not count.
+-- Concurrency. An expired lease does not count.
 
--- How many jobs of this set run. The server goes through the smaller one of the two.
+-- How many jobs of this set run. The server iterates over the smaller one of the two sets.
 local function live(key)
   local found, count = call('ZINTER', 2, key, LEASES, 'WEIGHTS', 0, 1, 'WITHSCORES'), 0
   for i = 2, #found, 2 do
@@ -103,7 +102,7 @@ local function room_in_queue(queue, rules, room)
   return room
 end
 
--- Gates. What may still pass each of them in one claim from one queue.
+-- Limits: how many jobs may still start under each in one claim from one queue.
 
 local function doorkeeper(queue, rules)
   local rooms = {}

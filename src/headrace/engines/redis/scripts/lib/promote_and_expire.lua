@@ -1,4 +1,4 @@
--- The second chapter of a turn, if the worker wants jobs: time does its work.
+-- The second part of an exchange, if the worker wants jobs: promote due jobs and cancel expired ones.
 
 local function first_of(key)
   local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
@@ -11,16 +11,16 @@ local function open_queues()
   for _, name in ipairs(call('HKEYS', QUEUES)) do
     if not paused[name] then open[#open + 1] = name end
   end
-  table.sort(open) -- a hash is in no order, and the same queues should not be last at one server and first at another
+  table.sort(open) -- a hash is unordered, and the same queues should not be last at one server and first at another
   return open
 end
 
--- What the rest of the turn goes by: the queues it may take from, when the next job is due and when one lapses, and
--- whether there are rules or lanes to mind. No queues mean that it takes nothing.
+-- The basis of the claim: the queues to claim from, when the next job is due and when one expires, and whether there
+-- are rules or lanes. Without queues nothing is claimed.
 local open, due, lapses, minded = {}, nil, nil, false
 
 local function let_time_pass()
-  -- One question where there is neither a notice at the door nor a rule.
+  -- One read where there is neither a store status nor a rule.
   minded = call('EXISTS', P .. ':notice', RULED, LANED, TASKS) > 0
   if minded and call('EXISTS', P .. ':notice') == 1 then return end
   open, lapses = open_queues(), first_of(LAPSING)
@@ -38,8 +38,8 @@ end
 
 local limit = tonumber(ARGV[4])
 if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
--- Whether there are rules or lanes where the worker may take from. Making the gatekeeper takes half as long as a claim
--- of one job, so rules of other queues must not call for it, nor those of a queue in which nothing waits.
+-- Whether there are rules or lanes in queues of the worker. Creating `limited_claim` takes half as long as a claim of
+-- one job, so rules of other queues must not require it, nor those of a queue without pending jobs.
 local function asks_care()
   if limit == 0 or not minded then return false end
   if call('EXISTS', TASKS) == 1 then return true end
@@ -56,5 +56,5 @@ local function asks_care()
   return false
 end
 
--- More lapses than one commit should hold: none of the rest may start, so come again.
+-- More jobs expire than one commit should hold: none of the rest may start, so claim again.
 local must_wait = lapses and lapses <= now

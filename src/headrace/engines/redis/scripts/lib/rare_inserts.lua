@@ -1,3 +1,3 @@
--- What most new jobs do without: a lane, a time to wait for, a key. Made when the first one comes that does not.
+-- Rare properties of new jobs: a lane, a later time, a key. Created when the first such job comes.
 
 return {lane_for = lane_for, enter = enter, add_key = add_key}

@@ -1,4 +1,4 @@
--- A claim that was never begun goes back to where it came from, with its attempt.
+-- A claim that was never begun becomes pending again and gets its attempt back.
 
 local function release(member, j, now, detail)
   file(member, j, now, 'release', 'pending', detail, j.finished_at)

@@ -1,6 +1,6 @@
--- Jobs that are to run again, and those that waited for them.
+-- Jobs that run again, and their dependents.
 
--- A finished job is about to be open again: by its key, if it has one, it is found among those.
+-- A finished job is reopened: move it back to the open jobs of its key.
 local function reopen_key(member, j)
   local body = call('HGET', BODIES, member)
   local key = body and select(7, body_of(body))
@@ -10,15 +10,15 @@ local function reopen_key(member, j)
   end
 end
 
--- What is left of a job that is to run again, from this time on.
+-- The values of a job that runs again, from this time on.
 local function revived_as(j, target, run_at)
   j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, run_at, rank_at(j, run_at)
   j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
   j.progress, j.reason, j.expires_at = nil, nil, nil
 end
 
--- Where a revived job goes: it waits for parents that are open, `reviving` among them. For those that have ended it
--- does not wait any more, whatever became of them: a person asked for it.
+-- The state of a revived job: it waits for open parents, including those in `reviving`. Finished parents no longer
+-- count, however they ended: an operator asked for it.
 local function state_of_revived(member, reviving)
   local blocking, over, target = call('SMEMBERS', blocks_of(member)), {}, 'pending'
   for i, record in ipairs(records_of(blocking, #blocking)) do
@@ -58,7 +58,7 @@ local function revive_child(member, j, now, parent)
   end)
 end
 
--- The children of these jobs, each with those of them that are its parents.
+-- The children of these jobs, each with its parents among them.
 local function waiting_for(revived)
   local members, children, of_child = {}, {}, {}
   for i, parent in ipairs(revived) do members[i] = parent.member end
@@ -72,7 +72,7 @@ local function waiting_for(revived)
   return children, of_child
 end
 
--- Let wait again what waited for these, also what only their end had cancelled; and so on.
+-- Make the dependents of these jobs wait again, also those that only their end had cancelled; and theirs.
 local function reopen(revived, now)
   while #revived > 0 do
     local children, of_child = waiting_for(revived)

@@ -1,8 +1,8 @@
--- What keeps a finished job in the store: a pending dead letter of its own or of a job that would run with it again, an
--- open child, an open job of its flow.
+-- Reasons that hold a finished job in the store: a pending dead letter of its own or of a job that would run with it
+-- again, an open child, an open job of its flow.
 --
--- A flow may have a hundred thousand jobs, and so may a job have children: they are compared as sets, in parts, and the
--- first one that is found is enough. To read each of their records would take the server a second.
+-- A flow may have a hundred thousand jobs, and a job as many children: they are compared as sets, in parts, and the
+-- first hit is enough. Reading each record would take the server a second.
 
 local AT_A_TIME = 1000
 local busy_flows = {}
@@ -12,7 +12,7 @@ local function is_on_desk(id)
   return not is_desk_empty and call('HEXISTS', P .. ':unresolved', id) == 1
 end
 
--- Whether one of these jobs is open, or has failed and is on the desk.
+-- Whether one of these jobs is open, or has a pending dead letter.
 local function any_matters(members)
   for first = 1, #members, AT_A_TIME do
     local part = {unpack(members, first, math.min(first + AT_A_TIME - 1, #members))}
@@ -28,11 +28,11 @@ local function any_matters(members)
   return false
 end
 
--- Whether a job of the flow is open or on the desk. Each flow is looked at once.
+-- Whether a job of the flow is open or has a pending dead letter. Each flow is checked once.
 local function is_busy(flow)
   if busy_flows[flow] == nil then
     local key = named('flow', flow)
-    -- Those that come last in a flow mostly end last.
+    -- The last jobs of a flow mostly end last.
     local is_found = any_matters(call('ZREVRANGE', key, 0, 99))
     for state in pairs(PLACES) do
       if not is_found and not FINAL[state] then
@@ -48,7 +48,7 @@ local function is_busy(flow)
   return busy_flows[flow]
 end
 
--- Whether it was cancelled with a job above it that is on the desk: requeued, that one lets it run after it.
+-- Whether it was cancelled with an ancestor whose dead letter is pending: a requeue would let it run.
 local function is_cut_off(member, j)
   if is_desk_empty then return false end
   local level, seen = {}, {}

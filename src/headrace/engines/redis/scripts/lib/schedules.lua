@@ -1,4 +1,4 @@
--- Schedules: what is kept of each, and whether it is still as somebody saw it.
+-- Schedules: the stored form of each, and whether it is still at an expected version.
 
 local SCHEDULES, TIMES = P .. ':schedules', P .. ':times'
 

@@ -1,18 +1,18 @@
--- Which jobs a filter means, and the cheapest way to find them. The filter is ARGV[1].
+-- The jobs that match a filter, found by the cheapest index. The filter is ARGV[1].
 --
--- What a filter asks for are conditions, each a list of sets: a job that meets it is in one of them. Those of the
--- smallest condition are walked, newest or oldest first, a bounded number at a time. The others sift them: to ask a set
--- takes half as long as to read a record. What is left is compared by its record, which has the last word.
+-- A filter consists of conditions, each a list of sets: a job that meets it is in one of them. The sets of the smallest
+-- condition are walked, newest or oldest first, a bounded number at a time. The others prefilter: a set lookup takes
+-- half as long as reading a record. The rest is compared by its record, which decides.
 
-local SMALL = 5000 -- sets in another order than that of numbers are put in order up to this size
-local SIFTING = 2 -- sets of a condition that sifts: to ask more of them takes longer than to read the record
+local SMALL = 5000 -- sets in another order than by number are sorted up to this size
+local SIFTING = 2 -- sets of a prefiltering condition: looking up more of them takes longer than reading the record
 
 local given = cmsgpack.unpack(ARGV[1])
 local filter = {
   queue = given[2], task = given[3], tag = given[4], worker = given[5], text = given[6], since = given[7],
   before = given[8], ids = given[9], flow = given[10],
 }
-local is_startable = given[11] -- what waits with its own run behind it is not meant
+local is_startable = given[11] -- waiting jobs whose own run is over do not match
 local wanted = #given[1] > 0 and {} or nil
 for _, state in ipairs(given[1]) do wanted[state] = true end
 
@@ -26,7 +26,7 @@ local function extend(list, more)
   for _, item in ipairs(more) do list[#list + 1] = item end
 end
 
--- The sets that hold all jobs in these states: those by number, and those in another order.
+-- The sets that hold all jobs in these states: those sorted by number, and the others.
 local function by_state(states)
   local ordered, unordered = {}, {}
   for state in pairs(states) do
@@ -46,7 +46,7 @@ local function by_queue_and_state()
   return {}, unordered
 end
 
--- A job of a worker either runs or is in the worker's own set; in another state it has none.
+-- A job of a worker either runs or is in the worker's own set; in other states it has no worker.
 local function by_worker()
   local ordered, unordered = {}, {}
   for state in pairs(wanted or PLACES) do
@@ -56,8 +56,8 @@ local function by_worker()
   return ordered, unordered
 end
 
--- The condition to walk, and those that sift, the smallest first; and whether sets alone tell what matches, but for
--- its time.
+-- The condition to walk, and the prefilters, the smallest first; and whether sets alone decide on matches, except for
+-- the time.
 local function plan()
   local conditions, is_told = {}, not (filter.ids or filter.text or is_startable)
   local function demand(ordered, unordered)
@@ -72,7 +72,7 @@ local function plan()
   for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
     if filter[name] then demand({named(name, filter[name])}, {}) end
   end
-  if filter.worker and #demand(by_worker()).unordered > 0 then is_told = false end -- which others run as well
+  if filter.worker and #demand(by_worker()).unordered > 0 then is_told = false end -- other workers' jobs run as well
   if wanted and filter.queue then demand(by_queue_and_state()) end
   table.sort(conditions, function(a, b) return a.size < b.size end)
   local leading, sifting = nil, {}
@@ -88,7 +88,7 @@ local function plan()
   return leading, sifting, is_told
 end
 
--- Of these jobs those that are in a set of each condition, in the order they had.
+-- Those of these jobs that are in a set of each condition, in the same order.
 local function sifted(members, conditions)
   for _, condition in ipairs(conditions) do
     local kept, is_in = {}, {}
@@ -106,7 +106,7 @@ local function sifted(members, conditions)
   return members
 end
 
--- Between which numbers are the jobs of the hours that are asked for; and between which of them are no others.
+-- The bounds of the numbers of jobs from the requested hours; and the bounds within which there are no others.
 local function bounds()
   local lowest, highest, sure_low, sure_high = 0, math.huge, 0, math.huge
   if filter.since or filter.before then
@@ -117,7 +117,7 @@ local function bounds()
     for i = 1, #spans, 2 do
       local hour = tonumber(spans[i])
       local first, last = spans[i + 1]:match('(%d+) (%d+)')
-      first, last = tonumber(first) or 0, tonumber(last) or math.huge -- of one that is damaged nothing is sure
+      first, last = tonumber(first) or 0, tonumber(last) or math.huge -- of a damaged one nothing is certain
       hour = hour or from
       if from <= hour and hour <= to then lowest, highest = math.min(lowest, first), math.max(highest, last) end
       if hour <= from then sure_low = math.max(sure_low, last + 1) end
@@ -142,8 +142,8 @@ local function bound(number)
   return string.format('%.0f', number)
 end
 
--- How far to go between two numbers to meet `n` jobs of these sets. All who have a number at all would be met after as
--- many; where they are rare, twice as many numbers are tried.
+-- How far to go between two numbers to meet `n` jobs of these sets. If every number had a job, that would be `n`; where
+-- they are rare, twice as many numbers are tried.
 local function window(keys, low, high, is_up, n)
   high = math.min(high, tonumber(call('GET', P .. ':seq') or 0))
   local width = math.ceil(1.25 * n)
@@ -156,8 +156,8 @@ local function window(keys, low, high, is_up, n)
   return low, high
 end
 
--- The next members of these sets by number, `n` at least if there are as many; and whether they are of several sets.
--- Each of several would give `n`, most of them in vain, so that it is found out first how far they reach.
+-- The next members of these sets by number, at least `n` if there are as many; and whether they are of several sets.
+-- Each of several would return `n`, most of them in vain, so their reach is found out first.
 local function next_of(keys, low, high, is_up, n)
   if #keys > 1 then low, high = window(keys, low, high, is_up, n) end
   local found, parts = {}, 0
@@ -172,14 +172,14 @@ local function next_of(keys, low, high, is_up, n)
   return found, parts > 1
 end
 
--- What is left between two numbers of the jobs behind a position.
+-- The range of jobs after a position, between two numbers.
 local function behind(position, is_up, low, high)
   if position and is_up then return math.max(low, position + 1), high end
   return low, position and math.min(high, position - 1) or high
 end
 
--- The next `n` jobs after a position that may match, in order; fewer mean that they are the last. What the caller knows
--- already is not found out again: what leads, and between which numbers.
+-- The next `n` jobs after a position that may match, in order; fewer mean that they are the last. The caller passes on
+-- what it knows: the leading condition and the bounds.
 local function candidates(position, is_up, n, leading, low, high)
   if not low then low, high = bounds() end
   low, high = behind(position, is_up, low, high)
@@ -200,7 +200,7 @@ local function candidates(position, is_up, n, leading, low, high)
     for _, key in ipairs(leading.unordered) do is_mixed = gather(found, call('ZRANGE', key, 0, -1)) or is_mixed end
   end
   if is_mixed then
-    table.sort(found) -- by itself: a function that compares would take twice as long
+    table.sort(found) -- without a comparison function, which would take twice as long
     if not is_up then
       for i = 1, math.floor(#found / 2) do found[i], found[#found + 1 - i] = found[#found + 1 - i], found[i] end
     end
@@ -214,7 +214,7 @@ local function has_text(member, j)
   local texts = {j.id, j.task, j.reason}
   if body then
     local payload, _, _, _, metadata = body_of(body)
-    -- A sealed call says nothing: what looks like the text there would be chance.
+    -- An encrypted call is skipped: a match in it would be chance.
     if payload:sub(1, 10) == '{"$sealed"' then payload = '' end
     extend(texts, {payload, metadata})
   end

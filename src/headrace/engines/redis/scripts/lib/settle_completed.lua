@@ -1,8 +1,8 @@
--- The first chapter of a turn: notes are stored, outcomes settled.
+-- The first part of an exchange: store notes and settle outcomes.
 
 -- Outcomes. By id and version alone; no other predicate decides.
 
--- What the worker tells comes before whatever follows from it. Of the successes it names, those count that are so.
+-- The worker's events come before those that follow from them. Of the successes they name, only real ones count.
 local function tell_of_turn(completed)
   if ARGV[16] ~= '' then
     local only = completed and '["' .. table.concat(completed, '","') .. '"]'
@@ -10,7 +10,7 @@ local function tell_of_turn(completed)
   end
 end
 
--- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds, has no
+-- The remaining values of nearly every outcome: it awaits nothing, spawned no jobs and no dependencies, has no
 -- fingerprint, and would open a dead letter.
 local NO_MORE = '\192\0\144\144\160\195'
 
@@ -21,7 +21,7 @@ local function settle(count, ids, outcomes)
   local records = records_of(asked, count)
   local settled, refused, late, completed = {}, {}, {}, {}
   local is_kin, ended, waiting, spawns = settle_dependencies and settle_dependencies.has(asked, count), {}, {}, {}
-  -- What would leave jobs where nobody finds them is refused.
+  -- An outcome that would spawn jobs in a store that has moved is refused.
   local has_moved = nursing and call('HGET', P .. ':notice', 'kind') == 'moved'
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
@@ -46,7 +46,7 @@ local function settle(count, ids, outcomes)
       refused[#refused + 1] = i
       if is_whole then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
     elseif event == 'succeed' and source == 'running' then
-      -- Nearly every outcome is this one: it is spared the way through a table.
+      -- The fast path of nearly every outcome, without a table.
       settled[member] = true
       local others = settle_dependencies and settle_dependencies.awaited(member, id, is_kin[i] == 1, bonds) or 0
       if nursing and spawned then spawns[#spawns + 1] = {spawned, bonds} end

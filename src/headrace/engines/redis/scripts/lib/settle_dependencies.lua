@@ -1,6 +1,6 @@
--- The kin of jobs that a turn settles. All of this is only there in a turn of a store that has bonds, or gets some.
+-- Dependencies of settled jobs. Only created in an exchange of a store that has dependencies, or gets some.
 
--- How many jobs the success of this one has to wait for: those there are, and those it leaves behind.
+-- How many open children the success of this job has to wait for: existing and spawned ones.
 local function awaited(member, id, is_kin, bonds)
   local count = is_kin and call('SCARD', blocks_of(member)) or 0
   for _, bond in ipairs(bonds or {}) do
@@ -9,7 +9,7 @@ local function awaited(member, id, is_kin, bonds)
   return count
 end
 
--- Jobs have ended, or wait though their own run is over, and left jobs behind.
+-- After jobs finished, or wait though their own run is over, and spawned jobs.
 local function settled(ended, waiting, spawns, messages)
   local cases = new_cases()
   for _, spawn in ipairs(spawns) do insert_spawned(spawn[1], spawn[2], cases, messages) end

@@ -1,4 +1,4 @@
--- What a turn seldom has to settle: notes, and whatever is not a plain success. Made when it is met.
+-- Rare parts of an exchange: notes, and outcomes other than plain successes. Created at the first one.
 
 -- Notes. They count only while the version is the job's.
 
@@ -33,12 +33,12 @@ end
 
 -- Outcomes.
 
--- The job as it is settled; nothing if its record is damaged.
+-- The settled job; nothing if its record is damaged.
 local function settle(member, record, o)
   local j = job_of(record)
   if not j then return nil end
   if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
-    o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
+    o.state, o.run_at, o.reason = 'pending', now, nil -- the event it waits for came meanwhile
   end
   if not o.quiet and o.event ~= 'succeed' then
     file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
@@ -51,18 +51,18 @@ local function settle(member, record, o)
   move(member, j, function()
     j.state = o.state
     j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
-    if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that came back: it is in no loop
+    if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that returned breaks the crash loop
     if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
     j.max_attempts = o.max_attempts or j.max_attempts
     j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
     if not o.finished_at then j.worker = nil end
   end)
-  if not o.finished_at then messages['work:' .. j.queue] = true end -- workers are to learn when it is due
+  if not o.finished_at then messages['work:' .. j.queue] = true end -- workers need to know when it is due
   if o.finished_at then messages.done = true end
   return j
 end
 
--- The job's own run is over, but it has to wait for others. False if its record is damaged.
+-- The job's own run is over, but it has open children. False if its record is damaged.
 local function settle_waiting(member, record, at, finished_at, result, result_checksum, others)
   local j = job_of(record)
   if not j then return false end
@@ -70,12 +70,12 @@ local function settle_waiting(member, record, at, finished_at, result, result_ch
   file(member, j, at, 'succeed', 'waiting', detail)
   move(member, j, function()
     j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
-    j.reason, j.expires_at = nil, nil -- it has started in time, wherever it is carried to
+    j.reason, j.expires_at = nil, nil -- it has started in time, also after a transfer
   end)
   return true
 end
 
--- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
+-- A second outcome of one claim is stale as well, and is recorded with the result of the first one.
 local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
   local j = job_of(record)
   if not j then return end

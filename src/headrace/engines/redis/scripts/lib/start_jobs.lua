@@ -1,4 +1,4 @@
--- Handing jobs to the worker whose turn it is. What ARGV has is told in `exchange`.
+-- Starts the jobs of a claim. `exchange` describes ARGV.
 
 local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local outcome_count, note_count, nursing = tonumber(ARGV[8]), tonumber(ARGV[11]), ARGV[15] == '1'
@@ -6,8 +6,8 @@ local messages, is_news = {}, false
 local freed, frees_others = {}, false -- queues in which a plain job has completed; whether something else has ended
 local claims, claim_count = {}, 0
 
--- Add many to a set that is seldom large. The server keeps one of up to 128 entries as a list, and goes through it for
--- each: a third of a turn with a hundred claims. A member that is too long for a list makes it a tree, which it stays.
+-- Add many entries to a set that is rarely large. The server keeps up to 128 entries as a list, and scans it for each:
+-- a third of an exchange with a hundred claims. A member that is too long for a list makes it a tree for good.
 local MANY, TOO_LONG = 64, string.rep('-', 65)
 local function add_many(key, list, n)
   if n < MANY then return in_parts('ZADD', key, list, n) end
@@ -16,27 +16,26 @@ local function add_many(key, list, n)
   call('ZREM', key, TOO_LONG)
 end
 
-local spoiled = {} -- numbers of jobs whose records are damaged: they are to be set aside
+local spoiled = {} -- numbers of jobs whose records are damaged: they are to fail
 
 -- The tasks that are familiar to the worker, each between line breaks; nothing if it knows all.
 local FAMILIAR = ARGV[20]
-local strange = {} -- queues, each with a task that is not familiar, and that came up in it
+local strange = {} -- queues, each with an unfamiliar task that came up in it
 
--- The record of a job of this queue that begins to run, and its task. An error if it is damaged, as far as it is looked
--- at here.
+-- The record of a job of this queue that starts to run, and its task. An error if the part read here is damaged.
 local function begun(record, first_try, this_run, queue)
   local behind, _, finished_at, result, result_checksum, reason, version, attempt = take(record, 10)
   local has_past = finished_at or result or result_checksum or reason
-  local _, told, _, _, _, task = take(record, 5, behind)
-  if told ~= queue then error('it is of another queue') end
+  local _, own_queue, _, _, _, task = take(record, 5, behind)
+  if own_queue ~= queue then error('it is of another queue') end
   return (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
     .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1), task
 end
 
--- Let these pending jobs run; whether they do. If the task of one is not familiar to the worker, none does. What is
--- damaged is passed over, and waits no more. Taking them from where they waited, and the flush, are the caller's;
--- `note`, if given, is told of each that runs. Jobs of one queue go to the same places, so the lists are made here,
--- without a call for each entry.
+-- Start these pending jobs; whether they started. If the task of one is not familiar to the worker, none starts. A
+-- damaged job is skipped and no longer pending. The caller removes them from their sets and flushes; `note`, if given,
+-- is called with each that starts. Jobs of one queue go to the same sets, so the lists are built here, without a call
+-- for each entry.
 local function start(queue, members, n, lease_until, any_lapse, note)
   local records = records_of(members, n)
   local bodies = ask_in_parts('HMGET', BODIES, members, n)

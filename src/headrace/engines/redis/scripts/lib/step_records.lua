@@ -1,6 +1,6 @@
--- What jobs remember, each under its kind, number and name. A step is the array of a Step.
+-- Stored steps of jobs, each under its kind, number and name. A step is the array of a Step.
 
--- Remember the step as the `place`-th, with everything else that is to be written.
+-- Add the step as the `place`-th to the pending writes.
 local function keep_step(member, step, place)
   local _, kind, name, number = take(step, 3, 1)
   deferred[#deferred + 1] = function()
@@ -8,7 +8,7 @@ local function keep_step(member, step, place)
   end
 end
 
--- File that the job remembers something. It does not move by that, and keeps its version.
+-- Record the step in the history. The job does not move, and keeps its version.
 local function file_step(member, j, at, kind, name)
   local n = #filed
   filed[n + 1] = P .. ':h:' .. member
@@ -16,7 +16,7 @@ local function file_step(member, j, at, kind, name)
     nil, nil, nil)
 end
 
--- All of it, in order.
+-- All steps, in order.
 local function steps_of(member)
   local steps = call('HVALS', memory(member))
   table.sort(steps)

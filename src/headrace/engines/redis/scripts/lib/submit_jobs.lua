@@ -1,17 +1,17 @@
--- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
+-- Submitted jobs: one by one, or as a batch that is an array of NewJob.
 
 local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
 local known_queues, tells, has_orders = {}, true, call('EXISTS', TASKS) == 1
-local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
+local coming = {} -- queue -> how many more jobs it will have; negative if they go elsewhere
 
--- Whether the job of this number was stored by this very call, whose answer was lost on its way.
+-- Whether this very call stored the job of this number before, and its answer was lost.
 local function is_own(member, mark)
   local body = call('HGET', BODIES, member)
   return body and select(6, body_of(body)) == mark
 end
 
--- The parts of a record and of a body that a job has in common with the one before it, as the jobs of a batch mostly
--- have: to pack a value costs more than to compare it.
+-- The parts of a record and a body that equal those of the job before, as mostly in a batch: packing a value costs more
+-- than comparing it.
 local last = {}
 local before_id, behind_id, behind_payload
 
@@ -58,7 +58,7 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
   if flow then join_flow(member, flow) end
 end
 
--- Every job of the batch but those to skip. Whether one has kin, its last value, is told by its bonds here.
+-- Every job of the batch but those to skip. Its last value, whether it has dependencies, is ignored here.
 local function submit_all(batch, count, skip, next_number, mark)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
@@ -74,7 +74,7 @@ local function submit_all(batch, count, skip, next_number, mark)
   end
 end
 
--- A queue that has no room for what comes: its name, its limit, how many wait in it and how many come. Or nothing.
+-- A queue without room for the new jobs: its name, its limit, how many wait in it and how many come. Or nothing.
 local function full_queue()
   for queue, more in pairs(coming) do
     local known = call('HGET', QUEUES, queue)
@@ -91,7 +91,7 @@ local function full_queue()
   end
 end
 
--- Make the queues of what came known, and wake who waits for their jobs.
+-- Create the queues of the new jobs, and wake workers for them.
 local function announce(now, messages)
   for queue in pairs(coming) do
     if not known_queues[queue] then call('HSETNX', QUEUES, queue, now) end

@@ -1,9 +1,9 @@
--- Jobs of tasks that have an order of their own wait in lanes behind their task's gate, where it can be minded.
+-- Jobs of tasks with an order of their own wait in lanes with their task's limit, where that order applies.
 
 local ESCAPED = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r',
   ['\t'] = '\\t'}
 
--- The lane with this task's gate besides its own. By its letter it is the last: gates are in order.
+-- The lane with this task's limit added. By its letter it is the last: limits are sorted.
 local function with_task(lane, task)
   local quoted = ('t:' .. task):gsub('[%z\1-\31"\\]', function(letter)
     return ESCAPED[letter] or string.format('\\u%04x', letter:byte())
@@ -27,7 +27,7 @@ local function order_of_task(task)
   return own_orders[task]
 end
 
--- The lane of a new job that asks for this one.
+-- The lane of a new job with this one.
 local function lane_for(task, lane)
   return order_of_task(task) and not is_behind(lane, 't:' .. task) and with_task(lane, task) or lane
 end

@@ -1,6 +1,6 @@
--- Jobs by their key. A job that finishes stays in the set of its key, because whoever settles it does not look at keys.
--- It is put aside, among the finished ones, by whoever comes upon it there: so a key with a hundred thousand finished
--- jobs is searched as fast as a new one. Nothing of a key outlives its jobs.
+-- Jobs by their key. A finished job stays in the set of its key, because a settle does not read keys. The next reader
+-- of the set moves it to the finished ones: so a key with a hundred thousand finished jobs is searched as fast as a new
+-- one. Nothing of a key outlives its jobs.
 
 local function past(state, key)
   return named('past:' .. state, key)
@@ -14,7 +14,7 @@ local function hold_key(member, j, key)
   end
 end
 
--- Put aside those of these jobs that have finished; what there is of all of them, in their order.
+-- Move those of these jobs that have finished; the known values of all of them, in their order.
 local function set_aside(key, members)
   local set, found = named('unique', key), {}
   local records = records_of(members, #members)
@@ -29,8 +29,8 @@ local function set_aside(key, members)
   return found
 end
 
--- A new job has this key. A few finished ones are put aside on the way: nobody may ever look for the key, as with the
--- jobs of a schedule, and who does at last must not find them all.
+-- A new job has this key. A few finished ones are moved on the way: nobody may ever search for the key, as with the
+-- jobs of a schedule, and a late search must not find them all.
 local A_FEW, looked_at = 20, {}
 local function add_key(member, key)
   local set = named('unique', key)

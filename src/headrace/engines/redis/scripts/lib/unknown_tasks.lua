@@ -1,8 +1,8 @@
--- Tasks that are not familiar to the worker. This is only there in a turn that has met one.
+-- Tasks that are not familiar to the worker. Only created in an exchange that has met one.
 
 local AHEAD = 500
 
--- Add the queue, with each such task of these jobs and of those at its front, to `strange`; what is damaged to `spoiled`.
+-- Add the queue with each such task of these jobs and of those at its front to `strange`; damaged jobs to `spoiled`.
 local function tell(queue, members, strange, spoiled)
   local told = {}
   local function look(found, is_chosen)

@@ -1,8 +1,8 @@
--- Bonds between jobs, new ones and such that are there. First they are looked at, then the jobs are written, then the
--- bonds, and at last is decided over those to parents that have ended already.
+-- Dependencies between jobs, new and existing. First they are checked, then the jobs are written, then the
+-- dependencies, and at last those on finished parents are decided.
 
--- The jobs that bonds name: `fresh` tells the numbers of the new ones. Answers with their numbers by id, with the jobs
--- that are there by number, and with an id that is nowhere, if any is.
+-- The jobs that dependencies name: `fresh` has the numbers of the new ones. Returns their numbers by id, the existing
+-- jobs by number, and an id that does not exist, if any.
 local function look_up(bonds, fresh)
   local others, asked, numbers_of, standing, unknown = {}, {}, {}, {}, nil
   for _, bond in ipairs(bonds) do
@@ -28,7 +28,7 @@ local function look_up(bonds, fresh)
   return numbers_of, standing, unknown
 end
 
--- The bonds that are new, by numbers.
+-- The new dependencies, by numbers.
 local function new_ones(bonds, numbers_of, standing)
   local found, seen = {}, {}
   for _, bond in ipairs(bonds) do
@@ -42,8 +42,8 @@ local function new_ones(bonds, numbers_of, standing)
   return found
 end
 
--- A circle that bonds would close, as numbers from a job to itself. Nothing that is new can wait for itself by way of an
--- older job, unless an older one waits for what is new.
+-- A cycle that dependencies would close, as numbers from a job to itself. A new job can wait for itself by way of an
+-- older job only if an older job waits for a new one.
 local function circle_in(bonds, standing)
   local below, goes_back = {}, false
   for _, bond in ipairs(bonds) do
@@ -88,7 +88,7 @@ local function circle_in(bonds, standing)
   end
 end
 
--- Those that are there and have not started wait from now on. To be flushed.
+-- Existing children that have not started wait from now on. To be flushed.
 local function hold_back(bonds, standing, now)
   local seen, back = {}, {}
   for _, bond in ipairs(bonds) do
@@ -111,7 +111,7 @@ local function append(lists, key, ...)
   for _, item in ipairs({...}) do table.insert(lists[key], item) end
 end
 
--- Write the bonds. `blocks` of a bond is whether the child waits; all do unless told otherwise.
+-- Write the dependencies. `blocks` says whether the child waits; the default is true.
 local function tie(bonds, standing)
   local hashes, sets = {}, {}
   for _, bond in ipairs(bonds) do
@@ -125,7 +125,7 @@ local function tie(bonds, standing)
   for key, list in pairs(sets) do in_parts('SADD', key, list, #list) end
 end
 
--- Tell the children of bonds to jobs that have ended before.
+-- Record at the children the parents that have finished before.
 local function tell_of_ended(cases, bonds, standing)
   for _, bond in ipairs(bonds) do
     local parent = standing[bond.parent]

@@ -1,11 +1,11 @@
--- Putting new jobs into the store: submitted ones, and those that are carried over from another store.
+-- Writes new jobs: submitted ones, and those transferred from another store.
 
 local ids, bodies, new_count = {}, {}, 0
 local spans, any_number = {}, false
 local origins, origin_count = {}, 0
 
--- Which hour has jobs of which numbers, so that a search by time need not look at all. An hour that goes on getting
--- jobs is told to reach to a round number, so that it is not written again for every one of them.
+-- The range of job numbers for each hour, so that a search by time need not read all jobs. The upper bound is rounded
+-- up, so that it is not written again for every job.
 local ROUND = 1000
 local function remember_span(created_at, member)
   local hour = math.floor(created_at / 3600000)
@@ -17,8 +17,8 @@ local function remember_span(created_at, member)
   end
 end
 
--- The next numbers, as many as asked for: a function that gives one at a time. It is a guard as well, being refused
--- for the same reasons; and if nothing is stored after all, these numbers are never given to anybody.
+-- The next numbers, as many as requested: a function that returns one at a time. It is a guard as well, being refused
+-- for the same reasons; if nothing is stored after all, these numbers stay unused.
 local function numbers(count)
   local seq = call('INCRBY', P .. ':seq', text(count)) - count
   any_number = true
@@ -28,7 +28,7 @@ local function numbers(count)
   end
 end
 
--- Everything of a new job but its place, which `enter` or the caller gives it.
+-- Write everything of a new job but its state, which `enter` or the caller writes.
 local function bear(member, id, task, queue, tags, created_at, record, body)
   local n = new_count
   ids[n + 1], ids[n + 2] = id, member
@@ -59,10 +59,10 @@ local function flush_births()
     local name, first, last = text(hour), span[1], span[2]
     local known = call('HGET', P .. ':spans', name)
     local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
-    if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: what it told is not known
+    if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: the range is unknown
     if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
-    local told = (first < lowest and first or lowest) .. ' ' .. highest
-    if told ~= known then call('HSET', P .. ':spans', name, told) end
+    local range = (first < lowest and first or lowest) .. ' ' .. highest
+    if range ~= known then call('HSET', P .. ':spans', name, range) end
   end
   ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
 end
