@@ -1,6 +1,6 @@
--- Open a dead letter of a job by hand. One that has not started fails by it.
--- ARGV: now, salt, remark or nothing, what its history says, then an Addition; absent is nothing
--- Answers: "added", "missing", "busy" or "pending"; or, in a list of its own, what `notice` says
+-- Open a dead letter of a job by hand. A job that has not started fails by it.
+-- ARGV: now, salt, remark or nothing, the text for its history, then a NewDeadLetter; absent is nothing
+-- Answers: "added", "missing", "busy" or "pending"; or, in a list of its own, the answer of `notice`
 
 local now, salt, remark, detail = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local id, reason, error_type, error_message, fingerprint = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]

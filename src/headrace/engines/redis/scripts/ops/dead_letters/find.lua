@@ -1,7 +1,7 @@
--- The next dead letters of one status that match, newest first, found by the smallest set that has them all.
--- ARGV: status, first, last, how many to look at, how many to find, "rows" or "count", filter: values by the order of
+-- The next matching dead letters of one status, newest first, from the smallest set that has them all.
+-- ARGV: status, first, last, how many to read, how many to find, "rows" or "count", filter: values by the order of
 -- KINDS, false for any
--- Answers: the id reached, or nothing at the end; what was found, or how many; their ids
+-- Answers: the id reached, or nothing at the end; the records found, or their number; their ids
 
 local status, first, last, looks, most, mode = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local wanted = cmsgpack.unpack(ARGV[7])

@@ -1,6 +1,6 @@
 -- Dead letters by their ids, or the newest of each of these jobs.
 -- ARGV: "letters" or "jobs", count, ids
--- Answers: ids, and what is kept of each
+-- Answers: ids, and the stored record of each
 
 local count, ids = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 if ARGV[1] == 'jobs' then

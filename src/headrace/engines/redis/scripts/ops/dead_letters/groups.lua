@@ -1,4 +1,4 @@
--- How many dead letters of these statuses have each of these fingerprints, with the first and the last of them.
+-- The number of dead letters of these statuses for each of these fingerprints, with the first and the last of them.
 -- ARGV: statuses, fingerprints
 -- Answers: count, first, last of each
 

@@ -1,6 +1,6 @@
 -- Add a note to a dead letter.
 -- ARGV: id, remark
--- Answers: 1, or 0 if it is not there
+-- Answers: 1, or 0 if it does not exist
 
 local packed, remark = call('HGET', LETTERS, ARGV[1]), ARGV[2]
 if not packed then return 0 end

@@ -1,7 +1,7 @@
--- Remove dead letters of one status that were resolved, or else entered, before a time. No guard before it: what frees
--- memory must work when there is none left.
--- ARGV: status, after, last, before, how many to look at, how many to remove
--- Answers: the id reached, or nothing at the end; how many were removed
+-- Delete dead letters of one status that were resolved, or else entered, before a time. No guard before it: a script
+-- that frees memory must run when there is none left.
+-- ARGV: status, after, last, before, how many to read, how many to delete
+-- Answers: the id reached, or nothing at the end; how many were deleted
 
 local status, after, last, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local looks, most = tonumber(ARGV[5]), tonumber(ARGV[6])

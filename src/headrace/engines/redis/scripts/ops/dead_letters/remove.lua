@@ -1,6 +1,6 @@
--- Forget dead letters, whatever their status. No guard before it: what frees memory must work when there is none left.
+-- Delete dead letters, whatever their status. No guard before it: it must run when no memory is left.
 -- ARGV: ids
--- Answers: the ids of those that were there
+-- Answers: the ids of those that existed
 
 local done, seen, prints = {}, {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[1])) do

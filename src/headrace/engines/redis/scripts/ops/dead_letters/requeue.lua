@@ -1,7 +1,7 @@
--- Run the jobs of pending dead letters again; one that is gone is stored anew.
+-- Run the jobs of pending dead letters again; a deleted job is inserted anew.
 -- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob, its history,
--- what is noted, and who ends it, if it was requeued too often; absent is false
--- Answers: job id, verdict and requeues of each; or, in a list of its own, what `notice` says
+-- the note and the actor if it was requeued too often; absent is false
+-- Answers: job id, result and requeues of each; or, in a list of its own, the answer of `notice`
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 if by == '' then by = nil end
@@ -87,6 +87,6 @@ else
 end
 if has_bonds then reopen(revived, now) end
 if is_minded() then messages.work = true end
-if #revived > 0 and next(messages) == nil then messages.work = true end -- workers are to learn when the next is due
+if #revived > 0 and next(messages) == nil then messages.work = true end -- workers need to know when the next is due
 announce(now, messages)
 return answer

@@ -1,4 +1,4 @@
--- End dead letters that are pending.
+-- Resolve pending dead letters.
 -- ARGV: now, status, by, remark, ids
 -- Answers: the ids of those that were pending
 

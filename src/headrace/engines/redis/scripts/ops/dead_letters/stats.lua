@@ -1,4 +1,4 @@
--- How many dead letters there are, for each reason and status that has any.
+-- The number of dead letters for each reason and status that has any.
 -- ARGV: statuses
 -- Answers: reason, status, count, requeues, first, last of each
 

@@ -1,4 +1,4 @@
--- Papers of a kind by their keys.
+-- Documents of a kind by their keys.
 -- ARGV: kind, "ZRANGEBYLEX" or "ZREVRANGEBYLEX", where to begin, where to end, how many
 -- Answers: key, and version and value together, of each
 

@@ -1,4 +1,4 @@
--- Forget the first papers of a kind. No guard, as above all else this frees memory.
+-- Delete the first documents of a kind. No guard: it frees memory.
 -- ARGV: kind, the key before which they are, how many
 -- Answers: how many there were
 

@@ -1,4 +1,4 @@
--- Store papers, all or none.
+-- Store documents, all or none.
 -- ARGV: kind, key, version, value, ...
 -- Answers: 1, or 0 if one of them is not at its version
 

@@ -1,4 +1,4 @@
--- Forget papers, all or none. No guard before it: what frees memory must work when there is none left.
+-- Delete documents, all or none. No guard before it: it must run when no memory is left.
 -- ARGV: kind, key, version, ...
 -- Answers: 1, or 0 if one of them is not at its version
 

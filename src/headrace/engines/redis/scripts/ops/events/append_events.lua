@@ -1,4 +1,4 @@
--- Store a page of events by itself.
+-- Append a page of events in a commit of its own.
 -- ARGV: page, size, at
 
 guard_without_memory()

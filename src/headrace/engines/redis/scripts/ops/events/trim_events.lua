@@ -1,6 +1,6 @@
--- Forget the oldest pages of events that are too old, or beyond so many events. The newest page stays.
+-- Delete the oldest pages of events that are too old, or beyond this many events. The newest page stays.
 -- ARGV: before, most, limit
--- Answers: how many went
+-- Answers: how many were deleted
 
 local before, most, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local stream = P .. ':events'

@@ -1,7 +1,8 @@
--- Store jobs, the bonds between them and to jobs that are there, and the flow they are of: all or nothing.
--- ARGV: now, mark, count, ids, jobs (array of NewJob), bonds (array of Bond), the flow's id or nothing, FlowRow
--- Answers: nothing; or "moved" and the address of the other store; or what `full_queue` says; or "duplicate" and a taken
--- id; or "unknown" and an id; or "ended", an id and the state of its job; or "circle" and the ids of its jobs in order
+-- Insert jobs, their dependencies on each other and on existing jobs, and their flow: all or nothing.
+-- ARGV: now, mark, count, ids, jobs (array of NewJob), edges (array of Dependency), the flow's id or nothing, FlowRow
+-- Answers: nothing; or "moved" and the address of the other store; or the answer of `full_queue`; or "duplicate" and a
+-- taken id; or "unknown" and an id; or "ended", an id and the state of its job; or "circle" and the ids of its jobs in
+-- order
 
 local now, mark, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local given, jobs, bonds = cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
@@ -10,13 +11,13 @@ local flow, flow_row = ARGV[7], ARGV[8]
 local door = moved_to()
 if door then return door end
 
--- Whether the job that has this number is the very one that comes.
+-- Whether the stored job of this number equals the new one.
 local function is_same(member, checksum, created_at)
   local j, body = job_of(call('HGET', JOBS, member)), call('HGET', BODIES, member)
   return j and body and j.created_at == created_at and select(2, body_of(body)) == checksum
 end
 
--- The first id that is taken; and whether all are, by the same jobs: then all of it was stored before, by a call whose
+-- The first taken id; and whether all are taken by the same jobs: then this call stored everything before, and its
 -- answer was lost.
 local function taken()
   local known, seen, first, is_again = ask_in_parts('HMGET', IDS, given, count), {}, nil, true
@@ -28,7 +29,7 @@ local function taken()
   end
   if not first or not is_again then return first, false end
   for i = 1, count do
-    local job = {take(jobs, 20, offset + 3)} -- behind the place where the next one begins
+    local job = {take(jobs, 20, offset + 3)} -- after the offset of the next one
     if not is_same(known[i], job[9], job[10]) then return first, false end
     offset = job[1]
   end
@@ -53,7 +54,7 @@ for _, bond in ipairs(bonds) do
   if child and FINAL[child.state] then return {'ended', child.id, child.state} end
 end
 
--- A circle in words.
+-- A cycle as text.
 local function ids_on(path)
   local names, answer = {}, {'circle'}
   for id, member in pairs(numbers_of) do names[member] = id end

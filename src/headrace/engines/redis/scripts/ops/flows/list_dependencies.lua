@@ -1,4 +1,4 @@
--- The bonds of these jobs, as parent or as child.
+-- The dependencies of these jobs, as parent or as child.
 -- ARGV: count, ids
 -- Answers: the numbers of child and parent, their ids, the letter of the policy, whether it blocks, ...
 
@@ -32,7 +32,7 @@ for i = 1, count do
     end
   end
 end
--- Those whose child was asked for as well have been told.
+-- Those whose child was requested as well are already in the answer.
 for member in pairs(asked) do
   local children = call('HGETALL', children_of(member))
   for k = 1, #children, 2 do

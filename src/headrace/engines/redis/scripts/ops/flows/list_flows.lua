@@ -1,7 +1,7 @@
 -- Flows, newest first.
--- ARGV: limit, how many jobs to look at, the id before which they are or nothing, count, ids or nothing for all
--- Answers: the id of the last one if there may be more than was looked at, or nothing; id, FlowRow, a list of states and
--- how many jobs of the flow are in each, ...
+-- ARGV: limit, how many jobs to read, the id before which they are or nothing, count, ids or nothing for all
+-- Answers: the id of the last one if there may be more, or nothing; id, FlowRow, a list of states and the number of the
+-- flow's jobs in each, ...
 
 local limit, looks, before = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local count, asked = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5])

@@ -1,4 +1,4 @@
--- How many jobs match a filter, if the sizes of sets tell it; otherwise nothing, and they have to be counted.
+-- The number of matching jobs, if the sizes of sets give it; otherwise nothing, and they have to be counted.
 -- ARGV: filter
 
 if filter.ids or filter.text or filter.since or filter.before then return false end

@@ -1,8 +1,8 @@
--- For each of these queues and states that has any: queue, state, how many jobs, and the time of the oldest.
+-- For each of these queues and states that has any: queue, state, number of jobs, and the time of the oldest.
 -- ARGV: names of queues, states
 
--- Pending jobs are by priority first, so the oldest of each priority is asked for: the first of those in order, the
--- last of those that are handed out newest first.
+-- Pending jobs are sorted by priority first, so the oldest of each priority is read: the first FIFO job, the last LIFO
+-- job.
 local function oldest_pending(key)
   local oldest, from = nil, '-inf'
   while true do
@@ -25,7 +25,7 @@ local function oldest(state, key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
--- What is pending may wait in lanes or in none.
+-- Pending jobs may be in lanes or in none.
 local function keys_of(state, queue)
   if state == 'pending' then return {place(state, queue), named('in:laned', queue)} end
   return {place(state, queue)}

@@ -1,17 +1,18 @@
--- A worker's turn: store notes, settle outcomes, claim jobs, in this order. This is the last chapter of it.
--- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, what
--- the worker has and prefers (its capabilities, an order or nothing, queues with what it remembers of their lanes, the
--- tasks it does not know, and queues where such a task came up), whether there is more of that than capabilities, whether outcomes leave jobs or bonds behind, the page of events of
--- the turn or nothing, their number, their time, how many successes are among the outcomes, the tasks
--- that are familiar to the worker, each between line breaks, or nothing if it knows all
+-- A worker's exchange: store notes, settle outcomes, claim jobs, in this order. This is the last part of it.
+-- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, the
+-- worker's capabilities and preferences (its capabilities, an order or nothing, queues with the lane positions it
+-- remembers, the tasks it does not know, and queues where such a task came up), whether that is more than capabilities,
+-- whether outcomes spawn jobs or dependencies, the page of events of the exchange or nothing, their number, their time,
+-- the number of successes among the outcomes, the tasks familiar to the worker, each between line breaks, or nothing if
+-- it knows all
 -- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
--- their weights, queues with what to remember of their lanes, the numbers of jobs that are damaged, and queues from
--- which nothing was claimed, each with a task that is not familiar
+-- their weights, queues with the lane positions to remember, the numbers of damaged jobs, and queues from which nothing
+-- was claimed, each with an unfamiliar task
 
--- Take up to `room` jobs from the front of a queue; how many there were.
+-- Claim up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
   local pending = named('in:pending', queue)
-  local members = call('ZRANGE', pending, '0', text(room - 1)) -- ZPOPMIN would write out every score, at twice the cost
+  local members = call('ZRANGE', pending, '0', text(room - 1)) -- ZPOPMIN would format every score, at twice the cost
   local n = #members
   if n == 0 then return 0 end
   if not start(queue, members, n, lease_until, any_lapse) then return 0 end
@@ -20,7 +21,7 @@ local function take_from(queue, room, lease_until, any_lapse)
   return n
 end
 
--- First every queue up to its share, then, if room is left, whoever has more.
+-- First up to each queue's share, then, if room is left, from any queue that has more.
 local function take_shares(others, shares, lease_until)
   local is_open, is_empty, turns = {}, {}, {}
   for _, queue in ipairs(open) do is_open[queue] = true end
@@ -30,7 +31,7 @@ local function take_shares(others, shares, lease_until)
   local left = limit
   for _, turn in ipairs(turns) do
     local queue, room = turn[1], math.min(turn[2], left)
-    if #strange > 0 then return end -- who is asked about them first comes again, and begins with the same queue
+    if #strange > 0 then return end -- the worker checks them first, and the next claim begins with the same queue
     if room > 0 and is_open[queue] and not is_empty[queue] then
       local take_some = limited_claim and limited_claim.asks_care(queue) and limited_claim.take_from or take_from
       local found = take_some(queue, room, lease_until, lapses)
@@ -39,7 +40,7 @@ local function take_shares(others, shares, lease_until)
   end
 end
 
--- Whether what has ended held a place that somebody else's job may wait for: in a lane, or where there are rules.
+-- Whether a finished job held a slot that another worker's job may wait for: in a lane, or where there are rules.
 local function lets_others_begin()
   if frees_others or (next(freed) and call('EXISTS', TASKS) == 1) then return true end
   for queue in pairs(freed) do

@@ -1,5 +1,5 @@
--- Fail jobs whose records are damaged: each gets a record that can be read, a dead letter, and one place. What is whole
--- is left alone.
+-- Fail jobs whose records are damaged: each gets a readable record, a dead letter, and one state. Undamaged jobs are
+-- not changed.
 -- ARGV: now, salt, then the number of a job and its id, or nothing, ...
 -- Answers: how many there were
 
@@ -7,7 +7,7 @@ local REASON = 'corrupt_record'
 local now, salt = tonumber(ARGV[1]), ARGV[2]
 local failed, messages, queues = {}, {}, call('HKEYS', QUEUES)
 
--- The queue that a job is found by, in which it most likely is.
+-- The queue whose index has the job, most likely its own.
 local function queue_of(member, told)
   for _, queue in ipairs(queues) do
     if call('ZSCORE', named('queue', queue), member) then return queue end
@@ -16,7 +16,7 @@ local function queue_of(member, told)
   return queues[1] or 'default'
 end
 
--- Out of every place where a job may wait or run.
+-- Remove a job from every set of pending and running jobs.
 local function leave_all(member)
   for _, queue in ipairs(queues) do
     for state in pairs(PLACES) do drop(place(state, queue), member) end
@@ -32,13 +32,13 @@ local function leave_all(member)
   drop(LAPSING, member)
 end
 
--- Whether a pending job waits where its record says, if it does.
+-- Whether a job is pending where its record says, if it is pending.
 local function is_in_line(member, j)
   local line = j.lane == '' and place('pending', j.queue) or P .. ':lane:' .. j.queue .. ':' .. j.lane
   return j.state ~= 'pending' or call('ZSCORE', line, member)
 end
 
--- The job as far as its record still tells.
+-- The job, as far as its record is readable.
 local function left_of(member, record, id)
   local told = salvage(record, 22)
   local function number(place, otherwise)

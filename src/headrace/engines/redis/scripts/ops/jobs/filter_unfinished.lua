@@ -1,4 +1,4 @@
--- The positions of those of these ids whose jobs are still to finish.
+-- The positions of those of these ids whose jobs are not finished.
 -- ARGV: count, ids
 
 local count = tonumber(ARGV[1])

@@ -1,5 +1,5 @@
 -- The jobs of these ids, as rows.
--- ARGV: count, ids and, if they are to be light, the longest value they may have
+-- ARGV: count, ids and, for light rows, the longest value they may have
 
 local count = tonumber(ARGV[1])
 local known = ask_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)

@@ -1,7 +1,7 @@
--- Store new jobs. With `whole` a taken id means that nothing is stored.
--- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), whether it is told
--- Answers: the positions of those whose id was taken; or "moved" and the address of the store that the jobs of this one
--- were carried over to; or what `full_queue` says
+-- Insert jobs. With `whole` a taken id means that nothing is stored.
+-- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), whether to append events
+-- Answers: the positions of those whose id was taken; or "moved" and the address of the store that this one moved to;
+-- or the answer of `full_queue`
 
 local now, whole, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
 local count, given, jobs = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7]

@@ -1,9 +1,9 @@
--- Store new jobs as their rules allow, one after the other. What is decided for one is seen by those behind it, and
--- all of it is written at the end.
--- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), their rules (each a Rule or false), then every
--- state from which a job may be amended
--- Answers: a kind and an id for each job; or "moved" and the address of the other store; or what `full_queue` says; or,
--- with `whole`, "duplicate" and the id of the job that is in the way
+-- Insert jobs under their unique rules, one after the other. A decision is visible to later jobs, and everything is
+-- written at the end.
+-- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), their rules (each a UniqueRule or false), then
+-- every state from which a job may be amended
+-- Answers: a kind and an id for each job; or "moved" and the address of the other store; or the answer of `full_queue`;
+-- or, with `whole`, "duplicate" and the id of the conflicting job
 
 local now, whole, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
 local count, given, jobs, rules = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7], cmsgpack.unpack(ARGV[8])
@@ -13,12 +13,12 @@ for i = 9, #ARGV do amendable[ARGV[i]] = true end
 local door = moved_to()
 if door then return door end
 
--- An entry is a job as it is at this point of the batch: `job`, its number, and what is to be written of it. `before`
--- is the job as it was, if it was there; `content` is what it shall have in place of its own.
+-- An entry is a job at this point of the batch: `job`, its number, and its pending writes. `before` is the stored job,
+-- if any; `content` replaces its content.
 
 local of_key, entries = {}, {}
 
--- The jobs of a key, oldest first, but for those that were put aside before.
+-- The jobs of a key, oldest first, except those found to be finished before.
 local function jobs_of(key)
   local list = of_key[key]
   if not list then
@@ -44,8 +44,8 @@ local function meets_any(j, counts_as, conditions)
   return false
 end
 
--- The state that a job counts as. To those who would amend it, one that has begun runs, also between two of its runs:
--- what it remembers is of its own arguments.
+-- The state that a job counts as. For amendments one that has begun counts as running, also between two of its runs:
+-- its steps belong to its own arguments.
 local function counted(entry, amends)
   local j = entry.job
   if not amends or not amendable[j.state] or entry.content then return j.state end
@@ -56,7 +56,7 @@ local function counted(entry, amends)
   return entry.is_begun and 'running' or j.state
 end
 
--- The newest of those put aside that meets a condition, if it is newer than `found`. None is created after it finished.
+-- The newest finished job that meets a condition, if it is newer than `found`. None is created after it finished.
 local function newest_past(key, condition, found)
   local states, created_since, finished_since = condition[1], condition[2], condition[3]
   local since = math.max(created_since or 0, finished_since or 0)
@@ -99,8 +99,8 @@ local function store(new)
   expect(new.queue, 1)
 end
 
--- File that the job is amended, and give it the state it has now. Where it was is remembered once: that is where it
--- has to be taken from, however often it changes in this batch.
+-- Record that the job is amended, and set its new state. The old state is remembered once: the job has to be removed
+-- from there, however often it changes in this batch.
 local function begin_change(entry, target, detail)
   if not entry.before and not entry.content then
     entry.before, entry.job = entry.job, {}
@@ -134,10 +134,10 @@ local function replace(entry, new)
   entry.content = new
 end
 
--- What becomes of a new job whose key this one has.
+-- The result for a new job with the key of this existing one.
 local function against(entry, new, act)
   if act == 'refuse' then return 'refused' end
-  -- A job that waits with its own run behind it has started, too.
+  -- A waiting job whose own run is over has started, too.
   if act == 'keep' or not amendable[counted(entry, true)] or entry.job.finished_at then return 'existing' end
   if act == 'replace' then
     replace(entry, new)
@@ -155,7 +155,7 @@ local function write_new(entry)
     j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key, j.lane, j.flow)
 end
 
--- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile. So does its flow.
+-- The mark of the insert stays: a repeated call must recognize the job, also after a replacement. So does its flow.
 local function write_content(member, before, j, c)
   local _, _, _, tags, _, own_mark = body_of(call('HGET', BODIES, member))
   drop(named('queue', before.queue), member)

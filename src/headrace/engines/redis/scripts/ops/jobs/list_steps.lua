@@ -1,4 +1,4 @@
--- What a job remembers, oldest first.
+-- The stored steps of a job, oldest first.
 -- ARGV: id
 
 local member = call('HGET', IDS, ARGV[1])

@@ -1,13 +1,13 @@
 -- Cancel, revive, hurry or delete jobs, if they still match.
 -- ARGV: filter with the legal states, now, event, by, reason, limit, numbers of the jobs or nothing for those of `ids`
--- Answers: the ids of those that were moved; or, in a list of its own, what `notice` says
+-- Answers: the ids of those that were moved; or, in a list of its own, the answer of `notice`
 
 local now, event, by, reason = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local limit = tonumber(ARGV[6])
 if by == '' then by = nil end
 
 local door = notice()
--- What lives on elsewhere may be cleared away here.
+-- A copy of moved jobs may be deleted here.
 if door and not (event == 'delete' and door[1] == 'moved') then return {door} end
 
 local CHANGES = {
@@ -42,7 +42,7 @@ local function move_by_hand(member, j)
     requeue_letter(j.id, now, by)
     reopen_key(member, j)
   elseif event == 'hurry' and j.state == 'waiting' then
-    -- Its bonds stay, but nothing of what it runs without may stop it any more.
+    -- Its dependencies stay, but none of them blocks it any more.
     deferred[#deferred + 1] = function() call('UNLINK', blocks_of(member)) end
   end
   file(member, j, now, event, target, by and 'by ' .. by, j.finished_at)

@@ -1,5 +1,5 @@
--- What was filed about some jobs: of the first of them only, if all of them together have much, since everybody waits for
--- it. Nothing at all where none of them has a history, as most jobs have none.
+-- The histories of some jobs; only of the first ones, if all together are long, since every client waits for it.
+-- Nothing where none of them has a history, as most jobs have none.
 -- ARGV: the numbers of the jobs, twelve digits each; how many entries are enough
 
 local keys, n, enough = {}, #ARGV[1] / 12, tonumber(ARGV[2])

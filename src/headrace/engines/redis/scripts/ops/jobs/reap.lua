@@ -1,9 +1,9 @@
--- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back,
--- and so does what had ended, if it may run again.
+-- Take jobs from workers that died or let their lease run out. Jobs that a dead worker had not begun, or had ended and
+-- may repeat, get their attempt back.
 -- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
--- how many workers may be lost under a job, or 0 for any number, the time as of which leases are over, then the
+-- how many workers a job may lose, or 0 for any number, the time as of which leases are over, then the
 -- reasons for which a dead letter is opened, ...
--- Answers: the jobs (array of Reaped) and the numbers of those that are damaged, or nothing if they have to wait
+-- Answers: the jobs (array of ReapedJob) and the numbers of damaged ones, or nothing if they have to wait
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
 local max_crashes, as_of = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -18,16 +18,16 @@ for i = 1, #told, 2 do
   begun_by[told[i]], any_dead = begun, true
 end
 
--- By their leases those that are overdue come first; only for dead workers all have to be looked at.
+-- Overdue leases come first; only for dead workers all have to be read.
 local last, most = any_dead and '+inf' or as_of, any_dead and -1 or limit
 local members = call('ZRANGEBYSCORE', LEASES, '-inf', last, 'LIMIT', 0, most)
--- Whoever waits for these may not have arrived yet.
+-- Dependents of these jobs may not have arrived yet.
 if #members > 0 and call('HGET', P .. ':notice', 'kind') == 'arriving' then return false end
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
 local reaped, reaped_count, messages, failed, spoiled = {}, 0, {}, {}, {}
 
--- When, in JSON, and under whom the job was lost: as often as it was since it was revived, and now.
+-- The times and workers, in JSON, of the job's crashes since it was revived, including this one.
 local function evidence(member, j)
   local told, workers = {}, {}
   for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
@@ -43,7 +43,7 @@ local function evidence(member, j)
   return '[' .. table.concat(crashes, ',') .. ']', workers
 end
 
--- As core/jobs/fingerprint.py and engines/shared/decisions.py make them.
+-- As in core/jobs/fingerprint.py and engines/shared/decisions.py.
 local function burial(member, j, reason)
   local o = {
     reason = reason, at = now, error_type = 'WorkerLost', error_traceback = '',
@@ -109,7 +109,7 @@ if reaped_count > 0 or next(drops) then
   if is_minded() then messages.work = true end
   ring(messages)
 end
--- A bucket that has been full for a while is as good as none; the while is for clocks that differ.
+-- A bucket that has been full for a while can be deleted; the while allows for clocks that differ.
 call('ZREMRANGEBYSCORE', P .. ':buckets', '-inf', text(1000 * (now - 60000)))
 if any_dead and reaped_count < limit then
   for worker in pairs(begun_by) do

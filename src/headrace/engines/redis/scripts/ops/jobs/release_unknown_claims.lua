@@ -1,6 +1,6 @@
--- Give back what runs under a worker beyond what it holds.
+-- Release the running jobs of a worker that it does not hold.
 -- ARGV: now, worker, ids it holds, their versions
--- Answers: the ids of what was given back
+-- Answers: the ids of the released jobs
 
 local now, worker = tonumber(ARGV[1]), ARGV[2]
 local ids, versions = cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])

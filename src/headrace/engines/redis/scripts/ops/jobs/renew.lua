@@ -1,17 +1,16 @@
--- Extend leases that are still held and not yet run out, and record the worker as alive.
+-- Extend the leases that are held and have not run out, and store the worker's report.
 -- ARGV: now, until, worker (WorkerRow), lease count, ids, versions
--- Answers: what an operator wishes of the worker, the positions of the lost leases, when the first lease of all ends
+-- Answers: the operator's command for the worker, the positions of the lost leases, when the first lease of all ends
 
 local now, ends = tonumber(ARGV[1]), ARGV[2]
 local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
 
--- What the worker reports anew; who has no heartbeat only shows up, and what is known of it stays. The wish is the
--- operator's.
+-- The worker's new report; without a heartbeat only the time is updated. The command is the operator's.
 local function attend(reported)
   local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
     heartbeat, capabilities = take(reported, 15, 1)
   local was = salvage(call('HGET', P .. ':workers', id) or '', 15, 1)
-  -- One that is damaged is as good as none.
+  -- A damaged report counts as none.
   local is_known = #was == 15 and is_whole_number(was[4]) and is_name(was[7])
   if is_known and heartbeat == 0 then
     _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =

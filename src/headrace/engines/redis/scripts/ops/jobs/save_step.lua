@@ -1,4 +1,4 @@
--- Store what a running job is to remember, unless it is remembered already.
+-- Store a step of a running job, unless it exists.
 -- ARGV: now, id, version, kind, name, number, Step
 -- Answers: 1, or 0 if the lease is lost
 

@@ -1,21 +1,21 @@
 -- The next jobs that match a filter.
--- ARGV: filter, position, "up" or "down", how many to look at, how many to find, what to answer with ("rows", "members",
--- "count", or the longest value that rows may have), and the bounds, if they are known from an answer before
--- Answers: the position reached, or nothing at the end; what was found, or how many; how many were looked at; bounds
+-- ARGV: filter, position, "up" or "down", how many to read, how many to find, the form of the answer ("rows",
+-- "members", "count", or the longest value of light rows), and the bounds, if they are known from an earlier answer
+-- Answers: the position reached, or nothing at the end; the jobs found, or their number; how many were read; bounds
 
 local position, is_up, looks, most, mode = tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]),
   ARGV[6]
 local longest = tonumber(mode)
-local HANDFUL = 50 -- jobs that are read at once: fewer take longer, and each may be a megabyte
-local PATIENCE = 5000 -- microseconds after which no more are read: everybody waits meanwhile
+local HANDFUL = 50 -- jobs that are fetched at once: fewer take longer, and each may be a megabyte
+local PATIENCE = 5000 -- microseconds after which no more are fetched: every client waits meanwhile
 
 local function clock()
   local time = call('TIME')
   return time[1] * 1000000 + time[2]
 end
 
--- The next numbers after a position: where no set is smaller than all jobs, nothing has to be put in order, as long as
--- most numbers still have a job. Otherwise nothing.
+-- The next numbers after a position: where no set is smaller than all jobs, nothing has to be sorted, as long as most
+-- numbers still have a job. Otherwise nothing.
 local function by_number(sets, low, high)
   low, high = behind(position, is_up, low, math.min(high, tonumber(call('GET', P .. ':seq') or 0)))
   local first, last, count = is_up and low or math.max(low, high - looks + 1), is_up and math.min(high, low + looks - 1)
@@ -37,7 +37,7 @@ local members = leading.is_all and not is_counted and by_number(leading.ordered,
 local looked, reached = #members, #members == looks and members[looks] or false
 if not filter.ids then members = sifted(members, sifting) end
 
--- What is sure to match need not be read if it is only counted.
+-- A certain match need not be fetched if it is only counted.
 local sure = {}
 if is_counted then
   local unsure = {}
@@ -49,14 +49,14 @@ if is_counted then
   members = unsure
 end
 
--- Whether it is worth to unpack a whole job, which takes as long as all of this: it is in a state that is asked for, and
--- the text is somewhere in what is stored of it.
+-- Whether it is worth unpacking a whole job, which takes as long as all of this: it is in a requested state, and the
+-- text is somewhere in its stored values.
 local function is_likely(record, body)
   if not record or wanted and not wanted[select(3, pcall(take, record, 1))] then return false end
   return not filter.text or record:find(filter.text, 1, true) or body and body:find(filter.text, 1, true)
 end
 
--- Where every job is meant, those are told as well whose records are damaged.
+-- Without a filter, jobs with damaged records match as well.
 local is_any = not wanted and not is_startable
 for _, value in pairs(filter) do is_any = is_any and not value end
 
@@ -79,7 +79,7 @@ while first <= #members and #found < most and not is_late do
 end
 if first <= #members then looked = math.ceil(looked * (first - 1) / #members) end
 local answer = #found
-for _, member in ipairs(sure) do -- those behind the last one that was read are for the next time
+for _, member in ipairs(sure) do -- those after the last one that was fetched are for the next time
   if not is_late or member == reached or (member < reached) == is_up then answer = answer + 1 end
 end
 if mode == 'rows' or longest then

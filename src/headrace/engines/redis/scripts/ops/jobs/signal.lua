@@ -1,6 +1,6 @@
--- Leave the next event of this name for a job, and wake it if it is suspended for it.
--- ARGV: now, id, name, the reason of a job that waits for it, what to file if it does, value and checksum
--- Answers: 1, or 0 if the job is over or not there; or, in a list of its own, what `notice` says
+-- Store the next event of this name for a job, and wake it if it is suspended for it.
+-- ARGV: now, id, name, the reason of a job that waits for it, the history text if it does, value and checksum
+-- Answers: 1, or 0 if the job is finished or does not exist; or, in a list of its own, the answer of `notice`
 
 local now, id, name, reason, told = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local value = cmsgpack.unpack(ARGV[6])

@@ -1,6 +1,7 @@
 -- Change a job that has not started.
--- ARGV: now, id, changes (priority, run_at, queue), what to file, then each legal state and the one it leads to, ...
--- Answers: 1, or 0 if it is not in such a state; or, in a list of its own, what `notice` says
+-- ARGV: now, id, changes (priority, run_at, queue), the history text, then each legal state and the one it leads to,
+-- ...
+-- Answers: 1, or 0 if it is not in such a state; or, in a list of its own, the answer of `notice`
 
 local now, id, told = tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local changes = cmsgpack.unpack(ARGV[3])

@@ -1,10 +1,10 @@
--- Flows that have no job.
--- ARGV: the place of the first one, how many to look at, 1 if they are to be removed
--- Answers: how many were looked at, how many have no job
+-- Flows without a job.
+-- ARGV: the position of the first one, how many to read, 1 if they are to be removed
+-- Answers: how many were read, how many have no job
 
 local first, looks = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ids, lost = call('ZRANGE', P .. ':recent', first, first + looks - 1), 0
-if call('EXISTS', P .. ':notice') == 1 then return {#ids, 0} end -- while jobs are carried here, their flows come first
+if call('EXISTS', P .. ':notice') == 1 then return {#ids, 0} end -- during a transfer flows come before their jobs
 for _, id in ipairs(ids) do
   if call('EXISTS', named('flow', id)) == 0 then
     lost = lost + 1

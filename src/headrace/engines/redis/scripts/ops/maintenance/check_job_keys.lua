@@ -1,6 +1,6 @@
--- Keys that belong to one job each, and whose job is gone; and bonds to jobs that are gone.
+-- Keys of single jobs whose job is deleted; and dependencies on deleted jobs.
 -- ARGV: 1 if they are to be removed, then for each key: the key, the number of its job, 1 if it is a hash of numbers
--- Answers: for each key how much of it belongs to no job
+-- Answers: for each key how many entries belong to no job
 
 local answer, is_repair = {}, ARGV[1] == '1'
 for i = 2, #ARGV, 3 do

@@ -1,6 +1,6 @@
--- Jobs that are not found where they should be.
--- ARGV: where to go on, how many to look at, now, 1 if they are to be put there
--- Answers: where to go on, 0 at the end; how many were not found, the numbers of those that are damaged
+-- Jobs that are missing from an index.
+-- ARGV: the cursor, how many to read, now, 1 if they are to be repaired
+-- Answers: the cursor, 0 at the end; how many were missing, the numbers of damaged ones
 
 local now, is_repair = tonumber(ARGV[3]), ARGV[4] == '1'
 local page = call('HSCAN', JOBS, ARGV[1], 'COUNT', ARGV[2])
@@ -10,7 +10,7 @@ local function is_there(key, member)
   return call('ZSCORE', key, member) and true or false
 end
 
--- Whether the queue is known to have lanes, and when it is the turn of this one.
+-- Whether the queue is marked as one with lanes, and this one has a turn.
 local function has_turn(queue, lane)
   local level = call('HGET', P .. ':lanes:' .. queue, lane)
   return level and is_there(P .. ':turns:' .. queue, level .. lane) and call('SISMEMBER', LANED, queue) == 1
@@ -29,7 +29,7 @@ local function is_in_place(member, j)
   return is_there(named('state', j.state), member) and is_there(stands, member)
 end
 
--- Whether it waits in another queue than its record says.
+-- Whether it is pending in another queue than its record says.
 local function is_astray(member, j)
   if j.state ~= 'pending' or is_there(named('queue', j.queue), member) then return false end
   for _, queue in ipairs(call('HKEYS', QUEUES)) do
@@ -48,7 +48,7 @@ for i = 1, #found, 2 do
       add(named('queue', j.queue), member, member)
       add(named('task', j.task), member, member)
       if not has_turn(j.queue, j.lane) then call('HDEL', P .. ':lanes:' .. j.queue, j.lane) end -- it gets a new one
-      enter(member, j, call('ZSCORE', LEASES, member) or now) -- without a lease it is taken over at once
+      enter(member, j, call('ZSCORE', LEASES, member) or now) -- without a lease it is reaped at once
       local known = call('HGET', IDS, j.id)
       local other = job_of(known and call('HGET', JOBS, known) or '')
       if not other or other.id ~= j.id then

@@ -1,7 +1,7 @@
--- What does not fit together, and what nobody takes care of.
--- ARGV: the time since when something is late, how many waiting jobs to look at
--- Answers: how many running jobs have no worker, how many leases are long over, how many jobs should have been promoted,
--- how many of the first waiting ones wait for nobody; then how many jobs there are by ids, jobs, bodies and states
+-- Inconsistencies, and jobs that nobody handles.
+-- ARGV: the time before which something is late, how many waiting jobs to read
+-- Answers: the numbers of running jobs without a worker, of leases long expired, of jobs that should have been
+-- promoted, of waiting jobs among the first that wait for no parent; then the numbers of ids, jobs, bodies and states
 
 local late, looks = ARGV[1], tonumber(ARGV[2])
 local members, stray = call('ZRANGE', LEASES, 0, -1), 0

@@ -1,7 +1,7 @@
--- What some keys are and how large, without their values.
+-- The types and sizes of some keys, without their values.
 -- ARGV: the keys
--- Answers, for each that is there: the key, its type, how many entries, its milliseconds to live (-1: it stays), and its
--- bytes (-1: the server does not tell)
+-- Answers, for each that exists: the key, its type, its number of entries, its milliseconds to live (-1: no expiry),
+-- and its bytes (-1: unknown)
 
 local COUNTS = {hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD', stream = 'XLEN'}
 local answer = {}

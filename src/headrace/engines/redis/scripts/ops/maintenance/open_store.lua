@@ -1,4 +1,4 @@
--- Make an empty store ours, or tell of which version it is. Proves that we may write and publish here.
+-- Initialize an empty store, or return its version. Checks that we may write and publish here.
 -- ARGV: the version to begin with, a random name for the store, now
 -- Answers: the version found, the store's name
 

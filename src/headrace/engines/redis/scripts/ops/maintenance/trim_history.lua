@@ -1,8 +1,7 @@
--- Leave only so many entries to each job: the first ones and the newest stay; of those between, the oldest go first, and
--- errors last.
--- ARGV: a filter that all jobs match, after, how many jobs to look at, "h" or "l", the most entries, how many stay at the
--- start, how many stay at the end, how many entries to look at
--- Answers: the number reached, or nothing at the end; how many entries went
+-- Trim the entries of each job: the first and the newest stay; of the others the oldest go first, errors last.
+-- ARGV: a filter that all jobs match, after, how many jobs to read, "h" or "l", the most entries, how many stay at the
+-- start, how many stay at the end, how many entries to read
+-- Answers: the number reached, or nothing at the end; how many entries were deleted
 
 local kind, most, first, newest, budget = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]),
   tonumber(ARGV[8])
@@ -14,7 +13,7 @@ local function is_error(entry)
   return level == 'error' or level == 'critical'
 end
 
--- Of these entries, those that stay: `excess` others go.
+-- Those of these entries that stay: `excess` others go.
 local function without(entries, excess)
   local goes, left = {}, excess
   for _, errors_too in ipairs({false, true}) do

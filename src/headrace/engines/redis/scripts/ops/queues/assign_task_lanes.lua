@@ -1,6 +1,6 @@
--- Put jobs of a task that wait, for whatever, into the lanes behind its gate. A few at a time.
+-- Move open jobs of a task into lanes with its limit. A few at a time.
 -- ARGV: name, the number after which to begin, limit
--- Answers: the number of the last one looked at, or nothing if there are no more
+-- Answers: the number of the last one read, or nothing if there are no more
 
 local task, gate = ARGV[1], 't:' .. ARGV[1]
 local members = call('ZRANGEBYSCORE', named('task', task), '(' .. ARGV[2], '+inf', 'LIMIT', 0, ARGV[3])

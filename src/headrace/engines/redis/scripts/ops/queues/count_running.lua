@@ -1,6 +1,6 @@
--- How many jobs hold a live lease.
+-- The number of jobs with a live lease.
 -- ARGV: now
--- Answers: queue, task, lane, how many, ...
+-- Answers: queue, task, lane, number, ...
 
 local members = call('ZRANGEBYSCORE', LEASES, '(' .. ARGV[1], '+inf')
 local counts, answer = {}, {}

@@ -1,6 +1,6 @@
--- Some of the lanes of a queue whose jobs need something of their worker, or may do so by their names.
--- ARGV: queue, where the last call stopped ('0' at first), about how many lanes to look at
--- Answers: where it stopped ('0' at the end), and of each lane its name, how many jobs it has, the id of the first, ...
+-- Some of the lanes of a queue whose jobs need a capability of their worker, or may do so by their names.
+-- ARGV: queue, where the last call stopped ('0' at first), about how many lanes to read
+-- Answers: where it stopped ('0' at the end), and of each lane its name, its number of jobs, the id of the first, ...
 
 local reached, found = unpack(call('HSCAN', P .. ':lanes:' .. ARGV[1], ARGV[2], 'COUNT', ARGV[3]))
 local answer = {reached}

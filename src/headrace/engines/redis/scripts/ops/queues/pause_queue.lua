@@ -1,4 +1,4 @@
--- Pause a queue or let it go on; a queue that nobody knew is known afterwards.
+-- Pause or resume a queue; an unknown queue is created.
 -- ARGV: now, name, "1" to pause it
 
 guard()

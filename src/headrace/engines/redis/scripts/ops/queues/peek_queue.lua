@@ -1,6 +1,6 @@
--- The pending jobs of a queue in the order they will be claimed, as rows: the most urgent first, and of those that are
--- equally urgent one of each lane in turn.
--- ARGV: queue, limit and, if they are to be light, the longest value they may have
+-- The pending jobs of a queue in the order of their claim, as rows: the most urgent first, and of equally urgent ones
+-- one of each lane in turn.
+-- ARGV: queue, limit and, for light rows, the longest value they may have
 
 local LANES_TO_PEEK = 50
 local queue, limit = ARGV[1], tonumber(ARGV[2])

@@ -1,6 +1,6 @@
--- When the rates of queues will be rested.
+-- When the full bursts of queues will be available again.
 -- ARGV: queue, and of its rate the microseconds between two starts and the burst, ...
--- Answers: queue, the time in microseconds, ... without those of which nothing is known
+-- Answers: queue, the time in microseconds, ... without queues that have no bucket
 
 local answer = {}
 for i = 1, #ARGV, 3 do

@@ -1,4 +1,4 @@
--- Give a queue rules in place of those it had; a queue that nobody knew is known afterwards.
+-- Replace the rules of a queue; an unknown queue is created.
 -- ARGV: now, name, QueueRules in JSON, or nothing for none
 
 guard()

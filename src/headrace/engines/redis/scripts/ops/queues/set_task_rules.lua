@@ -1,4 +1,4 @@
--- Give a task rules in place of those it had.
+-- Replace the rules of a task.
 -- ARGV: name, TaskRules in JSON, or nothing for none
 
 guard()

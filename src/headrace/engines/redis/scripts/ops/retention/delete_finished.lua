@@ -1,8 +1,8 @@
--- Remove jobs that are over, at this very version and not held. Nothing is decided over their kin.
+-- Delete finished jobs, at exactly this version and not held. Nothing is decided about their dependents.
 -- ARGV: ids, versions, now
--- Answers: the places of those that were removed
+-- Answers: the positions of those that were deleted
 
-if call('EXISTS', P .. ':notice') == 1 then return {} end -- what is being carried over is not thrown away meanwhile
+if call('EXISTS', P .. ':notice') == 1 then return {} end -- nothing is deleted during a transfer
 
 local ids, versions, now = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3])
 local members, places = {}, {}

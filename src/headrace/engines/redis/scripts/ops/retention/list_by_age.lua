@@ -1,13 +1,13 @@
--- Open jobs of one state by their numbers, each as its record is kept. It is read by who asked: here everybody else would
--- wait for it.
--- ARGV: state, the number reached, how many to look at
--- Answers: the number reached, or nothing at the end; how many jobs there are; their numbers; their records, each but the
--- first behind the head of the array that it is
+-- Open jobs of one state by their numbers, each as its stored record. The caller decodes them: here every other client
+-- would wait for it.
+-- ARGV: state, the number reached, how many to read
+-- Answers: the number reached, or nothing at the end; the number of jobs; their numbers; their records, each but the
+-- first after the head of its array
 
 local state, reached, looks = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local HEAD = '\220\0\22'
 
--- What runs is never much, and by its leases in an order that changes all the time: it is put into one that lasts.
+-- Running jobs are few, and the order of their leases changes all the time: they are sorted by number.
 local function next_running()
   local members, chosen = call('ZRANGE', LEASES, 0, -1), {}
   table.sort(members)

@@ -1,12 +1,12 @@
--- Finished jobs of a queue and state that ended before a time, from one end or the other.
--- ARGV: queue, state, before, limit, "up" or "down", the end and the number of the job to go on after, or nothing
+-- Finished jobs of a queue and state that ended before a time, from either end.
+-- ARGV: queue, state, before, limit, "up" or "down", the end and the number of the job to continue after, or nothing
 -- Answers: number, id, task, queue, state, finished_at, version, options, has a key, is held, flow of each
 
 local key, before, limit, is_up = place(ARGV[2], ARGV[1]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'up'
 local at, last = ARGV[6], ARGV[7]
 
--- How many stand before the job to go on after, with it if we go up. Jobs of one end are in the order of their numbers,
--- and thousands may have one end, if they were cancelled together: it is looked for as in a dictionary.
+-- The rank of the job to continue after, including it if we go up. Jobs of one end are sorted by number, and thousands
+-- may have the same end, if they were cancelled together: a binary search finds it.
 local function count_behind()
   local low, high = call('ZCOUNT', key, '-inf', '(' .. at), call('ZCOUNT', key, '-inf', at)
   while low < high do

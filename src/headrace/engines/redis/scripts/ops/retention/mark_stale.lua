@@ -1,4 +1,4 @@
--- Do to jobs that stay too long what is decided, if they are still at that version.
+-- Apply staleness decisions to jobs that are still at the expected version.
 -- ARGV: now, salt, reason, then id, version, "dead", "fail" or "review", detail, fingerprint, ...
 -- Answers: for each 1 if something was written, 0 if not
 
@@ -13,7 +13,7 @@ local function was_reviewed(member, version)
   return false
 end
 
--- Filed by itself: the job does not move, so its version is what it is.
+-- Recorded separately: the job does not move, so its version stays.
 local function review(member, j, detail)
   if was_reviewed(member, j.version) then return 0 end
   local n = #filed
@@ -37,7 +37,7 @@ local function fail(member, j, action, detail, fingerprint)
   return 1
 end
 
--- Jobs that are carried over are judged where they live, and not before all that waits for them is there.
+-- Transferred jobs are judged in their new store, and not before all their dependents are there.
 local is_closed = notice()
 guard()
 for i = 4, #ARGV, 5 do

@@ -1,5 +1,5 @@
--- Store terms in place of those that were there.
--- ARGV: "declared" or "ordered", then kind and name, Terms in JSON or nothing for none, ...
+-- Replace lifecycle policies.
+-- ARGV: "declared" or "ordered", then kind and name, the policy in JSON or nothing for none, ...
 
 guard()
 local key = P .. ':' .. ARGV[1]

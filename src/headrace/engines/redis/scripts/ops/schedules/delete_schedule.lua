@@ -1,6 +1,6 @@
--- Forget a schedule and what became of its times.
--- ARGV: id, the version expected or nothing if it is any
--- Answers: 1, or 0 if it was not there or is at another version
+-- Delete a schedule and its occurrences.
+-- ARGV: id, the version expected or nothing for any
+-- Answers: 1, or 0 if it does not exist or is at another version
 
 local id, expected = ARGV[1], tonumber(ARGV[2])
 

@@ -1,6 +1,6 @@
--- The schedules whose time has come, the earliest first; none while a notice hangs at the door.
+-- The due schedules, the earliest first; none while a store status is set.
 -- ARGV: now, limit
--- Answers: their ids, and what is kept of each
+-- Answers: their ids, and the stored record of each
 
 if call('EXISTS', P .. ':notice') == 1 then return {{}, {}} end
 local ids = call('ZRANGEBYSCORE', TIMES, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])

@@ -1,14 +1,14 @@
--- Store schedules that are still at their versions, with the jobs and occurrences that go with them.
--- ARGV: now, mark, again, then for each firing: id, the version expected, due_at or nothing, ScheduleRow, number of
+-- Store schedules that are at their expected versions, with their jobs and occurrences.
+-- ARGV: now, mark, again, then for each fire: id, the version expected, due_at or nothing, ScheduleRow, number of
 -- jobs, their ids, jobs (array of NewJob), page of events or nothing, their number, their time,
 -- number of occurrences, occurrences ...
--- Answers: the positions of those that applied; or that a queue is full, and which, and nothing is written
+-- Answers: the positions of those that applied; or the name of a full queue, and nothing is written
 
 local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local KEPT = 1000 -- occurrences of each
 
 local applied = {}
-if call('EXISTS', P .. ':notice') == 1 then return applied end -- put up since they were found to be due
+if call('EXISTS', P .. ':notice') == 1 then return applied end -- the status was set after they were found to be due
 
 local versions, seen, is_news = {}, {}, false
 
@@ -45,7 +45,7 @@ while at <= #ARGV do
   for i = 1, tonumber(occurrence_count) do occurrences[i] = ARGV[at + 10 + i] end
   at, position = at + 11 + #occurrences, position + 1
   local stored = call('HGET', SCHEDULES, id)
-  if again and stored == row then -- by this very call, whose answer was lost on its way
+  if again and stored == row then -- this very call stored it before; its answer was lost
     applied[#applied + 1] = position
   elseif stored and version_now(id, stored) == expected then
     versions[id], is_news = expected + 1, true

@@ -1,6 +1,6 @@
 -- The next dead letters by id.
 -- ARGV: after, limit
--- Answers: ids, and what is kept of each
+-- Answers: ids, and the stored record of each
 
 local ids = call('ZRANGEBYLEX', P .. ':dead', '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
 return {ids, ask_in_parts('HMGET', P .. ':letters', ids, #ids)}

@@ -1,6 +1,6 @@
--- Store dead letters whose id is not there yet. One may be pending for a job: the one that is there goes before.
--- ARGV: where they come from or nothing, then each a DeadRow
--- Answers: how many; or nothing, if no notice says that jobs arrive from there
+-- Store dead letters whose id does not exist yet. A job has at most one pending one: an existing one wins.
+-- ARGV: their origin or nothing, then each a DeadLetterRow
+-- Answers: how many; or nothing, if the store status does not say that jobs arrive from there
 
 if not still_arriving(ARGV[1]) then return false end
 guard()

@@ -1,5 +1,5 @@
--- Store bonds between jobs that are there, as they are, where they are not there yet. Nothing is decided.
--- ARGV: bonds (array of Bond)
+-- Store missing dependencies between existing jobs, as they are. No dependency is decided.
+-- ARGV: dependencies (array of Dependency)
 
 local bonds, blocks = cmsgpack.unpack(ARGV[1]), {}
 local numbers_of, standing = look_up(bonds, {})

@@ -1,4 +1,4 @@
--- Store flows that are not there yet.
+-- Store flows that do not exist yet.
 -- ARGV: id, FlowRow, ...
 
 guard()

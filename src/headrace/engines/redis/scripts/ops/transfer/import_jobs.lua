@@ -1,8 +1,8 @@
--- Store jobs that come from another store as they are; those whose id is there already are left alone.
--- ARGV: now, mark, where they come from or nothing, then for each job: JobRow, number of filings, filings ..., number of
--- log lines, lines ..., number of steps, steps ...
--- Answers: how many are new; or nothing, if no notice says that jobs arrive from there; or, in a list of its own, what
--- `moved_to` says
+-- Store jobs from another store as they are; those whose id exists are not changed.
+-- ARGV: now, mark, their origin or nothing, then for each job: JobRow, number of history rows, rows ..., number of log
+-- lines, lines ..., number of steps, steps ...
+-- Answers: how many are new; or nothing, if the store status does not say that jobs arrive from there; or, in a list of
+-- its own, the answer of `moved_to`
 
 local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
 local fresh, seen, at = {}, {}, 4
@@ -11,7 +11,7 @@ if not still_arriving(ARGV[3]) then return false end
 local door = moved_to()
 if door then return {door} end
 
--- A list of texts that its length goes before.
+-- A list of texts, preceded by its length.
 local function list()
   local items, n = {}, tonumber(ARGV[at])
   for i = 1, n do items[i] = ARGV[at + i] end

@@ -1,4 +1,4 @@
--- Store queues with their settings, over those of the same names.
+-- Store queues with their settings, over existing ones of the same names.
 -- ARGV: name, "1" if paused, created_at with its rules, ...
 
 guard()

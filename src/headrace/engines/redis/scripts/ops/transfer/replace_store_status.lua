@@ -1,6 +1,6 @@
--- Hang a notice at the door in the place of another one, or take it away, if it is that one which hangs there.
--- ARGV: what hangs there, and what is to (each an array of kind, other and at, or empty)
--- Answers: 1, or 0 if something else hangs there
+-- Replace or clear the store status, if it is the expected one.
+-- ARGV: the expected and the new status (each an array of kind, other and at, or empty)
+-- Answers: 1, or 0 if the status is another one
 
 local before, after = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
 local door = call('HMGET', P .. ':notice', 'kind', 'other', 'at')

@@ -1,4 +1,4 @@
--- Hang a notice at the door or take it away. No other script runs meanwhile, so from here on it holds.
+-- Set or clear the store status. No other script runs meanwhile, so it holds from here on.
 -- ARGV: kind, other, at; or nothing
 
 if #ARGV == 0 then

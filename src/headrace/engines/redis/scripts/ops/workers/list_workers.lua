@@ -1,4 +1,4 @@
--- The workers that reported themselves, and how many jobs run under each.
+-- The registered workers, and the number of running jobs of each.
 -- Answers: workers (each a WorkerRow), then worker and count, ...
 
 local rows, running = call('HVALS', P .. ':workers'), {}

@@ -1,5 +1,5 @@
--- Leave a wish for a worker to find at its next renewal.
--- ARGV: worker, wish
+-- Store a command for a worker to read at its next renewal.
+-- ARGV: worker, command
 -- Answers: 1, or 0 if there is no such worker
 
 local known = call('HGET', P .. ':workers', ARGV[1])
