@@ -353,7 +353,7 @@ def test_a_connection_to_another_database_is_refused(app: Headrace, add: Any, ur
             lender.rollback()
             with Headrace(f"{elsewhere}?schema={url.rpartition('schema=')[2]}") as other:
                 assert other.queues() == []
-            with pytest.raises(InvalidJob, match="those of another store than") as caught:
+            with pytest.raises(InvalidJob, match="has the tables of another store") as caught:
                 add.using(connection=lender.connection).enqueue(1, 1)
             assert "headrace:" not in str(caught.value)
     finally:

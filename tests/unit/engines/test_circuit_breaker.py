@@ -83,7 +83,7 @@ def test_a_success_in_between_begins_the_count_anew(breaker: CircuitBreaker) -> 
 def test_who_is_sent_away_learns_why_and_when_it_is_tried_again(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 4)
     breaker.failed("db:5432: connection refused")
-    with pytest.raises(EngineUnavailable, match=r"db:5432: connection refused; it is asked again in 0\.2 s"):
+    with pytest.raises(EngineUnavailable, match=r"db:5432: connection refused; next try in 0\.2 s"):
         breaker.check()
 
 

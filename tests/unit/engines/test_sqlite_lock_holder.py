@@ -58,7 +58,7 @@ def test_that_of_another_process_is_not_ours(path: Path) -> None:
         assert other.stdin is not None
         other.stdout.readline()
         assert not is_written_here(path)
-        assert "another process holds the file" in busy(path)
+        assert "another process holds the lock" in busy(path)
         other.stdin.close()
 
 

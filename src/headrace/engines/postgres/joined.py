@@ -135,8 +135,8 @@ class TransactionalInsert:
             )
         if level != "read committed":
             raise InvalidJob(
-                f"connection: its transaction is {level.upper()}, in which nobody can tell whether such a job was "
-                "stored meanwhile; use READ COMMITTED, or enqueue without connection"
+                f"connection: its transaction is {level.upper()}, which cannot see a job that was stored "
+                "meanwhile; use READ COMMITTED, or enqueue without connection"
             )
 
     def _take(self, step: unique_insert.Step) -> Steps[Any]:
@@ -165,8 +165,8 @@ class TransactionalInsert:
         (identity,) = yield self._host.sql["identity"], {}
         if identity != self._identity:
             raise InvalidJob(
-                f"connection: the tables of headrace in its database {database!r} are those of another store than "
-                f"{self._host.url}, where the jobs of this app are"
+                f"connection: its database {database!r} has the tables of another store; the jobs of this app are in "
+                f"{self._host.url}"
             )
 
     def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps[None]:

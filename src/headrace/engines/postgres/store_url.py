@@ -86,7 +86,7 @@ def _parameter(text: str) -> tuple[str, str]:
 def _parsed(conninfo: str, place: str, given: dict[str, str]) -> dict[str, Any]:
     login, at, where = place.rpartition("@")
     if "@" in login or "/" in login:  # libpq would take a part of the password for the host
-        raise ConfigError(f"url: it has an @ too many; {_ENCODE}")
+        raise ConfigError(f"url: it has more than one @; {_ENCODE}")
     user, colon, _ = login.partition(":")
     harmless = {name: "***" if name in _SECRETS else value for name, value in given.items()}
     try:

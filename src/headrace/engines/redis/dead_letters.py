@@ -223,11 +223,11 @@ def _remark(text: str | None, by: str | None, at: int) -> str:
     return msgspec.json.encode(DeadLetterNote(at, text, by)).decode() if text else ""
 
 
-def _request(order: RequeueRequest, letter: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
+def _request(order: RequeueRequest, record: DeadLetterRow | None, detail: str | None, at: int) -> list[Any]:
     job: NewJob | bool = False
     history: list[HistoryRow] = []
-    if letter is not None and letter.status == "pending":
-        job = stored_anew(letter, order, at)
-        history = history_anew(letter, job, detail)
-    ends = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at), REQUEUED_TOO_OFTEN
+    if record is not None and record.status == "pending":
+        job = stored_anew(record, order, at)
+        history = history_anew(record, job, detail)
+    ends = _remark(used_up_in_words(record.requeues if record else 0, order.most), None, at), REQUEUED_TOO_OFTEN
     return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, *ends)]

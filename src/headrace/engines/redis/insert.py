@@ -87,7 +87,7 @@ def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
         raise queue_full(what.decode(), *figures[:3])
     if why == b"unknown":
         raise InvalidJob(
-            f"there is no job {what.decode()!r} to wait for, or to let wait; it may be archived, or deleted"
+            f"a dependency names job {what.decode()!r}, which does not exist; it may be archived, or deleted"
         )
     if why == b"ended":
         raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")

@@ -2,7 +2,7 @@
 
     redis://user:password@host:6379/0?prefix=headrace       rediss:// the same over TLS; valkey:// and valkeys:// too
     unix:///run/redis.sock?db=0                             a socket of this host (also redis+unix://)
-    redis+sentinel://user:password@one:26379,two/mymaster/0 whoever is the master of this service
+    redis+sentinel://user:password@one:26379,two/mymaster/0 the current master of this service
     redis+cluster://one:6379,two:6379                       the node of a cluster that holds our slot
 
 It needs no client library, and never shows a password.
@@ -157,7 +157,7 @@ def _service_and_db(shown: str, kind: Kind, path: str, options: _Options) -> tup
         return unquote(service), options.db(number)
     db = options.db(path)
     if kind == "cluster" and db:
-        raise ConfigError(f"url {shown}: a cluster has the database 0 alone; tell stores apart by ?prefix=")
+        raise ConfigError(f"url {shown}: a cluster has only database 0; separate stores by ?prefix=")
     return "", db
 
 

@@ -36,7 +36,7 @@ class CircuitBreaker:
                 return
             left = self._closed_until - time.monotonic()
             if left > 0:
-                raise EngineUnavailable(f"{self._reason}; it is asked again in {left:.1f} s")
+                raise EngineUnavailable(f"{self._reason}; next try in {left:.1f} s")
             self._trying = True
             self._closed_until = time.monotonic() + self._pause  # the other callers wait for the result of this one
 

@@ -126,11 +126,11 @@ class SqlDeadLetterStore:
         at = self._database.at(now)
 
         def close(tx: Transaction) -> list[str]:
-            found = [letter for letter in _locked(tx, ids) if letter.status == "pending"]
-            closings = [_closed(letter, status, by, note, at) for letter in found]
+            found = [record for record in _locked(tx, ids) if record.status == "pending"]
+            closings = [_closed(record, status, by, note, at) for record in found]
             if closings:
                 tx.run("resolve_dead_letters", c=as_json(closings))
-            return [letter.id for letter in found]
+            return [record.id for record in found]
 
         closed = self._database.write(close)
         if closed:
@@ -141,10 +141,10 @@ class SqlDeadLetterStore:
         at = self._database.at(now)
 
         def add(tx: Transaction) -> bool:
-            for letter in _locked(tx, [letter_id]):
-                notes = with_note(letter.notes, text, by, at)
-                same = (letter.status, letter.resolved_at, letter.resolved_by, letter.requeues)
-                return tx.run("resolve_dead_letters", c=as_json([DeadLetterResolution(letter.id, *same, notes)])) == 1
+            for record in _locked(tx, [letter_id]):
+                notes = with_note(record.notes, text, by, at)
+                same = (record.status, record.resolved_at, record.resolved_by, record.requeues)
+                return tx.run("resolve_dead_letters", c=as_json([DeadLetterResolution(record.id, *same, notes)])) == 1
             return False
 
         return self._database.write(add)
@@ -159,7 +159,7 @@ class SqlDeadLetterStore:
 
     def remove(self, ids: Sequence[str]) -> list[str]:
         def forget(tx: Transaction) -> list[str]:
-            found = [letter.id for letter in _locked(tx, ids)]
+            found = [record.id for record in _locked(tx, ids)]
             if found:
                 tx.run("remove_dead_letters", ids=as_json(found))
             return found
@@ -177,7 +177,7 @@ def add_dead_letter(
     for _, seq, state in _jobs.decode(tx.ask("lock_jobs", ids=ids)):
         if state not in ADDABLE:
             return "busy", effects
-        if any(letter.status == "pending" for letter in _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))):
+        if any(record.status == "pending" for record in _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))):
             return "pending", effects
         if state not in FINAL:
             record_moves(tx, [seq], Trigger.FAIL, State.FAILED, order.reason + signed(by), at)
@@ -185,9 +185,9 @@ def add_dead_letter(
             seq, order.reason, order.error_type, order.error_message, order.fingerprint
         )
         tx.run("add_dead_letters", b=as_json([dead_letter_insert]), now=at)
-        (letter,) = _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))
+        (record,) = _dead_letters.decode(tx.ask("dead_letters_of", ids=ids))
         noted = DeadLetterResolution(
-            letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at)
+            record.id, record.status, None, None, record.requeues, with_note(None, note, by, at)
         )
         tx.run("resolve_dead_letters", c=as_json([noted]))
         if state not in FINAL:
@@ -215,11 +215,11 @@ class _Requeuing:
         self._tx.ask("lock_dependencies")
         unique_insert.hold_open(self._tx)
         ids = as_json([order.id for order in orders])
-        job_ids = [letter.job_id for letter in _dead_letters.decode(self._tx.ask("dead_letters", ids=ids))]
+        job_ids = [record.job_id for record in _dead_letters.decode(self._tx.ask("dead_letters", ids=ids))]
         locked = _jobs.decode(self._tx.ask("lock_jobs", ids=as_json(job_ids)))
         jobs = {job_id: (seq, state) for job_id, seq, state in locked}
         dead_letters = {
-            letter.id: letter for letter in _dead_letters.decode(self._tx.ask("lock_dead_letters", ids=ids))
+            record.id: record for record in _dead_letters.decode(self._tx.ask("lock_dead_letters", ids=ids))
         }
         done = []
         for order in orders:
@@ -228,28 +228,28 @@ class _Requeuing:
         return done
 
     def _decide(
-        self, order: RequeueRequest, letter: DeadLetterRow | None, jobs: dict[str, tuple[int, State]]
+        self, order: RequeueRequest, record: DeadLetterRow | None, jobs: dict[str, tuple[int, State]]
     ) -> Requeued:
-        if letter is None:
+        if record is None:
             return Requeued(order.id, "", "missing")
-        if letter.status != "pending":
-            return Requeued(order.id, letter.job_id, "resolved", letter.requeues)
-        if letter.requeues >= order.most:
-            closing = _closed(letter, "permanently_failed", self._by, self._note, self._at)
-            why = with_note(closing.notes, used_up_in_words(letter.requeues, order.most), None, self._at)
+        if record.status != "pending":
+            return Requeued(order.id, record.job_id, "resolved", record.requeues)
+        if record.requeues >= order.most:
+            closing = _closed(record, "permanently_failed", self._by, self._note, self._at)
+            why = with_note(closing.notes, used_up_in_words(record.requeues, order.most), None, self._at)
             self._closings.append(msgspec.structs.replace(closing, resolved_by=REQUEUED_TOO_OFTEN, notes=why))
-            return Requeued(order.id, letter.job_id, "used_up", letter.requeues)
-        seq, state = jobs.get(letter.job_id, (0, State.FAILED))
+            return Requeued(order.id, record.job_id, "used_up", record.requeues)
+        seq, state = jobs.get(record.job_id, (0, State.FAILED))
         if state not in REQUEUABLE:
-            return Requeued(order.id, letter.job_id, "busy", letter.requeues)
-        counted = msgspec.structs.replace(letter, requeues=letter.requeues + 1)
+            return Requeued(order.id, record.job_id, "busy", record.requeues)
+        counted = msgspec.structs.replace(record, requeues=record.requeues + 1)
         self._closings.append(_closed(counted, "requeued", self._by, self._note, self._at))
         if seq:
             run_at = max(order.run_at or self._at, self._at)
             self._raises.append(RequeueChange(seq, order.boost, run_at, order.payload, order.checksum))
-            return Requeued(order.id, letter.job_id, "requeued", counted.requeues)
-        self._gone.append((letter, order))
-        return Requeued(order.id, letter.job_id, "stored_anew", counted.requeues)
+            return Requeued(order.id, record.job_id, "requeued", counted.requeues)
+        self._gone.append((record, order))
+        return Requeued(order.id, record.job_id, "stored_anew", counted.requeues)
 
     def _write(self) -> None:
         if self._closings:
@@ -264,21 +264,21 @@ class _Requeuing:
             self._store_anew()
 
     def _store_anew(self) -> None:
-        jobs = [stored_anew(letter, order, self._at) for letter, order in self._gone]
+        jobs = [stored_anew(record, order, self._at) for record, order in self._gone]
         self._tx.insert(jobs)
         with without_events(self._tx):
             record_history(
                 self._tx,
                 (
                     (job.id, history_row)
-                    for (letter, _), job in zip(self._gone, jobs, strict=True)
-                    for history_row in history_anew(letter, job, self._detail)
+                    for (record, _), job in zip(self._gone, jobs, strict=True)
+                    for history_row in history_anew(record, job, self._detail)
                 ),
             )
 
 
-def _closed(letter: DeadLetterRow, status: Status, by: str | None, note: str | None, at: int) -> DeadLetterResolution:
-    return DeadLetterResolution(letter.id, status, at, by, letter.requeues, with_note(letter.notes, note, by, at))
+def _closed(record: DeadLetterRow, status: Status, by: str | None, note: str | None, at: int) -> DeadLetterResolution:
+    return DeadLetterResolution(record.id, status, at, by, record.requeues, with_note(record.notes, note, by, at))
 
 
 def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:

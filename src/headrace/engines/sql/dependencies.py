@@ -91,7 +91,7 @@ def _find_standing(jobs: Sequence[NewJob], edges: Sequence[Dependency]) -> Steps
     rows = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
     standing = {name: (seq, state) for name, seq, state in rows}
     for name in sorted(elsewhere - standing.keys()):
-        raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived")
+        raise InvalidJob(f"a dependency names job {name!r}, which does not exist; it may be archived")
     for edge in edges:
         if edge.child in standing and standing[edge.child][1] in FINAL:
             raise InvalidJob(f"job {edge.child!r} is {standing[edge.child][1]} already; it can't wait for another one")
@@ -182,7 +182,7 @@ def _unblock(waiting: Sequence[int], now: int, effects: Wakeups) -> Steps[list[i
     freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(waiting), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
     for target, seqs in by_target.items():
-        yield _filed(seqs, Trigger.UNBLOCK, target, "all that it waited for has ended", now)
+        yield _filed(seqs, Trigger.UNBLOCK, target, "all jobs it waited for have ended", now)
         yield Ask("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
     effects.work |= bool(freed)  # also for jobs due later: a worker needs to know the time
     return by_target.get(State.COMPLETED, [])

@@ -40,9 +40,9 @@ class SqlEventStore:
         return self._database.write(lambda tx: tx.run("trim_events", before=before, most=most, limit=limit))
 
 
-def tell(tx: Transaction, told: EventBatch) -> None:
+def tell(tx: Transaction, batch: EventBatch) -> None:
     """Append this page in the transaction."""
-    tx.run("append_events", page=told.text, size=told.size, at=told.at)
+    tx.run("append_events", page=batch.text, size=batch.size, at=batch.at)
 
 
 def tell_moved(tx: Transaction, type: str, seqs: Sequence[int], now: int) -> None:

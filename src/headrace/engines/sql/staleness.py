@@ -133,7 +133,7 @@ def _walk(tx: Transaction, watch: AgeQuery, limit: int, reached: list[Any]) -> t
         found += seqs
         if looked == limit and last is not None:
             return found, [_PENDING_FROM if way.where else step, *last]
-        # The sections after the last job of a batch continue from its position.
+        # The remaining sections of pending jobs continue from the same position.
         limit, step, place = limit - looked, step + 1, place if way.where else []
     return found, None
 

@@ -156,13 +156,13 @@ def _until(job: JobRow, history: list[HistoryRow]) -> list[HistoryRow]:
     return [history_row for history_row in history if history_row.version <= job.version]
 
 
-def _replace(tx: Transaction, told: str | None, store_status: StoreStatus | None) -> bool:
+def _replace(tx: Transaction, text: str | None, store_status: StoreStatus | None) -> bool:
     """Replace the status that was read, unless another process was faster."""
-    if told is None:
+    if text is None:
         return store_status is None or tx.run("first_store_status", value=as_json(store_status)) == 1
     if store_status is None:
-        return tx.run("drop_this_store_status", told=told) == 1
-    return tx.run("change_store_status", told=told, value=as_json(store_status)) == 1
+        return tx.run("drop_this_store_status", told=text) == 1
+    return tx.run("change_store_status", told=text, value=as_json(store_status)) == 1
 
 
 def _hold_store_status(tx: Transaction, origin: str | None) -> None:

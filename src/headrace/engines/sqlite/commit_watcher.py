@@ -36,7 +36,7 @@ class CommitWatcher:
     def _start_afresh(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._changed = threading.Event()
+        self._wake = threading.Event()
         self._expected: dict[str, float] = {}
         self._thread: threading.Thread | None = None
 
@@ -55,7 +55,7 @@ class CommitWatcher:
                 with contextlib.suppress(RuntimeError):  # no thread can be started; the job is stored all the same
                     thread.start()
                     self._thread = thread
-        self._changed.set()
+        self._wake.set()
 
     def close(self) -> None:
         """Stop watching, and end the thread."""
@@ -64,7 +64,7 @@ class CommitWatcher:
         with self._lock:
             self._expected.clear()
             thread = self._thread
-        self._changed.set()
+        self._wake.set()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -77,8 +77,8 @@ class CommitWatcher:
                     self._ring_for_those_who_came()
             except (EngineUnavailable, sqlite3.Error):
                 seen = None  # users of the store get the error
-            if self._changed.wait(pause):
-                self._changed.clear()
+            if self._wake.wait(pause):
+                self._wake.clear()
                 pause = _FASTEST
             else:
                 pause = min(pause * 1.2, _SLOWEST)

@@ -42,7 +42,7 @@ def check_copy(path: Path) -> None:
         if (verdict := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
             raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
         if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
-            raise ConfigError(f"{path} is damaged: something in it belongs to a job that is not there")
+            raise ConfigError(f"{path} is damaged: it has rows of a job that does not exist")
 
 
 def check_schema(path: Path) -> None:

@@ -85,7 +85,7 @@ class SqliteDatabase:
     def begin(self) -> sqlite3.Connection:
         """Take the write lock; `end` releases it."""
         if not self._lock.acquire(timeout=self._patience):
-            raise EngineUnavailable(f"no turn to write within {self._patience:g} s: another thread holds the store")
+            raise EngineUnavailable(f"no write lock within {self._patience:g} s: another thread holds it")
         try:
             connection = self._writer or self._open_writer()
             self._turnstile.enter()

@@ -12,8 +12,8 @@ from headrace.engines.sqlite_file.lock_holder import is_written_here
 from headrace.errors import EngineUnavailable
 
 _ADVICE = {
-    "SQLITE_BUSY": "another process holds the file; is it on a network share, or a process stopped?",
-    "SQLITE_LOCKED": "another process holds the file",
+    "SQLITE_BUSY": "another process holds the lock; is a process stopped, or the file on a network share?",
+    "SQLITE_LOCKED": "another process holds the lock",
     "SQLITE_FULL": "the disk is full: free some space, the queue goes on by itself",
     "SQLITE_READONLY": "the file or its folder can't be written by this user",
     "SQLITE_CANTOPEN": "does the folder exist, and may this user write there?",
@@ -29,8 +29,8 @@ _OWN = (
     "that transaction, with using(connection=...), or when it is over"
 )
 _FILE_ADVICE = {
-    errno.EACCES: "all that share a store must run as one user, who may write there",
-    errno.EPERM: "all that share a store must run as one user, who may write there",
+    errno.EACCES: "all processes of a store must run as one user with write access",
+    errno.EPERM: "all processes of a store must run as one user with write access",
     errno.ELOOP: "a link is in the place of a file of headrace's own; remove it",
     errno.ENOSPC: _ADVICE["SQLITE_FULL"],
 }

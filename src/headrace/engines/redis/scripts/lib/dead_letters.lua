@@ -4,18 +4,18 @@ local LETTERS, DEAD, UNRESOLVED, LATEST = P .. ':letters', P .. ':dead', P .. ':
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
 local function parents_in_json(member)
-  local parents, told = call('HKEYS', P .. ':parents:' .. member), {}
+  local parents, items = call('HKEYS', P .. ':parents:' .. member), {}
   for _, record in ipairs(records_of(parents, #parents)) do
     local parent = job_of(record)
-    if parent then told[#told + 1] = json(parent.id) end
+    if parent then items[#items + 1] = json(parent.id) end
   end
-  return '[' .. table.concat(told, ',') .. ']'
+  return '[' .. table.concat(items, ',') .. ']'
 end
 
 local function list_in_json(...)
-  local told, n = {...}, select('#', ...)
-  for i = 1, n do told[i] = json(told[i]) end
-  return '[' .. table.concat(told, ',') .. ']'
+  local items, n = {...}, select('#', ...)
+  for i = 1, n do items[i] = json(items[i]) end
+  return '[' .. table.concat(items, ',') .. ']'
 end
 
 -- The result of `take`; nothing for a damaged record.
@@ -34,7 +34,7 @@ end
 
 -- The history of the job, the newest first, and the first failure; each the array of a HistoryRow.
 local function history_in_json(member, j)
-  local told, key = {}, P .. ':h:' .. member
+  local items, key = {}, P .. ':h:' .. member
   local kept = call('LRANGE', key, -10, -1)
   local older = call('LLEN', key) - #kept
   local first = first_failure(key, older)
@@ -42,31 +42,31 @@ local function history_in_json(member, j)
   for i = #kept, 1, -1 do
     local _, at, _, _, _, version, attempt = whole(pcall(take, kept[i], 13, 1))
     if all_are(is_whole_number, at, version, attempt) and version <= j.version then
-      told[#told + 1] = list_in_json(select(2, take(kept[i], 13, 1)))
+      items[#items + 1] = list_in_json(select(2, take(kept[i], 13, 1)))
     end
   end
-  return '[' .. table.concat(told, ',') .. ']'
+  return '[' .. table.concat(items, ',') .. ']'
 end
 
 -- The names of the job's first hundred steps.
 local function steps_in_json(member)
-  local found, told = call('HVALS', P .. ':steps:' .. member), {}
+  local found, items = call('HVALS', P .. ':steps:' .. member), {}
   table.sort(found)
   for _, step in ipairs(found) do
     local _, kind, name = whole(pcall(take, step, 2, 13))
-    if kind == 'step' and is_text(name) and #told < 100 then told[#told + 1] = json(name) end
+    if kind == 'step' and is_text(name) and #items < 100 then items[#items + 1] = json(name) end
   end
-  return '[' .. table.concat(told, ',') .. ']'
+  return '[' .. table.concat(items, ',') .. ']'
 end
 
 -- The last lines of its log, the newest first; each the array of a LogLine.
 local function logs_in_json(member)
-  local lines, told = call('LRANGE', P .. ':l:' .. member, -10, -1), {}
+  local lines, items = call('LRANGE', P .. ':l:' .. member, -10, -1), {}
   for i = #lines, 1, -1 do
     local _, at, attempt = whole(pcall(take, lines[i], 5, 1))
-    if all_are(is_whole_number, at, attempt) then told[#told + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
+    if all_are(is_whole_number, at, attempt) then items[#items + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
   end
-  return '[' .. table.concat(told, ',') .. ']'
+  return '[' .. table.concat(items, ',') .. ']'
 end
 
 local function snapshot(member, j, o)

@@ -67,7 +67,7 @@ end
 
 local function unblock(member, j, now)
   local target = j.finished_at and 'completed' or j.run_at > now and 'scheduled' or 'pending'
-  file(member, j, now, 'unblock', target, 'all that it waited for has ended', j.finished_at)
+  file(member, j, now, 'unblock', target, 'all jobs it waited for have ended', j.finished_at)
   move(member, j, function()
     j.state, j.reason, j.finished_at = target, nil, j.finished_at and now or nil
   end)
