@@ -375,7 +375,7 @@ def test_the_pages_agree_on_when_a_job_that_kills_its_workers_is_given_up() -> N
     number, ordinal = {3: ("three", "third")}[most]
     assert most < Retry().max_attempts, "else the attempts would be used up before"
     told = {name: " ".join(PAGES[f"docs/{name}.md"].prose.split()) for name in ("how-to/staleness", "how-to/retries")}
-    assert f"A job under which {number} workers have died" in told["how-to/staleness"]
+    assert f"A job that lost {number} workers in a row" in told["how-to/staleness"]
     assert f"when {number} workers died under it" in told["how-to/retries"]
     assert f"if it was the {ordinal} worker" in " ".join(PAGES["docs/discussion/guarantees.md"].prose.split())
 
