@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
+from weakref import WeakSet
 
 from msgspec import structs
 
@@ -20,7 +21,7 @@ from headrace.app.queues.queues import Queue, QueueStats, all_stats
 from headrace.app.queues.task_rules import rule_task, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.services import Services
-from headrace.app.web_entry import ASGI, asgi_of
+from headrace.app.web_entry import ASGI, BackgroundReads, asgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.jobs.queue_rules import TaskRules
@@ -71,6 +72,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
         self.services.tasks = self.tasks
         self._workers: list[Worker] = []
+        self.background_reads: WeakSet[BackgroundReads] = WeakSet()  # of the dashboard
         self.jobs = Jobs(self.services)
         start_afresh_after_fork(self)
         if self.spool is not None:
@@ -343,6 +345,8 @@ class Headrace:
             if not worker.stopped.is_set():
                 worker.stop()
         self._workers.clear()
+        for reads in list(self.background_reads):
+            reads.finish()  # a read that goes on would connect to the store again
         self.services.close()
         if self.spool is not None:
             self.spool.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from headrace.errors import ConfigError
 
@@ -18,6 +18,13 @@ ASGI = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Aw
 
 _DOORS = {"asgi": ("headrace.web.asgi", "make"), "web": ("headrace.web.server", "serve")}
 _EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client", "anyio")
+
+
+class BackgroundReads(Protocol):
+    """What reads the store in threads of its own, for pages."""
+
+    def finish(self) -> None:
+        """Wait until no read is under way."""
 
 
 def asgi_of(app: object, options: dict[str, Any]) -> ASGI:

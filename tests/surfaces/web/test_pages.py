@@ -278,3 +278,33 @@ def test_files_may_be_kept_for_ever_and_nothing_else_is_served(app: Headrace) ->
     assert "immutable" in answer.headers["cache-control"]
     assert client.get("/static/x/..%2Fframe.py").status_code == 404
     assert client.get("/static/x/frame.py").status_code == 404
+
+
+@pytest.mark.engines("sqlite")
+def test_the_app_closes_when_no_page_reads_the_store_any_more(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    count, close = app.engine.queries.queue_counts, app.engine.close
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        began.set()
+        go_on.wait(30)
+        assert not closed.is_set()
+        return count(*args, **options)
+
+    def close_store() -> None:
+        closed.set()
+        close()
+
+    monkeypatch.setattr(app.engine.queries, "queue_counts", slowly)
+    monkeypatch.setattr(app.engine, "close", close_store)
+    pages = Client(app.asgi())
+    reading = threading.Thread(target=pages.get, args=("/queues",))
+    reading.start()
+    assert began.wait(30)
+    closing = threading.Thread(target=app.close)
+    closing.start()
+    assert not closed.wait(0.1)
+    go_on.set()
+    closing.join()
+    reading.join()
+    assert closed.is_set()

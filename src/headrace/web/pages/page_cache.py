@@ -35,6 +35,7 @@ _REST = 3.0  # times as long as it took
 _QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
 _PATIENCE = 0.1  # and for all figures together that a page can do without
 _THREADS = 4
+_FINISH = 5.0  # seconds that a read may take while the app closes
 _MOST_CURVES = 500
 _FOREVER = 3600.0
 _OLDEST = 15.0  # seconds after which a page has to say that a look is old, while the next is taken
@@ -89,6 +90,14 @@ class CachedValue(Generic[T]):
         except TimeoutError:
             return seen
 
+    def finish(self) -> None:
+        """Wait for the read that is under way, if there is one."""
+        with self._lock:
+            taking = self._taking
+        if taking is not None:
+            with contextlib.suppress(TimeoutError):  # of a store that does not answer
+                taking.exception(_FINISH)
+
     def last(self) -> CachedReading | None:
         """What was seen last, however long ago. The store is not asked."""
         with self._lock:
@@ -137,6 +146,7 @@ class PageCache:
         self._workers: CachedValue[list[WorkerInfo]] = CachedValue(app.workers, app.clock, self._pool)
         self._alerts: CachedValue[list[Alert]] = CachedValue(app.alerts.active, app.clock, self._pool)
         self._used: set[CachedValue[Any]] = set()
+        app.background_reads.add(self)
         self._until: float | None = None  # how long this visit waits for figures, from the first one on
         self.counted_at: datetime | None = None  # if this visit was shown an old count
 
@@ -254,15 +264,15 @@ class PageCache:
         return max((look.age() for look in self._used), default=0.0)
 
     def forget(self) -> None:
-        looks: list[CachedValue[Any]] = [
-            self._metrics,
-            self._alerts,
-            self._queues,
-            self._workers,
-            *self._others.values(),
-        ]
-        for look in looks:
+        for look in self._looks():
             look.forget()
+
+    def finish(self) -> None:
+        for look in [*self._looks(), *self._curves.values()]:
+            look.finish()
+
+    def _looks(self) -> list[CachedValue[Any]]:
+        return [self._metrics, self._alerts, self._queues, self._workers, *self._others.values()]
 
 
 def totals(queues: Sequence[QueueStats]) -> dict[str, int]:
