@@ -1,6 +1,6 @@
-"""Floor 5: the command line. This module is its door: it runs a command and turns whatever happens into an exit code.
+"""Floor 5: the command line. `main` runs a command and turns every outcome into an exit code.
 
-0 is done, 1 is failed, 2 is wrong use. An error is one line on stderr; `--traceback` or HEADRACE_DEBUG shows the rest.
+0: done, 1: failed, 2: wrong use. An error is one line on stderr; `--traceback` or HEADRACE_DEBUG shows the rest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from headrace.cli.session import Session
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-_APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # as other tools are told
+_APP_WITHOUT_ITS_OPTION = re.compile(
+    r"extra argument \(([\w.]+:[\w.]+)\)"
+)  # `worker shop.jobs:app`, as other tools take it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,17 +40,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return FAILED
-    except SystemExit as end:  # click's own end for a reader that is gone
+    except SystemExit as end:  # click exits so when the reader closed the pipe
         return end.code if isinstance(end.code, int) else FAILED
-    except Exception as error:  # the last resort: whatever it is, it is told in one line
-        return _tell(error, session)
+    except Exception as error:  # last resort: any error becomes one line
+        return _report(error, session)
 
 
 def _replace_closed_streams() -> None:
-    """Who started us may have closed them (`>&-`): what is done is done all the same, and said to nobody."""
+    """The caller may have closed them (`>&-`); the command still runs, and its output is discarded."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (as long as we live)
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (stays open until the process ends)
 
 
 def _run(arguments: Sequence[str] | None, session: Session) -> int:
@@ -60,7 +62,7 @@ def _run(arguments: Sequence[str] | None, session: Session) -> int:
     return code if isinstance(code, int) else DONE
 
 
-def _tell(error: Exception, session: Session) -> int:
+def _report(error: Exception, session: Session) -> int:
     if session.traceback or os.environ.get("HEADRACE_DEBUG"):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     click.echo(f"error: {clean(_in_words(error))}", err=True)
@@ -77,8 +79,8 @@ def _advice(error: click.UsageError, command: click.Command) -> str:
 
 def _in_words(error: Exception) -> str:
     if isinstance(error, click.ClickException):
-        said = error.format_message()
-        return said if said[1:2].isupper() else said[:1].lower() + said[1:]  # ARGS stays as it is
+        text = error.format_message()
+        return text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ARGS stays as it is
     if isinstance(error, HeadraceError | TimeoutError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} (--traceback shows where)"
@@ -92,7 +94,7 @@ def _code_of(error: Exception) -> int:
 
 
 def _reader_is_gone() -> int:
-    """`headrace jobs | head`: the interpreter's own last flush must find somewhere to go."""
+    """`headrace jobs | head`: point stdout at the null device, for the interpreter's final flush."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(nowhere, sys.stdout.fileno())

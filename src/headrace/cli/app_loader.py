@@ -1,4 +1,4 @@
-"""Finds the user's app by its name `module:attribute`. An error says what was looked for, where, and what to do."""
+"""Imports the user's app by its name `module:attribute`. Errors name what was sought, where, and the remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = str(Path(__file__).parents[1])
 
 
 def load_app(name: str, origin: str) -> Headrace:
-    """Import the module and return its app. `origin` tells where the name was given."""
+    """Import the module and return its app. `origin` is where the name was set."""
     module_name, _, attribute = name.partition(":")
     _check_name(name, module_name, origin)
     if os.getcwd() not in sys.path:
@@ -42,7 +42,7 @@ def _check_name(name: str, module_name: str, origin: str) -> None:
 
 def _import(module_name: str, origin: str) -> ModuleType:
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # what a module prints at its import is no part of an answer
+        with contextlib.redirect_stdout(sys.stderr):  # a module may print on import; keep that out of stdout
             return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
@@ -57,13 +57,13 @@ def _import(module_name: str, origin: str) -> ModuleType:
 
 def _broken(module_name: str, error: BaseException) -> ConfigError:
     where = _place_in_user_code(error)
-    told = f"{type(error).__name__}: {error}" + (f" ({where})" if where else "")
-    return ConfigError(f"importing {module_name!r} failed: {told}; --traceback shows all of it")
+    text = f"{type(error).__name__}: {error}" + (f" ({where})" if where else "")
+    return ConfigError(f"importing {module_name!r} failed: {text}; --traceback shows all of it")
 
 
 def _place_in_user_code(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
-        return ""  # its text names the file and the line
+        return ""  # its text has the file and the line
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not f.filename.startswith((_OURS, "<frozen", importlib.__file__))]
     return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
@@ -83,7 +83,7 @@ def _attribute(module: ModuleType, path: str) -> Headrace:
 def _only_app(module: ModuleType) -> Headrace:
     found = _apps_of(module)
     if len({id(app) for app in found.values()}) != 1:
-        raise ConfigError(f"{module.__name__!r} does not tell which app is meant; {_candidates(module)}")
+        raise ConfigError(f"{module.__name__!r} has no single app; {_candidates(module)}")
     return next(iter(found.values()))
 
 
@@ -94,5 +94,5 @@ def _apps_of(module: ModuleType) -> dict[str, Headrace]:
 def _candidates(module: ModuleType) -> str:
     names = sorted(_apps_of(module))
     if not names:
-        return "it holds no app at all: make one with app = Headrace()"
+        return "it has no app: create one with app = Headrace()"
     return "its apps are " + ", ".join(f"{module.__name__}:{name}" for name in names)

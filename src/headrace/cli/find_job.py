@@ -1,4 +1,4 @@
-"""Finds the one job an operator means by an id, or by the beginning of one."""
+"""Finds a job by its id or by a unique prefix of it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ _PAGE, _PAGES = 1000, 10
 
 
 def job_of(app: Headrace, text: str) -> Job[Any]:
-    """The job with this id, or the only one whose id begins so."""
+    """The job with this id, or the only one whose id starts with it."""
     try:
         return app.jobs.get(text)
     except JobNotFound:
         if len(text) < SHORTEST:
-            hint = f". To name a job by the beginning of its id, give at least {SHORTEST} characters"
+            hint = f". A prefix of an id needs at least {SHORTEST} characters"
             raise JobNotFound(text, hint) from None
     found: list[Job[Any]] = []
     for job in _beginning_with(app, text):
         found.append(job)
         if len(found) > 1:
-            raise InvalidJob(f"{text!r} begins the ids of several jobs, such as {found[0].id} and {job.id}; give more")
+            raise InvalidJob(
+                f"{text!r} is a prefix of several job ids, such as {found[0].id} and {job.id}; give more characters"
+            )
     if not found:
         raise JobNotFound(text)
     return found[0]

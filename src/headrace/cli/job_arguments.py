@@ -20,9 +20,9 @@ def json_argument(ctx: click.Context, param: click.Parameter, value: str | None)
     try:
         return codec.decode(value)
     except CorruptPayload as error:
-        told = str(error).removeprefix("payload can't be read: ")
+        text = str(error).removeprefix("payload can't be read: ")
         hint = "write '[1, \"two\"]' or '{\"name\": 3}', in single quotes"
-        raise click.BadParameter(f"{value!r} is no JSON that can be read ({told}); {hint}", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not valid JSON ({text}); {hint}", ctx, param) from None
 
 
 def call_arguments(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -43,4 +43,4 @@ def warn_if_unknown(app: Headrace, app_name: str | None, task: str) -> None:
         return
     near = difflib.get_close_matches(task, app.tasks, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    remark(f"note: {app_name} has no task {task!r}{hint}; the job waits for a worker that does")
+    remark(f"note: {app_name} has no task {task!r}{hint}; the job waits for a worker that has it")

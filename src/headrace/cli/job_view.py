@@ -1,7 +1,7 @@
-"""A job as the command line shows it: as one record for JSON, as a row of a table, as a page of facts.
+"""Shows a job as a JSON record, a table row or a page of facts.
 
-The names in the records are stable. Arguments are always the redacted ones. A payload that is damaged is told, not
-raised: an operator must be able to look at it.
+The names in the records are stable. Arguments are always redacted. A damaged payload is shown as such and does not
+raise: an operator must be able to inspect the job.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ JOB_COLUMNS = (
     Column("PRIO", right=True),
     Column("DETAIL", least=12),
 )
-_KIN_SHOWN = 20
-_LONGEST = 4000  # characters of a call or a result that a person is shown
+_RELATED_SHOWN = 20
+_LONGEST = 4000  # characters shown of a call or a result
 HISTORY_COLUMNS = (
     Column("AT"),
     Column("EVENT"),
@@ -47,17 +47,17 @@ HISTORY_COLUMNS = (
 
 
 def record(job: Job[Any]) -> dict[str, Any]:
-    """What a list shows of a job."""
-    return _said(records.record_of(job))
+    """The record of a job in a list."""
+    return _plain(records.record_of(job))
 
 
 def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
-    """Everything about a job."""
-    return _said(records.full_record_of(job, steps))
+    """The full record of a job."""
+    return _plain(records.full_record_of(job, steps))
 
 
-def _said(told: records.JobRecord) -> dict[str, Any]:
-    return {name: value for name, value in msgspec.structs.asdict(told).items() if value is not msgspec.UNSET}
+def _plain(job_record: records.JobRecord) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(job_record).items() if value is not msgspec.UNSET}
 
 
 def entry_record(entry: HistoryEntry) -> dict[str, Any]:
@@ -69,13 +69,13 @@ def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
 
 
 def row(job: Job[Any], now: datetime) -> Sequence[str]:
-    """A line of a list of jobs."""
+    """The table row of a job."""
     run = f"{job.attempt}/{job.max_attempts}"
     return job.id, job.state, job.task, job.queue, run, ago(job.created_at, now), str(job.priority), _detail(job, now)
 
 
 def entry_row(entry: HistoryEntry) -> Sequence[str]:
-    """A line of a job's history."""
+    """The table row of a history entry."""
     return (
         stamp(entry.at),
         entry.event,
@@ -92,7 +92,7 @@ def log_text(line: LogEntry, job: Job[Any]) -> str:
 
 
 def line_text(line: LogEntry) -> str:
-    """A line whose secrets are starred out already."""
+    """A log line whose secrets are already redacted."""
     fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
     return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
 
@@ -112,12 +112,12 @@ def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]
         again = f" ({step.number})" if step.number > 1 else ""
         yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
     for error in job.errors:
-        told = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
-        yield "error", f"{told}\n{error.traceback}".rstrip()
+        text = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
+        yield "error", f"{text}\n{error.traceback}".rstrip()
 
 
 def call_text(job: Job[Any]) -> str:
-    """The call as it would be typed, secrets starred out."""
+    """The call in Python syntax, with secrets redacted."""
     try:
         args, kwargs = job.redacted_call()
     except CorruptPayload as error:
@@ -127,7 +127,7 @@ def call_text(job: Job[Any]) -> str:
 
 
 def result_text(job: Job[Any]) -> str:
-    """What a completed job returned, as Python writes it."""
+    """The result of a completed job, as its repr."""
     stored = job.whole.result
     if stored is None:
         return "None"
@@ -142,7 +142,7 @@ def result_text(job: Job[Any]) -> str:
 
 
 def result_record(job: Job[Any]) -> Any:
-    """What a completed job returned, as JSON with tags for what JSON has no word for."""
+    """The result of a completed job as JSON, with tags for types that JSON lacks."""
     return records.result_of(job)
 
 
@@ -182,8 +182,8 @@ def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "flow", job.flow
     for title, others in (("parents", job.parents()), ("children", job.children())):
         if others:
-            more = [f"… and {len(others) - _KIN_SHOWN} more"] if len(others) > _KIN_SHOWN else []
-            shown = [f"{other.id} {other.task} {other.state}" for other in others[:_KIN_SHOWN]]
+            more = [f"… and {len(others) - _RELATED_SHOWN} more"] if len(others) > _RELATED_SHOWN else []
+            shown = [f"{other.id} {other.task} {other.state}" for other in others[:_RELATED_SHOWN]]
             yield title, "\n".join([*shown, *more])
 
 
@@ -193,7 +193,7 @@ def _brief(text: str) -> str:
 
 
 def _asked(job: Job[Any]) -> str:
-    """What was asked for this one call, beyond what the task's definition says."""
+    """Options of this call that override the task's definition."""
     stored = records.plain(job.row.options) or {}
     return ", ".join(f"{name}={value!r}" for name, value in stored.items() if not name.startswith("redact"))
 
@@ -211,6 +211,6 @@ def _detail(job: Job[Any], now: datetime) -> str:
 def _progress(job: Job[Any]) -> str:
     try:
         value = job.redacted(job.progress)
-    except CorruptPayload:  # a list must not fail for one job, or for want of a key
+    except CorruptPayload:  # a list must not fail because of one damaged job or a missing key
         return "unreadable"
     return f"{value:.0%}" if isinstance(value, int | float) else repr(value)

@@ -1,6 +1,6 @@
-"""Options that several commands share, and how their texts become values.
+"""Options that several commands share, and the parsing of their values.
 
-Bad text is refused here, with the option's name. Nothing is opened or asked.
+Bad values raise here, with the option's name. Nothing opens a store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
 
 
 def example(*lines: str) -> str:
-    """The epilog of a command: how it is typed."""
+    """The epilog of a command: its examples."""
     title = "Example:" if len(lines) == 1 else "Examples:"
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
@@ -46,13 +46,13 @@ _SHARED = (
         help="The store, such as sqlite:///jobs.db or postgresql://host/database.",
     ),
     click.option(
-        "--traceback", is_flag=True, expose_value=False, callback=_save_step, help="Show where an error comes from."
+        "--traceback", is_flag=True, expose_value=False, callback=_save_step, help="Show the traceback of an error."
     ),
 )
 
 
 def shared(function: F) -> F:
-    """The options every command takes, before and after its name."""
+    """The options of every command, allowed before and after its name."""
     for option in reversed(_SHARED):
         function = option(function)
     return function
@@ -72,7 +72,7 @@ def _log_level(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 def log_options(function: F) -> F:
-    """For commands that run on: how much they log, and how."""
+    """The log options of long-running commands."""
     for option in reversed(_LOGS):
         function = option(function)
     return function
@@ -83,21 +83,21 @@ _LOGS = (
         "--log-level",
         metavar="LEVEL",
         callback=_log_level,
-        help="How much to log: INFO, or more of a part: INFO,headrace.worker=DEBUG.",
+        help="Log level: INFO, or per logger: INFO,headrace.worker=DEBUG.",
     ),
-    click.option("--log-format", type=click.Choice(choices_of("log_format")), help="For people or for programs."),
+    click.option("--log-format", type=click.Choice(choices_of("log_format")), help="Log format."),
 )
 
 
 def yes_option(function: F) -> F:
-    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(function)
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 # -- durations and moments
 
 
 def parse_seconds(text: str) -> float | None:
-    """Seconds of `90`, `1.5`, `500ms`, `10m` or `1h30m`; None if it is none of these."""
+    """Parse `90`, `1.5`, `500ms`, `10m` or `1h30m` to seconds; None if invalid."""
     try:
         seconds = float(text)
     except ValueError:
@@ -109,7 +109,7 @@ def parse_seconds(text: str) -> float | None:
 
 
 def parse_moment(text: str) -> datetime | None:
-    """A moment in ISO 8601, UTC unless it says otherwise."""
+    """Parse an ISO 8601 time, UTC without an offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -118,7 +118,7 @@ def parse_moment(text: str) -> datetime | None:
 
 
 def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """For options that take a length of time."""
+    """Callback of options that take a duration."""
     if value is None:
         return None
     seconds = parse_seconds(value)
@@ -128,12 +128,12 @@ def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> f
 
 
 def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
-    """Like duration, with the word `none` for no limit at all (given as the text, None means: not said)."""
+    """Like `duration`, but keeps the word `none` (no limit) as a text, because None means "not given"."""
     return "none" if value == "none" else duration(ctx, param, value)
 
 
 def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """For options that take a moment."""
+    """Callback of options that take a time."""
     if value is None:
         return None
     found = parse_moment(value)
@@ -143,7 +143,7 @@ def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> dat
 
 
 def moment_or_age(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
-    """For options that take a moment, or how long ago it was."""
+    """Callback of options that take a time or an age."""
     seconds = None if value is None else parse_seconds(value)
     if value is None or seconds is None:
         found = None if value is None else parse_moment(value)
@@ -155,14 +155,14 @@ def moment_or_age(ctx: click.Context, param: click.Parameter, value: str | None)
     try:
         return datetime.now(UTC) - timedelta(seconds=seconds)
     except OverflowError:
-        raise click.BadParameter(f"{value!r} is before the beginning of time", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is too long ago", ctx, param) from None
 
 
 def names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    """For options that take names, one or a,b,c, and may be repeated."""
+    """Callback of options that take names, as a,b,c or repeated."""
     for text in value:
         if not text.strip(" ,"):
-            raise click.BadParameter(f"{text!r} is no name; write one, or several as a,b,c", ctx, param)
+            raise click.BadParameter(f"{text!r} is not a name; write one, or several as a,b,c", ctx, param)
     return tuple(name.strip() for text in value for name in text.split(",") if name.strip()) or None
 
 
@@ -183,28 +183,28 @@ _FILTERS = (
         multiple=True,
         callback=_states,
         shell_complete=lambda ctx, param, begun: [state.value for state in State if state.startswith(begun)],
-        help="In this state; may be repeated, or a,b,c.",
+        help="Only this state; may be repeated, or a,b,c.",
     ),
-    click.option("--queue", "-q", help="In this queue."),
-    click.option("--task", "-t", help="Of this task."),
-    click.option("--tag", help="With this tag."),
-    click.option("--worker", help="Run by this worker."),
-    click.option("--flow", help="Of the flow with this id."),
-    click.option("--text", help="With this text in the id, task, arguments, reason or metadata."),
+    click.option("--queue", "-q", help="Only jobs in this queue."),
+    click.option("--task", "-t", help="Only jobs of this task."),
+    click.option("--tag", help="Only jobs with this tag."),
+    click.option("--worker", help="Only jobs run by this worker."),
+    click.option("--flow", help="Only jobs of the flow with this id."),
+    click.option("--text", help="Only jobs with this text in the id, task, arguments, reason or metadata."),
     click.option(
         "--since", metavar="TIME", callback=moment_or_age, help="Created since: 10m, 2h, 3d or an ISO time (UTC)."
     ),
-    click.option("--until", metavar="TIME", callback=moment_or_age, help="Created before: as --since."),
+    click.option("--until", metavar="TIME", callback=moment_or_age, help="Created before; same format as --since."),
 )
 
 
 def filters(function: F) -> F:
-    """The options that say which jobs are meant; `chosen()` makes filters of them."""
+    """The options that select jobs; `chosen()` turns them into filters."""
     for option in reversed(_FILTERS):
         function = option(function)
     return function
 
 
 def chosen(given: dict[str, Any]) -> dict[str, Any]:
-    """The filters that were given."""
+    """The given filters."""
     return {name: value for name, value in given.items() if value not in (None, ())}

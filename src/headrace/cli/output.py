@@ -1,6 +1,6 @@
-"""How answers look: JSON for programs, aligned text in a pipe, colors and tables as wide as the terminal on one.
+"""Output: JSON for programs, aligned text in a pipe, colors and fitted tables on a terminal.
 
-Knows nothing of jobs. rich is loaded only to draw a table or a bar on a terminal: a worker never needs it.
+Independent of jobs. rich is imported only to draw on a terminal: a worker never loads it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
 
 def on_terminal() -> bool:
-    """Whether a person reads this."""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -51,34 +51,34 @@ def colorful() -> bool:
 
 
 def paint(text: str, color: str | None = None, bold: bool = False) -> str:
-    """The text in a color where there are colors."""
+    """The text in a color, if stdout shows colors."""
     return click.style(text, fg=color, bold=bold or None) if colorful() else text
 
 
 def say(text: str = "") -> None:
-    """A line of the answer."""
+    """Print a line to stdout."""
     click.echo(text, color=colorful())
 
 
 def remark(text: str) -> None:
-    """A line beside the answer, which a program that reads the answer does not get."""
+    """Print a line to stderr, apart from the output that programs read."""
     click.echo(text, err=True)
 
 
 def confirm(deed: str) -> None:
-    """Ask on a terminal whether to do it; elsewhere refuse."""
+    """Ask for confirmation on a terminal; refuse elsewhere."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this would {deed}; say --yes, as nobody can be asked here")
+        raise click.UsageError(f"this would {deed}; add --yes, because there is no terminal to confirm on")
     click.confirm(f"{deed[:1].upper()}{deed[1:]}?", abort=True, err=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document. Times are ISO 8601 in UTC."""
+    """Print one JSON document. Times are ISO 8601 in UTC."""
     click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=repr), indent=2))
 
 
 def clean(text: str) -> str:
-    """The text with control characters made visible: a stored text must not steer the terminal."""
+    """Escape control characters: a stored text must not control the terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
@@ -99,7 +99,7 @@ def stamp(moment: datetime | None) -> str:
 
 
 def ago(moment: datetime | None, now: datetime) -> str:
-    """For how long: 12s, 5m, 3h, 2d; a time to come is told with `in`."""
+    """Time since a moment: 12s, 5m, 3h, 2d; a future time gets the prefix `in`."""
     if moment is None:
         return "-"
     seconds = (now - moment).total_seconds()
@@ -131,7 +131,7 @@ def size(count: float) -> str:
 
 
 def print_facts(pairs: Iterable[tuple[str, str]]) -> None:
-    """Names and values, one pair a line; a value of several lines is indented under its name."""
+    """Print names and values, one pair per line; the lines of a value are indented."""
     listed = list(pairs)
     width = max((len(name) for name, _ in listed), default=0)
     for name, value in listed:
@@ -142,7 +142,7 @@ def print_facts(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A table. In a pipe nothing is cut; on a terminal a cell that does not fit is."""
+    """Print a table. A terminal cuts cells that do not fit; a pipe gets everything."""
     cleaned = [[one_line(cell) for cell in row] for row in rows]
     if on_terminal():
         _draw(columns, cleaned)
@@ -169,7 +169,7 @@ def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
 
 
 def drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, chosen: int | None = None) -> Table:
-    """A table as wide as there is room, with one row marked if it is chosen."""
+    """A rich table that fits the width, with the chosen row marked."""
     from rich.cells import cell_len  # as above
     from rich.table import Table
     from rich.text import Text
@@ -187,7 +187,7 @@ def drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, c
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
-    """Widths that fit the room: the last columns shrink first, and are left out if that is not enough."""
+    """Column widths that fit: the last columns shrink first, then drop out."""
     for count in range(len(columns), 1, -1):
         widths = list(natural[:count])
         for n in reversed(range(count)):

@@ -1,4 +1,4 @@
-"""The command `headrace`: everything it can do, by name."""
+"""The command `headrace` and its subcommands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Examples:
   headrace jobs --state failed
 \b
 The app is named with --app, HEADRACE_APP, or `app` under [tool.headrace] in pyproject.toml.
-Commands that only look at the store can do without one: --url or HEADRACE_URL names it, else it is
+Commands that only read the store need no app: --url or HEADRACE_URL names the store; the default is
 headrace.db in the current folder.
 \b
 Completion for your shell (also zsh_source, fish_source):
   eval "$(_HEADRACE_COMPLETE=bash_source headrace)"
 """
 
-# By name, the module that has it.
+# Command name -> module.
 _WHERE = {
     "demo": "demo.demo",
     "worker": "commands.worker",
@@ -62,7 +62,7 @@ _WHERE = {
 
 
 class _Commands(click.Group):
-    """Loads a command when it is asked for: a worker has no use for the others, which would take 5 MB."""
+    """Imports a command on demand: loading all would cost a worker 5 MB."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_WHERE)
@@ -90,7 +90,7 @@ def root(ctx: click.Context) -> None:
 
 
 def whole() -> click.Group:
-    """The command with all that it can do loaded, in the order of its parts."""
+    """The command with all subcommands loaded, in the order of `_WHERE`."""
     ctx = click.Context(root)
     loaded = {name: root.get_command(ctx, name) for name in _WHERE}
     root.commands = {name: command for name, command in loaded.items() if command is not None}

@@ -1,7 +1,7 @@
-"""One run of the command line: which app and store it works on, and their closing at the end.
+"""One run of the command line: opens its app and store, and closes them at the end.
 
-A command asks for the store alone, or for the app with its tasks. Only the latter imports a user's code if `--url`
-was given, so that an operator can look at jobs while the code is broken.
+A command needs the store alone, or the app with its tasks. With `--url`, only the latter imports the user's code, so an
+operator can inspect jobs while the code is broken.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headrace.errors import ConfigError
 
 
 class Session:
-    """What the shared options say, and what was opened because of it."""
+    """The shared options, and the app opened for them."""
 
     def __init__(self) -> None:
         self.app: str | None = None
@@ -27,9 +27,9 @@ class Session:
         self._opened: Headrace | None = None
 
     def store(self, *, may_create: bool = False, with_tasks: bool = False) -> Headrace:
-        """The configured app or, without one, a bare one on the store. A store that is not there is an error.
+        """The configured app or, without one, a bare app on the store. A missing store is an error.
 
-        With --url alone no app is loaded, unless its tasks would help.
+        With --url alone no app is imported, unless the command wants its tasks.
         """
         if self._opened is None:
             bare = self.url and not self.app and not with_tasks
@@ -61,7 +61,7 @@ class Session:
         try:
             return self._load(name, origin)
         except ConfigError as error:
-            hint = "" if self.url else "; with --url and without --app, the store can be looked at all the same"
+            hint = "" if self.url else "; with --url and without --app, commands that only read the store still work"
             raise ConfigError(f"{error}{hint}") from error
 
     def _bare(self) -> Headrace:
@@ -75,7 +75,9 @@ class Session:
 
     def _load(self, name: str, origin: str) -> Headrace:
         if self.url:
-            os.environ["HEADRACE_URL"] = self.url  # what `Headrace()` in the user's module reads, here and in children
+            os.environ["HEADRACE_URL"] = (
+                self.url
+            )  # read by `Headrace()` in the user's module, here and in child processes
         app = load_app(name, origin)
         self.app_name = name
         if self.url and not _is_on(app, self.url):
@@ -90,6 +92,6 @@ def _is_on(app: Headrace, url: str) -> bool:
 
 
 def missing_file(app: Headrace) -> str | None:
-    """The path of a store's file that does not exist."""
+    """The path of the store's file if it does not exist."""
     scheme, _, path = app.engine.url.partition(":///")
     return path if scheme == "sqlite" and not Path(path).exists() else None

@@ -37,12 +37,12 @@ def test_an_alert_is_listed_acknowledged_and_told_to_the_doctor(shell: Shell, ap
     assert shell("alerts", "list", "--severity", "info").err == "no alert fires\n"
     assert f"headrace alerts ack {alert['id']}" in shell("doctor").out
     ran = shell("alerts", "ack", alert["id"], "--by", "kim", "--note", "on it")
-    assert ran.out == "acknowledged: no_worker; it ends when its rule does not hold any more\n"
+    assert ran.out == "acknowledged: no_worker; it resolves when its rule no longer holds\n"
     assert shell("alerts", "evaluate").code == 0
     assert "kim sees to it" in shell("doctor").out
     shown = shell("alerts", "show", "no_worker").out
     assert "by kim" in shown
-    assert "told          once" in shown
+    assert "notified      once" in shown
     assert shell("alerts", "resolve", "no_worker", "--by", "kim").out == "resolved: no_worker\n"
     told = [line.split()[3] for line in shell("alerts", "history").out.splitlines()[1:]]
     assert told == ["resolved", "acknowledged", "raised"]
@@ -83,17 +83,17 @@ def test_a_channel_is_made_without_its_secret_on_the_command_line(
         monkeypatch.setattr(sys, "stdin", io.StringIO(f"{hook.url}/hush\n"))
         ran = shell("alerts", "channel", "add", "ops", "--kind", "slack", "--hook", "-")
         assert ran.code == 0, ran.err
-        assert shell("alerts", "channel", "test", "ops").out == "channel ops was told\n"
+        assert shell("alerts", "channel", "test", "ops").out == "channel ops accepted the test message\n"
         hook.status = 500
         failed = shell("alerts", "channel", "test", "ops")
-        assert (failed.code, failed.out) == (1, "channel ops was not told: the server answered 500\n")
+        assert (failed.code, failed.out) == (1, "channel ops failed: the server answered 500\n")
         assert hook.got[0][0] == "/hush"
     assert shell("alerts", "channel", "set", "ops", "--severity", "critical").code == 0
     listed = shell("alerts", "channels")
     assert "hush" not in ran.out + listed.out + shell("alerts", "channels", "--json").out
     app.alerts.trigger("x", "y", severity="critical", notify="ops")
     shell("alerts", "evaluate")
-    assert "ops could not be told" in shell("alerts", "channels").err
+    assert "ops failed to send" in shell("alerts", "channels").err
     assert "channel 'ops' can't be told of alerts" in shell("doctor").out
     assert shell("alerts", "channel", "delete", "ops").out == "channel ops is deleted\n"
 
@@ -104,7 +104,7 @@ def test_silences_are_made_listed_and_ended(shell: Shell, app: Headrace) -> None
     assert "queue=mail" in shell("alerts", "silences").out
     shell("alerts", "evaluate")
     assert "firing (silenced)" in shell("alerts").out
-    assert shell("alerts", "unsilence", made["id"]).out == "it is over\n"
+    assert shell("alerts", "unsilence", made["id"]).out == "the silence has ended\n"
     assert shell("alerts", "unsilence", made["id"]).code == 1
     assert shell("alerts", "silences").err == "nothing is silenced\n"
 
@@ -116,7 +116,7 @@ def test_one_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
 
 
 def test_every_act_tells_programs_what_it_did(shell: Shell, app: Headrace) -> None:
-    assert shell("alerts", "history").err == "nothing has happened yet\n"
+    assert shell("alerts", "history").err == "there is no history yet\n"
     ran = shell("alerts", "evaluate", "--json")
     assert (ran.code, [one["rule"] for one in ran.json["changed"]]) == (1, ["no_worker"])
     assert [one["id"] for one in ran.json["firing"]] == [one["id"] for one in ran.json["changed"]]
@@ -156,7 +156,7 @@ def test_silences_are_told_to_programs_and_to_people(shell: Shell, app: Headrace
         (["silence", "--for", "soon"], 2, "'soon' is not a time"),
         (["trigger", "x", "y", "--label", "host"], 2, "'host' is not NAME=TEXT"),
         (["channel", "add", "x", "--kind", "slack"], 2, "needs one that begins with https://"),
-        (["channel", "add", "x", "--hook", "https://x"], 2, "say with --kind"),
+        (["channel", "add", "x", "--hook", "https://x"], 2, "give the kind with --kind"),
         (["channel", "set", "log", "--disabled"], 2, "is built in"),
         (["channel", "test", "nobody"], 1, "there is no alert channel 'nobody'"),
     ],

@@ -117,4 +117,4 @@ def test_a_store_without_an_archive_says_so(shell: Shell, app: Headrace, monkeyp
     app.admin.migrate()
     monkeypatch.setattr("headrace.app.retention.lifecycle.Lifecycles.has_archive", False)
     for command in (["jobs", "list", "--archived"], ["partitions"], ["archive", "durations"]):
-        assert "this store has no archive; name one in SQL with `archive_url`" in shell(*command).err
+        assert "this store has no archive; set `archive_url` to an SQL store" in shell(*command).err

@@ -57,13 +57,13 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     assert ran.code == 0
     first, *rest = ran.out.splitlines()
     assert first.startswith(f"{JOBS} jobs with ")
-    assert f"are now at {target.url}, in " in first
-    assert any("jobs were still running and taken away" in line for line in rest)
+    assert f"copied to {target.url} and compared, in " in first
+    assert any("jobs were still running; the new store runs them again" in line for line in rest)
     assert f"next: set HEADRACE_URL={target.url}, and restart" in rest[-2]
     assert rest[-1] == f"the old store stays closed: {source.url}"
     told = ran.err.splitlines()
-    assert told[0].startswith(f"closing {source.url}: from now on nothing is enqueued")
-    assert f"carried {JOBS} of {JOBS} jobs" in told
+    assert told[0].startswith(f"closing {source.url}: it accepts and starts no more jobs")
+    assert f"copied {JOBS} of {JOBS} jobs" in told
     assert f"compared {JOBS} of {JOBS} jobs" in told
     assert contents(target) == without_nul(contents(source))
     assert target.transfer.store_status() is None
@@ -75,7 +75,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
 def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, target: Engine) -> None:
     for number, engine in enumerate((source, target)):
         engine.schedule_store.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
-    line = "schedule nightly stays as it is there: it differs in created_at, updated_at"
+    line = "schedule nightly was kept as it is there: it differs in created_at, updated_at"
     ran = copy(shell)
     assert ran.code == 0
     assert line in ran.out.splitlines()
@@ -105,7 +105,7 @@ def test_the_same_command_again_says_that_it_is_done(shell: Shell, source: Engin
     before = contents(target)
     again = copy(shell)
     assert again.code == 0
-    assert again.out.startswith(f"nothing to do: the jobs of {source.url} were carried over to {target.url} already")
+    assert again.out.startswith(f"nothing to do: the jobs of {source.url} were copied to {target.url} already")
     assert copy(shell, "--json").json == {"from": source.url, "to": target.url, "standing": "done"}
     assert "nothing to do" in copy(shell, "--dry-run").out
     assert contents(target) == before
@@ -122,7 +122,7 @@ def test_a_dry_run_tells_everything_and_leaves_no_trace(shell: Shell, source: En
     assert ["jobs", str(JOBS)] in lines
     assert {("history", "entries"), ("log", "lines"), ("dead", "letters")} <= {tuple(line[:2]) for line in lines}
     assert any(line[0] == "size" for line in lines)
-    assert "has no tables yet; the copy makes them" in ran.out
+    assert "has no tables yet; the copy creates them" in ran.out
     assert ran.out.endswith("nothing was changed\n")
     told = copy(shell, "--dry-run", "--json").json
     assert (told["jobs"], told["standing"], told["target_has_tables"]) == (JOBS, "new", False)
@@ -140,8 +140,8 @@ def test_a_used_store_is_refused_until_it_is_meant(shell: Shell, source: Engine,
     assert "--into-used" in ran.err
     ran = copy(shell, "--into-used")
     assert ran.code == 0
-    assert "1 of them were there already" in ran.out
-    assert "1 job was not carried, since the id is taken there: job-000001" in ran.out
+    assert "1 of them were copied earlier" in ran.out
+    assert "1 job was not copied, because the id exists there: job-000001" in ran.out
     assert target.queries.count(Filter()) == JOBS + 1
 
 
@@ -150,11 +150,11 @@ def test_running_jobs_are_waited_for(shell: Shell, source: Engine, target: Engin
     source.insert([new_job("slow", queue="slow")])
     [claim] = claim_from(source, "slow")
     process = shell.start("copy", FROM, TO, "--wait", "10m")
-    wait_for_line(process, "waiting for 1 running job to end")
+    wait_for_line(process, "waiting for 1 running job to finish")
     source.exchange([succeed(claim)], None)
     ran = finish(process)
     assert ran.code == 0
-    assert "no job is running any more" in ran.err
+    assert "no job is running" in ran.err
     assert "still running" not in ran.out
     assert states(target)["slow"] is State.COMPLETED
 
@@ -186,7 +186,7 @@ def test_a_bar_is_drawn_on_a_terminal(shell: Shell, source: Engine, monkeypatch:
     ran = copy(shell)
     assert ran.code == 0
     assert "carrying" in ran.err
-    assert f"carried {JOBS} of {JOBS} jobs" not in ran.err
+    assert f"copied {JOBS} of {JOBS} jobs" not in ran.err
 
 
 # -- something is in the way
@@ -196,7 +196,7 @@ def test_a_bar_is_drawn_on_a_terminal(shell: Shell, source: Engine, monkeypatch:
     ("arguments", "told"),
     [
         (("copy",), "FROM"),
-        (("copy", FROM), "say where to carry the jobs"),
+        (("copy", FROM), "give the target store"),
         (("copy", FROM, TO, "--wait", "long"), "'long' is not a time"),
         (("copy", "--reopen", FROM, TO), "--reopen takes FROM alone"),
         (("copy", "--reopen", FROM, "--dry-run"), "--reopen takes FROM alone"),
@@ -269,11 +269,11 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(shell: Shell, sourc
         ran = copy(shell)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.splitlines()[-1] == (
-        "error: postgresql://x: gone; what was carried is safe: run the same command again, and it goes on from there"
+        "error: postgresql://x: gone; jobs copied so far are safe: run the same command again to continue"
     )
     assert 0 < target.queries.count(Filter()) < JOBS
     assert target.exchange([], None).claims == []
-    assert "a part is there already; the copy goes on from there" in copy(shell, "--dry-run").out
+    assert "an earlier copy was interrupted; this one continues it" in copy(shell, "--dry-run").out
     assert copy(shell).code == 0
     assert contents(target) == without_nul(contents(source))
 
@@ -284,7 +284,7 @@ def test_ctrl_c_says_how_to_go_on(shell: Shell, source: Engine, target: Engine) 
         ran = copy(shell)
     assert ran.code == 1
     assert [line for line in ran.err.splitlines() if line][-2:] == [
-        "what was carried is safe: run the same command again, and it goes on from there",
+        "jobs copied so far are safe: run the same command again to continue",
         "stopped",
     ]
     assert copy(shell).code == 0
@@ -309,14 +309,14 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
         "job job-000000 (completed) is missing",
         "queue paused should be paused and is not",
     ]
-    assert f"error: {target.url} is not as {source.url}: 2 differences" in ran.err
+    assert f"error: {target.url} differs from {source.url}: 2 differences" in ran.err
     assert f"headrace copy --reopen {target.url}" in ran.err
     told = copy(shell, "--json")
     assert (told.code, told.json["standing"], told.json["different"]) == (1, "begun", 2)
     assert told.json["differences"][0] == {"what": "job", "id": "job-000000", "how": "(completed) is missing"}
     assert source.transfer.store_status() is not None
     assert target.transfer.store_status() is not None
-    assert "not everything may have been carried" in shell("copy", "--reopen", TO).err
+    assert "may be incomplete" in shell("copy", "--reopen", TO).err
     assert shell("copy", "--reopen", TO, "--yes").code == 0
     assert target.transfer.store_status() is None
 
@@ -328,18 +328,18 @@ def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source:
     copy(shell)
     nobody = shell("copy", "--reopen", FROM)
     assert nobody.code == 2
-    assert "say --yes" in nobody.err
+    assert "add --yes" in nobody.err
     shell.answer("n\n")
     declined = shell("copy", "--reopen", FROM)
     assert declined.code == 1
-    assert f"carried over to {target.url} exist twice from then on" in declined.err
+    assert f"copied to {target.url} will exist twice" in declined.err
     assert source.transfer.store_status() is not None
     shell.answer("y\n")
     accepted = shell("copy", "--reopen", FROM)
-    assert (accepted.code, accepted.out) == (0, f"{source.url} is in use again\n")
+    assert (accepted.code, accepted.out) == (0, f"{source.url} is open again\n")
     assert shell("--url", FROM, "enqueue", "x").code == 0
     again = shell("copy", "--reopen", FROM)
-    assert (again.code, again.out) == (0, f"nothing to do: no notice hangs at {source.url}, it is in use\n")
+    assert (again.code, again.out) == (0, f"nothing to do: {source.url} is open\n")
 
 
 def test_a_program_brings_a_store_back_without_a_question(shell: Shell, source: Engine) -> None:

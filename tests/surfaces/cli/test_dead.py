@@ -108,7 +108,7 @@ def test_many_are_requeued_after_a_question(shell: Shell, app: Headrace, jobs: l
     assert "3 dead letters would be requeued" in shell("dead", "requeue", "--all", "--dry-run").out
     refused = shell("dead", "requeue", "--task", jobs[0].task)
     assert refused.code == 2
-    assert "this would requeue 3 dead letters; say --yes" in refused.err
+    assert "this would requeue 3 dead letters; add --yes" in refused.err
     assert app.dead.count() == 3
     done = shell("dead", "requeue", "--task", jobs[0].task, "--yes", "--limit", "2", "--rate", "1/h", "--json").json
     assert (done["requeued"], done["dry_run"]) == (2, False)
@@ -137,7 +137,7 @@ def test_what_fails_while_the_question_is_open_is_not_requeued(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ((), "say which dead letters are meant"),
+        ((), "give an ID, filters, or --all"),
         (("x", "--all"), "not both"),
         (("--all", "--args", "[1]"), "give its ID"),
         (("x", "--args", "[1"), "is not JSON"),

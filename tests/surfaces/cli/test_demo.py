@@ -28,8 +28,8 @@ def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) 
         "20 results",
         "attempt 2 failed: ConnectionError",
         "got through at attempt 3",
-        "its dead letter waits",
-        "never before it",
+        "its dead letter is kept",
+        "never before",
         "3 jobs, the latest",
         "Monday",
         "finished at attempt 2 by the survivor",
@@ -71,7 +71,7 @@ def test_ctrl_c_ends_the_demo_and_its_workers(shell: Shell) -> None:
     scratch.mkdir()
     process = shell.start("demo", env={"TMPDIR": str(scratch)}, start_new_session=True)
     assert process.stdout is not None
-    pid = next(line for line in process.stdout if "has signed on" in line).split()[1]
+    pid = next(line for line in process.stdout if "has registered" in line).split()[1]
     os.killpg(process.pid, signal.SIGINT)
     ran = finish(process)
     assert ran.code == 1

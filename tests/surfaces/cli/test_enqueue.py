@@ -99,13 +99,13 @@ def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
         (("x", "--meta", "novalue"), "name=value"),
         (("x", "--meta", "=v"), "name=value"),
         (("x", "--wait", "soon"), "--wait"),
-        (("x", "--needs", " , "), "'--needs': ' , ' is no name"),
+        (("x", "--needs", " , "), "'--needs': ' , ' is not a name"),
         (("x", "--rate-key", ""), "rate_key: expected a name"),
         (("x", "--concurrency-key", ""), "concurrency_key: expected a name"),
         (("x", "--after", "nobody"), "nobody"),
         (("x", "--after", "a b"), "after"),
         (("x", "--on-parent-failure", "weep"), "'cancel', 'run', 'hold'"),
-        (("x", "--on-parent-failure", "run"), "name them with --after"),
+        (("x", "--on-parent-failure", "run"), "--on-parent-failure needs --after"),
     ],
 )
 def test_a_wrong_call_is_refused_and_stores_nothing(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
@@ -143,7 +143,7 @@ def test_an_app_checks_the_call_and_doubts_a_name_it_does_not_know(shell: Shell)
 
 def test_a_first_job_tells_that_it_made_the_store(shell: Shell) -> None:
     first, second = shell("enqueue", "x"), shell("enqueue", "x")
-    assert first.err == f"note: this made a new store at {shell.folder / 'headrace.db'}\n"
+    assert first.err == f"note: this created a new store at {shell.folder / 'headrace.db'}\n"
     assert second.err == ""
 
 

@@ -46,7 +46,7 @@ def test_events_are_chosen_by_type_queue_task_and_number(shell: Shell, app: Head
     assert kinds(chosen.out) == ["job.enqueued", "job.started"]
     assert len(shell("events", "--type", "job.*", "-t", "add").out.splitlines()) == 3
     assert len(shell("events", "-n", "1").out.splitlines()) == 1
-    assert "nothing of that kind is told" in shell("events", "--queue", "nowhere").err
+    assert "no events match" in shell("events", "--queue", "nowhere").err
     assert shell("events", "--queue", "nowhere", "--json") == (0, "", "")
 
 
@@ -106,7 +106,7 @@ def test_a_webhook_is_made_listed_paused_resumed_and_deleted(shell: Shell, app: 
     assert shell("webhooks", "pause", made["id"]).out == f"webhook {made['id']} is paused\n"
     assert shell("webhooks", "pause", made["id"], "--json").json["paused"] is True
     assert "paused" in shell("webhooks", "list").out
-    assert shell("webhooks", "resume", made["id"]).out == f"webhook {made['id']} is sent events again\n"
+    assert shell("webhooks", "resume", made["id"]).out == f"webhook {made['id']} is active again\n"
     assert shell("webhooks", "delete", made["id"]).out == f"webhook {made['id']} is deleted\n"
     assert shell("webhooks", "list", "--json").json == []
 
@@ -132,8 +132,8 @@ def test_a_webhook_is_tried_and_its_messages_are_listed(
     monkeypatch.setenv("HEADRACE_WEBHOOK_NETWORKS", "127.0.0.0/8")
     with web_server() as hook:
         made = shell("webhooks", "create", hook.url, "--type", "job.completed", "--json").json
-        assert "nothing was sent" in shell("webhooks", "deliveries", made["id"]).err
-        assert shell("webhooks", "test", made["id"]).out == "it answered 200\n"
+        assert "there are no deliveries" in shell("webhooks", "deliveries", made["id"]).err
+        assert shell("webhooks", "test", made["id"]).out == "the webhook answered 200\n"
         assert shell("webhooks", "test", made["id"], "--json").json == {"id": made["id"], "status": 200}
         hook.status = 503
         ran = shell("webhooks", "test", made["id"])
@@ -164,7 +164,7 @@ def _until_sent(app: Headrace, webhook_id: str) -> None:
         (["create", "http://example.com"], "not encrypted"),
         (["create", "https://example.com", "--type", "nothing.*"], "there is no event type"),
         (["create", "https://example.com", "--queue", "a b"], "queue"),
-        (["update", "nobody"], "say what is to be different"),
+        (["update", "nobody"], "give a change"),
         (["update", "nobody", "-q", "mail"], "there is no webhook 'nobody'"),
         (["update", "nobody", "--to", ""], "there is no webhook 'nobody'"),
         (["pause", "nobody"], "there is no webhook 'nobody'"),

@@ -65,7 +65,7 @@ def test_one_flow_is_shown_with_its_jobs(shell: Shell, run: FlowRun) -> None:
 
 
 def test_the_failed_part_is_run_again_and_the_rest_cancelled(shell: Shell, run: FlowRun) -> None:
-    assert shell("flows", "retry", run.id).out.startswith("1 job to run again")
+    assert shell("flows", "retry", run.id).out.startswith("1 job queued again")
     assert run.refresh().counts == {"pending": 1, "waiting": 1, "completed": 1}
     refused = shell("flows", "cancel", run.id)
     assert (refused.code, "--yes" in refused.err) == (2, True)

@@ -56,7 +56,7 @@ def test_bytes_that_are_no_text_are_told_as_an_id_that_is_not_there(shell: Shell
 def test_a_filter_changes_all_that_match_once_it_is_confirmed(shell: Shell, app: Headrace) -> None:
     refused = shell("jobs", "cancel", "--queue", "mail")
     assert refused.code == 2
-    assert "this would cancel 3 jobs; say --yes" in refused.err
+    assert "this would cancel 3 jobs; add --yes" in refused.err
     shell.answer("n\n")
     assert shell("jobs", "cancel", "--queue", "mail").code == 1
     assert app.jobs.count(state=State.CANCELLED) == 1
@@ -77,7 +77,7 @@ def test_the_question_counts_only_what_would_change(shell: Shell, app: Headrace)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ((), "say which jobs to"),
+        ((), "give the jobs to"),
         (("now-0", "--queue", "mail"), "ids or filters, not both"),
         (("now-0", "--all"), "ids or filters, not both"),
         (("--all", "--queue", "mail", "--yes"), "one or the other"),
@@ -114,7 +114,7 @@ def test_a_job_that_has_not_started_can_be_changed(shell: Shell, app: Headrace) 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("later",), 2, "say what to change"),
+        (("later",), 2, "give a change"),
         (("later", "--run-at", "2040-01-01", "--delay", "1"), 2, "exclude each other"),
         (("later", "--priority", "500"), 2, "-100 to 100"),
         (("later", "--queue", "no blanks"), 2, "queue"),

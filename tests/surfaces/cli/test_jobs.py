@@ -88,7 +88,7 @@ def test_pages_follow_one_another(shell: Shell, app: Headrace) -> None:
     [
         (("--state", "asleep"), "states are scheduled, waiting, pending"),
         (("--since", "yesterday"), "10m, 2h, 3d"),
-        (("--until", "99999999999d"), "beginning of time"),
+        (("--until", "99999999999d"), "too long ago"),
         (("--limit", "10001"), "10000"),
         (("--cursor", "x"), "cursor 'x'"),
     ],
@@ -240,7 +240,7 @@ def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(shell: Shell, ap
     assert "long-name-1" in ambiguous.err
     assert "long-name-2" in ambiguous.err
     short = shell("why", "done-00")
-    assert (short.code, "give at least 8 characters" in short.err) == (1, True), "seven characters are too few"
+    assert (short.code, "needs at least 8 characters" in short.err) == (1, True), "seven characters are too few"
     assert shell("why", "nobody-at-all").code == 1
     assert shell("jobs", "show", "long-name-1").code == 0
 

@@ -54,7 +54,7 @@ def test_an_existing_file_and_a_used_store_are_asked_about(shell: Shell) -> None
     ran = shell("restore", "copy.db")
     assert (ran.code, "--replace" in ran.err) == (2, True)
     ran = shell("restore", "copy.db", "--replace")
-    assert (ran.code, "say --yes" in ran.err) == (2, True)
+    assert (ran.code, "add --yes" in ran.err) == (2, True)
     shell.answer("n\n")
     assert shell("restore", "copy.db", "--replace").code == 1
     shell.answer("y\n")
@@ -72,7 +72,7 @@ def test_no_restore_while_a_worker_is_alive(shell: Shell) -> None:
 
 def test_a_store_that_is_told_twice_is_wrong_use(shell: Shell) -> None:
     ran = shell("--url", "memory://", "restore", "copy.db", "memory://")
-    assert (ran.code, "told twice" in ran.err) == (2, True)
+    assert (ran.code, "given twice" in ran.err) == (2, True)
 
 
 def test_check_finds_repairs_and_tells_by_its_exit_code(shell: Shell) -> None:
@@ -81,7 +81,7 @@ def test_check_finds_repairs_and_tells_by_its_exit_code(shell: Shell) -> None:
     ran = shell("check")
     assert (ran.code, "wrong: orphan_tags: 1 tag belongs to no job" in ran.out) == (1, True)
     dry = shell("check", "--repair", "--dry-run")
-    assert (dry.code, "would put right: 1 orphan_tags" in dry.out) == (1, True)
+    assert (dry.code, "would repair: 1 orphan_tags" in dry.out) == (1, True)
     assert shell("check", "--repair", "--json").json == {
         "findings": [],
         "repaired": {"orphan_tags": 1},
@@ -114,7 +114,7 @@ def test_optimize_and_checkpoint_tell_sizes(shell: Shell) -> None:
     assert shell("optimize", "--json").json["size_after"] > 0
     assert "the store had" in shell("optimize").out
     ran = shell("optimize", "--full")
-    assert (ran.code, "say --yes" in ran.err) == (2, True)
+    assert (ran.code, "add --yes" in ran.err) == (2, True)
     assert shell("optimize", "--full", "--yes").code == 0
 
 
@@ -125,7 +125,7 @@ def test_storage_tells_tables_and_their_sizes(shell: Shell) -> None:
     (jobs,) = shell("storage", "jobs", "--json").json
     assert (jobs["name"], jobs["kind"], jobs["entries"], jobs["expires"]) == ("jobs", "table", 3, None)
     assert jobs["bytes"] >= 4096
-    assert "nothing fits nowhere" in shell("storage", "nowhere").err
+    assert "nothing matches nowhere" in shell("storage", "nowhere").err
     ran = shell("storage", "--limit", "1")
     assert (len(ran.out.splitlines()), "--limit shows more" in ran.err) == (2, True)
     assert shell("storage", "--limit", "0").code == 2

@@ -53,7 +53,7 @@ def test_it_tells_of_the_store_its_queues_and_its_tasks(shell: Shell, app: Headr
 
 def test_one_queue_is_told_by_its_tasks(shell: Shell, app: Headrace) -> None:
     assert [row[:2] for row in table(shell("metrics", "-q", "mail").out)[1:]] == [["bounce", "mail"], ["send", "mail"]]
-    assert shell("metrics", "-q", "none").err.startswith("nothing became of jobs")
+    assert shell("metrics", "-q", "none").err.startswith("no jobs of this queue")
 
 
 def test_programs_get_json(shell: Shell, app: Headrace) -> None:
@@ -101,10 +101,10 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, a
     [
         (["--series", "thruput"], "did you mean 'throughput'"),
         (["--series", "depth", "--task", "send"], "not by task"),
-        (["--step", "10s"], "--step goes with --series"),
-        (["--worker", "w1"], "--worker goes with --series"),
-        (["--output", "x"], "--output goes with --prometheus"),
-        (["--prometheus", "-q", "mail"], "--queue goes with --series or --days"),
+        (["--step", "10s"], "--step needs --series"),
+        (["--worker", "w1"], "--worker needs --series"),
+        (["--output", "x"], "--output needs --prometheus"),
+        (["--prometheus", "-q", "mail"], "--queue needs --series or --days"),
         (["--prometheus", "--json"], "either --json or --prometheus"),
         (["--series", "depth", "--days", "3"], "either --series or --days"),
         (["--window", "soon"], "'soon' is not a time"),

@@ -116,7 +116,7 @@ def test_a_command_is_done_though_its_streams_are_closed(shell: Shell, closed: s
         assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
     with shell.app() as app:
         assert app.jobs.count(task="add") == 2
-    assert run("jobs cancel --all").returncode == 2, "nobody can be asked"
+    assert run("jobs cancel --all").returncode == 2, "no terminal to confirm on"
 
 
 def test_a_full_disk_is_told_in_one_line(filled: Shell) -> None:

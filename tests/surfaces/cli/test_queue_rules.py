@@ -52,7 +52,7 @@ def test_one_queue_is_shown_with_what_its_rate_has_left(shell: Shell, app: Headr
     app.queue("mail").configure(rate="1/h", burst=3)
     app.task(name="x")(lambda: None)
     drain(app)
-    assert "starts left  2 now, by its rate" in shell("queues", "show", "mail").out
+    assert "starts left  2 now, under its rate" in shell("queues", "show", "mail").out
     told = shell("queues", "show", "mail", "--json").json
     assert (told["starts_left"], told["completed"]) == (2, 1)
     assert shell("queues", "show", "no blanks").code == 2

@@ -35,7 +35,7 @@ def test_queues_are_listed_with_their_counts(shell: Shell, app: Headrace) -> Non
 
 def test_pausing_and_resuming_is_seen_by_everybody(shell: Shell, app: Headrace) -> None:
     ran = shell("queues", "pause", "mail", "new")
-    assert ran.out == "queue mail is paused\nqueue new is paused (it is new: no job was ever in it)\n"
+    assert ran.out == "queue mail is paused\nqueue new is paused (new: it has never had a job)\n"
     assert app.queue("mail").paused
     assert app.queue("new").paused
     assert "paused; resume it" in shell("why", "mail-0").out
@@ -100,7 +100,7 @@ def test_a_worker_is_shown_with_the_trace_of_its_memory(shell: Shell, app: Headr
     sign_on_tracing(app.engine, "traced-1", "a.py:3 +2 kB")
     shown = shell("workers", "show", "traced").out
     assert "id         traced-1" in shown
-    assert "allocated  5 MB, 7 MB at the most" in shown
+    assert "allocated  5 MB, 7 MB peak" in shown
     assert "grown      a.py:3 +2 kB" in shown
     assert shell("workers", "show", "traced-1", "--json").json["memory_trace"]["growth"] == ["a.py:3 +2 kB"]
 
@@ -109,7 +109,7 @@ def test_a_worker_is_shown_with_the_trace_of_its_memory(shell: Shell, app: Headr
 def test_an_order_to_nobody_is_an_error(shell: Shell, app: Headrace, order: str) -> None:
     ran = shell("workers", order, "nobody")
     assert (ran.code, ran.out) == (1, "")
-    assert "'nobody' is no worker that is alive" in ran.err
+    assert "'nobody' is not a live worker" in ran.err
 
 
 def test_an_order_to_one_of_several_is_refused(shell: Shell, app: Headrace) -> None:
@@ -117,7 +117,7 @@ def test_an_order_to_one_of_several_is_refused(shell: Shell, app: Headrace) -> N
         common = one.id[: next(n for n, (a, b) in enumerate(zip(one.id, other.id, strict=True)) if a != b)]
         ran = shell("workers", "stop", common)
         assert ran.code == 1
-        assert "begins the ids of 2 workers" in ran.err
+        assert "is a prefix of 2 worker ids" in ran.err
 
 
 def test_a_worker_that_fell_silent_is_shown_as_such(shell: Shell, app: Headrace) -> None:

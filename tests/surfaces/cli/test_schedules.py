@@ -133,7 +133,7 @@ def test_making_one(shell: Shell) -> None:
         "schedules", "create", "n", "x", "[1]", "--cron", "0 2 * * *", "--tz", "Europe/Vienna", "--priority", "5"
     )
     assert ran.out.startswith("schedule n runs next at ")
-    assert "this made a new store" in ran.err
+    assert "this created a new store" in ran.err
     once = datetime.now(UTC) + timedelta(days=2)
     told = shell("schedules", "create", "o", "x", "--at", once.isoformat(), "--queue", "q", "--json").json
     assert (told["id"], told["queue"], told["cron"]) == ("o", "q", None)
@@ -178,7 +178,7 @@ def test_a_worker_stores_and_fires_what_code_declares(shell: Shell) -> None:
         ran = end(process)
     assert ran.code == 0
     deleted = shell("--app", module, "schedules", "delete", "report", "--yes")
-    assert "the next worker to start makes it again" in deleted.err
+    assert "the next worker to start creates it again" in deleted.err
 
 
 def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headrace) -> None:

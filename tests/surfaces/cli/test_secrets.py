@@ -201,7 +201,7 @@ def test_text_is_not_searched_in_what_is_encrypted_and_says_so(shell: Shell, mon
     monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
     ran = shell("jobs", "--text", "n33dle", "--json")
     assert ran.json["jobs"] == []
-    assert "--text does not look into encrypted arguments" in ran.err
+    assert "--text does not search encrypted arguments" in ran.err
     assert [job["id"] for job in shell("jobs", "--text", "work", "--json").json["jobs"]] == ["job-00001"]
 
 

@@ -40,11 +40,11 @@ def test_an_event_is_sent_with_its_data(shell: Shell, app: Headrace, job: Job[ob
 
 
 def test_what_cannot_be_sent_is_told(shell: Shell, app: Headrace, job: Job[object]) -> None:
-    assert "no JSON" in shell("signal", job.id, "approved", "--data", "{ann").err
+    assert "not valid JSON" in shell("signal", job.id, "approved", "--data", "{ann").err
     assert "no job has the id" in shell("signal", "order-8", "approved").err
     job.cancel()
     told = shell("signal", job.id, "approved")
-    assert (told.code, told.err) == (1, "error: job order-7 is cancelled; it gets no more events\n")
+    assert (told.code, told.err) == (1, "error: job order-7 is cancelled; it receives no more events\n")
 
 
 def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(

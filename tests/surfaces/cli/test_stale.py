@@ -61,7 +61,7 @@ def test_a_list_that_was_cut_off_says_so(shell: Shell, app: Headrace) -> None:
 
 
 def test_configure_wants_to_hear_what_in_the_words_of_a_shell(shell: Shell, app: Headrace) -> None:
-    assert "say what to change" in shell("lifecycle", "configure", "--queue", "mail").err
+    assert "give a term to change" in shell("lifecycle", "configure", "--queue", "mail").err
     for option, words in (("--max-pending", "seconds or 10m, 2h, 3d, or none"), ("--archive", "yes or no")):
         ran = shell("lifecycle", "configure", "--queue", "mail", option, "banana")
         assert (ran.code, words in ran.err) == (2, True)
@@ -135,7 +135,7 @@ def test_terms_are_listed_by_who_said_them(shell: Shell, app: Headrace) -> None:
 def test_a_store_where_nothing_is_said_says_so(shell: Shell) -> None:
     with shell.app() as app:
         app.queue("mail").pause()
-        assert "no task and no queue says anything" in shell("lifecycle").err
+        assert "no task or queue sets lifecycle terms" in shell("lifecycle").err
 
 
 def test_terms_are_changed_and_taken_back(shell: Shell, app: Headrace) -> None:

@@ -126,7 +126,7 @@ def test_it_says_that_the_store_is_away_and_goes_on_when_it_is_back(shell: Shell
         with watching(shell, "--url", server.url) as terminal:
             terminal.wait_for("1 pending")
             server.stop()
-            terminal.wait_for("the store is away")
+            terminal.wait_for("the store is unavailable")
             terminal.wait_for("mail")
             server.start()
             terminal.wait_for("1 pending")
@@ -296,7 +296,7 @@ def test_it_fills_the_screen_and_no_more(shown: StoreSample | None, width: int, 
     assert max(map(len, lines)) <= width
     assert "q quit" in lines[-1]
     if shown is None:
-        assert "the store is away: no route" in lines[0]
+        assert "the store is unavailable: no route" in lines[0]
     elif len(shown.queues) > height:
         assert "more" in out.getvalue()
         assert "queue-39" in out.getvalue() or height < 10

@@ -1,4 +1,4 @@
-"""`headrace alerts channels` and `channel`: whom to tell, and how."""
+"""`headrace alerts channels` and `channel`: where alerts are sent."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ _COLUMNS = (
 _SECRET = ("hook", "secret", "password")
 
 
-def _asked(name: str) -> str:
-    """What was given as a dash, so that it stands neither in a history nor in a list of processes."""
+def _prompt(name: str) -> str:
+    """Prompt for a value given as `-`, which keeps it out of the shell history and the process list."""
     if sys.stdin.isatty():
         return str(click.prompt(name, hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
 
 
 _FIELDS = (
-    click.option("--hook", metavar="URL", help="Of a webhook or a chat; - to be asked for it."),
-    click.option("--secret", help="What signs a webhook; - to be asked for it."),
-    click.option("--host", help="The mail server."),
-    click.option("--port", type=int, help="Its port; by default that of its security."),
-    click.option("--security", type=click.Choice(get_args(Security)), help="Of the wire to it; starttls if not given."),
-    click.option("--user", help="Who signs on there."),
-    click.option("--password", help="With what; - to be asked for it."),
-    click.option("--sender", help="The address that mails are from."),
-    click.option("--to", multiple=True, callback=names, help="The addresses that they go to; may be repeated, or a,b."),
-    click.option("--severity", type=click.Choice(SEVERITIES), help="The least that is told there."),
-    click.option("--enabled/--disabled", default=None, help="Whether anything is told there."),
+    click.option("--hook", metavar="URL", help="URL of the webhook or chat; - prompts."),
+    click.option("--secret", help="Secret that signs webhook messages; - prompts."),
+    click.option("--host", help="SMTP server."),
+    click.option("--port", type=int, help="SMTP port; the default depends on --security."),
+    click.option("--security", type=click.Choice(get_args(Security)), help="Connection security; default starttls."),
+    click.option("--user", help="SMTP user."),
+    click.option("--password", help="SMTP password; - prompts."),
+    click.option("--sender", help="From address of mails."),
+    click.option("--to", multiple=True, callback=names, help="Recipients; may be repeated, or a,b."),
+    click.option("--severity", type=click.Choice(SEVERITIES), help="Lowest severity to send."),
+    click.option("--enabled/--disabled", default=None, help="Enable or disable the channel."),
 )
 
 
@@ -58,9 +58,11 @@ def _fields(function: F) -> F:
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:
-    """What was said, by the names of a channel: --url is where the store is, here as everywhere."""
-    said = {name: _asked(name) if name in _SECRET and value == "-" else value for name, value in chosen(fields).items()}
-    return {"url" if name == "hook" else name: value for name, value in said.items()}
+    """The given options by the field names of a channel. --hook becomes `url`, because --url names the store."""
+    fields = {
+        name: _prompt(name) if name in _SECRET and value == "-" else value for name, value in chosen(fields).items()
+    }
+    return {"url" if name == "hook" else name: value for name, value in fields.items()}
 
 
 @click.command("channels", epilog=example("headrace alerts channels"))
@@ -68,7 +70,7 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 @shared
 @click.pass_obj
 def channels(session: Session, as_json: bool) -> None:
-    """List whom alerts are told. What is secret is not shown."""
+    """List the alert channels. Secrets are not shown."""
     found = session.store().alerts.channels.list()
     if as_json:
         print_json(found)
@@ -76,7 +78,7 @@ def channels(session: Session, as_json: bool) -> None:
     print_table(_COLUMNS, [_row(one) for one in found])
     for one in found:
         if one.error:
-            remark(f"{one.name} could not be told: {one.error}")
+            remark(f"{one.name} failed to send: {one.error}")
 
 
 def _row(one: AlertChannel) -> list[str]:
@@ -88,7 +90,7 @@ def _row(one: AlertChannel) -> list[str]:
 @shared
 @click.pass_context
 def channel(ctx: click.Context) -> None:
-    """Make, change, try or delete a channel. Without a command: list them."""
+    """Create, change, test or delete a channel. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(channels, as_json=False)
 
@@ -101,16 +103,16 @@ def channel(ctx: click.Context) -> None:
     ),
 )
 @click.argument("name")
-@click.option("--kind", type=click.Choice(get_args(Kind)), help="How it is told.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="Kind of channel.")
 @_fields
 @as_json_option
 @shared
 @click.pass_obj
 def add(session: Session, /, name: str, kind: str | None, as_json: bool, **fields: Any) -> None:
-    """Make a channel. Rules name it, or the setting `alert_notify` for those that name none."""
+    """Create a channel. Rules use it by name; rules without channels use those of the setting `alert_notify`."""
     if kind is None:
-        raise click.UsageError(f"say with --kind how it is told: {', '.join(get_args(Kind))}")
-    _tell(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
+        raise click.UsageError(f"give the kind with --kind: {', '.join(get_args(Kind))}")
+    _report(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
 
 
 @channel.command("set", epilog=example("headrace alerts channel set ops --severity critical"))
@@ -120,14 +122,14 @@ def add(session: Session, /, name: str, kind: str | None, as_json: bool, **field
 @shared
 @click.pass_obj
 def set_channel(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
-    """Change a channel. What is not named stays as it is."""
+    """Change a channel. Options that are not given keep their values."""
     given = _given(fields)
     if not given:
         raise click.UsageError("say what to change, such as --severity or --disabled")
-    _tell(session.store().alerts.channels.update(name, **given), as_json)
+    _report(session.store().alerts.channels.update(name, **given), as_json)
 
 
-def _tell(one: AlertChannel, as_json: bool) -> None:
+def _report(one: AlertChannel, as_json: bool) -> None:
     if as_json:
         print_json(one)
     else:
@@ -155,10 +157,10 @@ def delete(session: Session, name: str, as_json: bool) -> int:
 @shared
 @click.pass_obj
 def test(session: Session, name: str, as_json: bool) -> int:
-    """Send a message that says it is a test."""
+    """Send a test message."""
     error = session.store().alerts.channels.test(name)
     if as_json:
         print_json({"told": error is None, "error": error})
     else:
-        say(f"channel {name} was told" if error is None else f"channel {name} was not told: {error}")
+        say(f"channel {name} accepted the test message" if error is None else f"channel {name} failed: {error}")
     return 0 if error is None else 1

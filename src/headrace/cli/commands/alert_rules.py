@@ -1,4 +1,4 @@
-"""`headrace alerts rules` and `rule`: when somebody is to be told."""
+"""`headrace alerts rules` and `rule`: the conditions that raise alerts."""
 
 from __future__ import annotations
 
@@ -34,23 +34,29 @@ def _labels(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 
 
 def labels_option(function: F) -> F:
-    """--label NAME=TEXT, as often as one likes."""
-    told = "A label; may be repeated."
-    return click.option("--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels, help=told)(function)
+    """--label NAME=TEXT, which may be repeated."""
+    help_text = "A label; may be repeated."
+    return click.option("--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels, help=help_text)(
+        function
+    )
 
 
 _FIELDS = (
     click.option("--when", metavar="CONDITION", help="Such as 'error_rate[5m] > 5% and depth > 100'."),
-    click.option("--for", "for_", metavar="TIME", callback=duration, help="How long it has to hold: 30s, 5m."),
-    click.option("--cooldown", metavar="TIME", callback=duration, help="When it is told again: 10m, 1h."),
-    click.option("--severity", type=click.Choice(SEVERITIES), help="How grave it is."),
-    click.option("--per", multiple=True, callback=names, help=f"For each by itself: {', '.join(LABELS)}."),
     click.option(
-        "--notify", multiple=True, callback=names, help="The channels that are told; may be repeated, or a,b."
+        "--for",
+        "for_",
+        metavar="TIME",
+        callback=duration,
+        help="How long the condition must hold before it fires: 30s, 5m.",
     ),
-    click.option("--summary", metavar="TEXT", help="What it means, for whoever is told."),
-    click.option("--runbook", metavar="URL", help="What to do about it, for whoever is told."),
-    click.option("--enabled/--disabled", default=None, help="Whether it is looked at."),
+    click.option("--cooldown", metavar="TIME", callback=duration, help="Time between repeated notifications: 10m, 1h."),
+    click.option("--severity", type=click.Choice(SEVERITIES), help="Severity of its alerts."),
+    click.option("--per", multiple=True, callback=names, help=f"Evaluate separately per: {', '.join(LABELS)}."),
+    click.option("--notify", multiple=True, callback=names, help="Channels to notify; may be repeated, or a,b."),
+    click.option("--summary", metavar="TEXT", help="Summary text for notifications."),
+    click.option("--runbook", metavar="URL", help="Link to the runbook, for notifications."),
+    click.option("--enabled/--disabled", default=None, help="Enable or disable the rule."),
 )
 
 
@@ -96,7 +102,7 @@ def _time(seconds: float) -> str:
 @shared
 @click.pass_context
 def rule(ctx: click.Context) -> None:
-    """Look at one rule, make, change, try or delete it. Without a command: list them."""
+    """Show, create, change, test or delete a rule. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(rules, as_json=False)
 
@@ -128,7 +134,7 @@ def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
     yield "per", ", ".join(one.per) or "-"
     yield "severity", one.severity
     yield "cooldown", _time(one.cooldown)
-    yield "notify", "as alert_notify says" if one.notify is None else ", ".join(one.notify) or "nobody"
+    yield "notify", "default (alert_notify)" if one.notify is None else ", ".join(one.notify) or "nobody"
     yield "labels", ", ".join(f"{name}={value}" for name, value in one.labels.items()) or "-"
     yield "summary", one.summary or "-"
     yield "runbook", one.runbook or "-"
@@ -142,7 +148,7 @@ def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
 @shared
 @click.pass_obj
 def add(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
-    """Make a rule."""
+    """Create a rule."""
     _print(session.store().alerts.rules.create(name, **_given(fields)), as_json)
 
 
@@ -153,7 +159,7 @@ def add(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
 @shared
 @click.pass_obj
 def set_rule(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
-    """Change a rule, also a shipped one. What is not named stays as it is."""
+    """Change a rule, also a built-in one. Options that are not given keep their values."""
     given = _given(fields)
     if not given:
         raise click.UsageError("say what to change, such as --when or --disabled")
@@ -166,7 +172,7 @@ def set_rule(session: Session, /, name: str, as_json: bool, **fields: Any) -> No
 @shared
 @click.pass_obj
 def delete(session: Session, name: str, as_json: bool) -> int:
-    """Delete a rule; a shipped one becomes what it was shipped as."""
+    """Delete a rule. A built-in rule returns to its defaults."""
     done = session.store().alerts.rules.delete(name)
     if as_json:
         print_json({"deleted": done})
@@ -184,12 +190,12 @@ def delete(session: Session, name: str, as_json: bool) -> int:
 @shared
 @click.pass_obj
 def test(session: Session, /, name: str | None, as_json: bool, **fields: Any) -> None:
-    """Look whether a rule holds now, one that there is or one that is only tried. Nobody is told."""
+    """Evaluate a stored rule, or a condition given with --when, now. No notification is sent."""
     found = session.store().alerts.rules.test(name, **_given(fields))
     if as_json:
         print_json(found)
     elif not found:
-        remark("there is nothing to look at: no queue or task that it could hold for")
+        remark("nothing to evaluate: no queue or task matches the rule")
     else:
         print_table((Column("HOLDS"), Column("WHAT", least=12)), [_reading_row(one) for one in found])
 

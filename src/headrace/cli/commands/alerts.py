@@ -1,4 +1,4 @@
-"""`headrace alerts`: what is wrong now, what was, and who sees to it. Rules and channels have their own modules."""
+"""`headrace alerts`: active alerts, their history and silences. Rules and channels have their own modules."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _SILENCES = (
 @shared
 @click.pass_context
 def alerts(ctx: click.Context, as_json: bool) -> None:
-    """Look at what is wrong, say who sees to it, and change what is told to whom. Without a command: list alerts."""
+    """List and acknowledge alerts; manage rules, channels and silences. Without a command: list alerts."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_alerts, as_json=as_json)
     elif as_json:
@@ -60,8 +60,8 @@ def alerts(ctx: click.Context, as_json: bool) -> None:
 
 @alerts.command("list", epilog=example("headrace alerts list --severity critical", "headrace alerts list --pending"))
 @click.option("--severity", type=click.Choice(SEVERITIES), help="Only of this severity.")
-@click.option("--unacknowledged", is_flag=True, help="Only those that nobody sees to.")
-@click.option("--pending", is_flag=True, help="Also those whose rule has not held long enough.")
+@click.option("--unacknowledged", is_flag=True, help="Only unacknowledged ones.")
+@click.option("--pending", is_flag=True, help="Also alerts whose rule has not held long enough to fire.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -72,7 +72,7 @@ def list_alerts(
     unacknowledged: bool = False,
     pending: bool = False,
 ) -> None:
-    """List the alerts that fire now, the gravest first."""
+    """List the firing alerts, most severe first."""
     seen = False if unacknowledged else None
     found = session.store().alerts.active(severity=severity, acknowledged=seen, pending=pending)
     if as_json:
@@ -96,7 +96,7 @@ def _row(alert: Alert, now: datetime) -> list[str]:
 @shared
 @click.pass_obj
 def show(session: Session, alert_id: str, as_json: bool) -> None:
-    """Show everything about one alert. ID may be the name of its rule, if only one is open of it."""
+    """Show everything about one alert. ID may be the name of its rule if that rule has only one open alert."""
     _print(session.store().alerts.get(alert_id), as_json)
 
 
@@ -115,7 +115,7 @@ def _print(alert: Alert, as_json: bool) -> None:
         ("labels", ", ".join(f"{name}={value}" for name, value in alert.labels.items()) or "-"),
         ("since", stamp(alert.since)),
         ("fired", stamp(alert.fired_at)),
-        ("told", "once" if alert.told == 1 else f"{alert.told} times"),
+        ("notified", "once" if alert.told == 1 else f"{alert.told} times"),
         ("acknowledged", stamp(alert.acknowledged_at) + seen),
         ("resolved", stamp(alert.resolved_at) + ended),
         ("note", alert.note or "-"),
@@ -126,18 +126,18 @@ def _print(alert: Alert, as_json: bool) -> None:
 
 @alerts.command("history", epilog=example("headrace alerts history -n 20", "headrace alerts history --rule no_worker"))
 @click.option("--rule", "rule_name", metavar="RULE", help="Only of this rule.")
-@click.option("--before", metavar="TIME", callback=moment, help="Only what was before this ISO time (UTC).")
+@click.option("--before", metavar="TIME", callback=moment, help="Only entries before this ISO time (UTC).")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @as_json_option
 @shared
 @click.pass_obj
 def history(session: Session, rule_name: str | None, before: datetime | None, limit: int, as_json: bool) -> None:
-    """List what happened to alerts, the newest first."""
+    """List the history of alerts, newest first."""
     found = session.store().alerts.history(limit=limit, before=before, rule=rule_name)
     if as_json:
         print_json(found)
     elif not found:
-        remark("nothing has happened yet")
+        remark("there is no history yet")
     else:
         print_table(_HISTORY, [_history_row(change) for change in found])
 
@@ -149,8 +149,8 @@ def _history_row(change: AlertChange) -> list[str]:
     return [stamp(change.at), change.what, alert.severity, alert.rule, by, alert.summary + note]
 
 
-_by = click.option("--by", metavar="NAME", help="Who says so.")
-_note = click.option("--note", metavar="TEXT", help="What there is to say of it.")
+_by = click.option("--by", metavar="NAME", help="Your name, for the record.")
+_note = click.option("--note", metavar="TEXT", help="A note, for the record.")
 
 
 @alerts.command("ack", epilog=example(f"headrace alerts ack {_ID} --by kim --note 'on it'"))
@@ -161,12 +161,12 @@ _note = click.option("--note", metavar="TEXT", help="What there is to say of it.
 @shared
 @click.pass_obj
 def ack(session: Session, alert_id: str, by: str | None, note: str | None, as_json: bool) -> None:
-    """Say that somebody sees to an alert: it is not told again. ID may be the name of its rule."""
+    """Acknowledge an alert, which stops its repeated notifications. ID may be the name of its rule."""
     alert = session.store().alerts.acknowledge(alert_id, by=by, note=note)
     if as_json:
         print_json(alert)
     else:
-        say(f"acknowledged: {alert.rule}; it ends when its rule does not hold any more")
+        say(f"acknowledged: {alert.rule}; it resolves when its rule no longer holds")
 
 
 @alerts.command("resolve", epilog=example(f"headrace alerts resolve {_ID} --by kim"))
@@ -177,7 +177,7 @@ def ack(session: Session, alert_id: str, by: str | None, note: str | None, as_js
 @shared
 @click.pass_obj
 def resolve(session: Session, alert_id: str, by: str | None, note: str | None, as_json: bool) -> None:
-    """End an alert by hand. If its rule still holds, it comes back."""
+    """Resolve an alert by hand. It fires again if its rule still holds."""
     alert = session.store().alerts.resolve(alert_id, by=by, note=note)
     if as_json:
         print_json(alert)
@@ -194,7 +194,7 @@ def resolve(session: Session, alert_id: str, by: str | None, note: str | None, a
 @shared
 @click.pass_obj
 def trigger(session: Session, name: str, summary: str, labels: dict[str, str], severity: str, as_json: bool) -> None:
-    """Raise an alert by hand, for what no rule can see. A worker tells whom it concerns."""
+    """Raise an alert by hand, for a problem that no rule can see. A worker sends the notifications."""
     alert = session.store().alerts.trigger(name, summary, labels=labels, severity=severity)
     if as_json:
         print_json(alert)
@@ -207,9 +207,9 @@ def trigger(session: Session, name: str, summary: str, labels: dict[str, str], s
 @shared
 @click.pass_obj
 def evaluate(session: Session, as_json: bool) -> int:
-    """Look at every rule now and tell whom it concerns, as workers do. Ends with 1 while a critical alert fires.
+    """Evaluate every rule now and send notifications, as workers do. Exits with 1 while a critical alert fires.
 
-    Run it by the system's own timer to be told of a store that no worker serves.
+    Run it from cron or a systemd timer to be alerted when no worker is alive.
     """
     queries = session.store().alerts
     changed = queries.evaluate()
@@ -236,7 +236,7 @@ def evaluate(session: Session, as_json: bool) -> int:
     callback=duration,
     default="1h",
     show_default=True,
-    help="For so long: 30m, 2h, 1d.",
+    help="Duration: 30m, 2h, 1d.",
 )
 @_by
 @_note
@@ -244,7 +244,7 @@ def evaluate(session: Session, as_json: bool) -> int:
 @shared
 @click.pass_obj
 def silence(session: Session, /, rule_name: str | None, length: float, as_json: bool, **which: Any) -> None:
-    """Tell nobody of alerts of RULE, or of any, for a time. They are shown all the same."""
+    """Mute notifications of RULE, or of every rule, for a time. Alerts are still listed."""
     made = session.store().alerts.silence(rule_name, for_=length, **which)
     if as_json:
         print_json(made)
@@ -257,7 +257,7 @@ def silence(session: Session, /, rule_name: str | None, length: float, as_json: 
 @shared
 @click.pass_obj
 def silences(session: Session, as_json: bool) -> None:
-    """List what is not told now."""
+    """List the active silences."""
     found = session.store().alerts.silences()
     if as_json:
         print_json(found)
@@ -289,7 +289,7 @@ def unsilence(session: Session, silence_id: str, as_json: bool) -> int:
     if as_json:
         print_json({"ended": done})
     else:
-        say("it is over" if done else "there is no such silence")
+        say("the silence has ended" if done else "there is no such silence")
     return 0 if done else 1
 
 

@@ -1,4 +1,4 @@
-"""`headrace archive` and `headrace partitions`: what leaves the store, and where it is afterwards."""
+"""`headrace archive` and `headrace partitions`: retention by hand, and the archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.cli.output import Column, clean, print_facts, print_json, print_ta
 from headrace.cli.session import Session
 from headrace.core.jobs.states import FINAL
 
-NO_ARCHIVE = "this store has no archive; name one in SQL with `archive_url`, such as sqlite:///archive.db"
+NO_ARCHIVE = "this store has no archive; set `archive_url` to an SQL store, such as sqlite:///archive.db"
 _ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 _COLUMNS = (
     Column("PARTITION"),
@@ -35,14 +35,18 @@ _DURATIONS = (
 
 def _which(function: Any) -> Any:
     for option in (
-        click.option("--until", metavar="TIME", callback=moment_or_age, help="Finished before: as --since."),
+        click.option(
+            "--until", metavar="TIME", callback=moment_or_age, help="Finished before; same format as --since."
+        ),
         click.option(
             "--since", metavar="TIME", callback=moment_or_age, help="Finished since: 10m, 2h, 3d or an ISO time (UTC)."
         ),
-        click.option("--tag", help="With this tag."),
-        click.option("--task", "-t", help="Of this task."),
-        click.option("--queue", "-q", help="In this queue."),
-        click.option("--state", type=click.Choice(sorted(state.value for state in FINAL)), help="That ended so."),
+        click.option("--tag", help="Only jobs with this tag."),
+        click.option("--task", "-t", help="Only jobs of this task."),
+        click.option("--queue", "-q", help="Only jobs in this queue."),
+        click.option(
+            "--state", type=click.Choice(sorted(state.value for state in FINAL)), help="Only jobs in this final state."
+        ),
     ):
         function = option(function)
     return function
@@ -53,12 +57,12 @@ def _which(function: Any) -> Any:
     invoke_without_command=True,
     epilog=example("headrace archive", "headrace archive --apply", "headrace archive export jobs.jsonl --since 30d"),
 )
-@click.option("--dry-run/--apply", default=True, help="Only tell what would go, which is the default; or do it.")
+@click.option("--dry-run/--apply", default=True, help="Only show what would be done (the default), or do it.")
 @as_json_option
 @shared
 @click.pass_context
 def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
-    """Have finished jobs whose time has come leave the store, as workers do. Without --apply: tell which would."""
+    """Archive or delete finished jobs past their retention, as workers do. Without --apply: show how many."""
     if ctx.invoked_subcommand is not None:
         if as_json or not dry_run:
             raise click.UsageError(f"put options after {ctx.invoked_subcommand!r}", ctx)
@@ -70,7 +74,7 @@ def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
         return
     say(_in_words(run))
     if dry_run and (run.archived or run.deleted):
-        remark("nothing was changed; --apply does it")
+        remark("nothing was changed; --apply makes the change")
 
 
 @archive.command("stats", epilog=example("headrace archive stats"))
@@ -78,17 +82,22 @@ def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def stats(session: Session, as_json: bool) -> None:
-    """Show what the archive holds, and what the last sweep of a worker did."""
-    told = session.store().lifecycle.stats()
+    """Show the size of the archive and the last retention run of a worker."""
+    stats_now = session.store().lifecycle.stats()
     if as_json:
-        print_json(msgspec.structs.asdict(told))
+        print_json(msgspec.structs.asdict(stats_now))
         return
-    facts = [("jobs", str(told.jobs)), ("size", size(told.bytes)), ("partitions", str(told.partitions))]
-    if told.swept_at is not None and told.seconds is not None:
-        retention_run = f"{told.archived} archived, {told.deleted} deleted, {told.dead_letters} dead letters removed"
-        facts += [("last sweep", f"{stamp(told.swept_at)}, in {span(told.seconds)}"), ("it did", retention_run)]
+    facts = [("jobs", str(stats_now.jobs)), ("size", size(stats_now.bytes)), ("partitions", str(stats_now.partitions))]
+    if stats_now.swept_at is not None and stats_now.seconds is not None:
+        retention_run = (
+            f"{stats_now.archived} archived, {stats_now.deleted} deleted, {stats_now.dead_letters} dead letters removed"
+        )
+        facts += [
+            ("last retention run", f"{stamp(stats_now.swept_at)}, in {span(stats_now.seconds)}"),
+            ("result", retention_run),
+        ]
     else:
-        facts.append(("last sweep", "none: no worker has swept yet"))
+        facts.append(("last retention run", "none yet"))
     print_facts(facts)
 
 
@@ -97,7 +106,7 @@ def stats(session: Session, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def months(session: Session, as_json: bool) -> None:
-    """Show how many archived jobs ended in each month, and the space they take."""
+    """Show the number and size of archived jobs by the month they finished in."""
     found = session.store().lifecycle.months()
     if as_json:
         print_json([msgspec.structs.asdict(one) for one in found])
@@ -113,7 +122,7 @@ def months(session: Session, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def durations(session: Session, /, as_json: bool, **given: Any) -> None:
-    """Show how long archived jobs ran, for each task."""
+    """Show the run times of archived jobs for each task."""
     found = session.store().lifecycle.durations(**chosen(given))
     if as_json:
         print_json([msgspec.structs.asdict(one) for one in found])
@@ -146,7 +155,7 @@ def export(session: Session, /, file: str, as_json: bool, **given: Any) -> None:
 @shared
 @click.pass_obj
 def restore(session: Session, job_id: str, as_json: bool) -> None:
-    """Bring an archived job back, to run again."""
+    """Return an archived job to the store, to run again."""
     job = session.store().lifecycle.restore(job_id)
     if as_json:
         print_json(job_view.record(job))
@@ -159,7 +168,7 @@ def restore(session: Session, job_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def partitions(session: Session, as_json: bool) -> None:
-    """List the partitions of the archive, the oldest first."""
+    """List the partitions of the archive, oldest first."""
     found = session.store().lifecycle.partitions()
     if as_json:
         print_json([msgspec.structs.asdict(one) for one in found])
@@ -176,12 +185,12 @@ def _in_words(run: ArchiveRun) -> str:
     would = "would be " if run.dry_run else ""
     parts = [f"{_jobs(run.archived)} {would}archived", f"{run.deleted} {would}deleted"]
     if run.dead_letters_expired:
-        parts.append(f"{run.dead_letters_expired} dead letters {would}closed: nobody looked into them in time")
+        parts.append(f"{run.dead_letters_expired} dead letters {would}expired: unresolved for too long")
     if run.dead_letters:
         parts.append(f"{run.dead_letters} dead letters {would}removed")
     if run.dropped:
         parts.append(f"{would}dropped: {', '.join(run.dropped)}")
-    return f"{', '.join(parts)} (looked for {span(run.seconds)})"
+    return f"{', '.join(parts)} (took {span(run.seconds)})"
 
 
 def _jobs(count: int) -> str:

@@ -1,6 +1,6 @@
-"""`headrace bench`: how fast this machine and this kind of store are, in a few seconds, on a temporary file.
+"""`headrace bench`: a benchmark of a few seconds, on a temporary file.
 
-Small on purpose: it answers "is it fast enough here?". It touches no store of the user's.
+It answers "is it fast enough on this machine?" and does not touch the user's store.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headrace.errors import HeadraceError
 from headrace.runtime.jobs.task import Task
 
 _BATCH = 1000
-_ENOUGH = 40_000  # jobs a second that no worker process runs
+_ENOUGH = 40_000  # jobs/s: more than any worker process reaches
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -36,19 +36,21 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 def nothing(number: int) -> None:
-    """The task that is measured: all the time is headrace's own."""
+    """A task that does nothing, so that only headrace's own cost is measured."""
 
 
 @click.command("bench", epilog=example("headrace bench", "headrace bench --seconds 1 --json"))
 @click.option(
-    "--seconds", type=click.FloatRange(0.1, 60), default=1.5, show_default=True, help="For each of the measurements."
+    "--seconds", type=click.FloatRange(0.1, 60), default=1.5, show_default=True, help="Duration of each measurement."
 )
-@click.option("--concurrency", "-c", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the worker.")
+@click.option(
+    "--concurrency", "-c", type=click.IntRange(1, 64), default=4, show_default=True, help="Concurrency of the worker."
+)
 @as_json_option
 @shared
 @click.pass_obj
 def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> None:
-    """Measure this machine on a temporary SQLite file: single submits, bulk submits, and a worker that runs jobs."""
+    """Measure single enqueues, bulk enqueues and job runs on a temporary SQLite file."""
     settings = find_settings({"url": session.url}).settings
     if not as_json:
         remark(f"measuring on a temporary file, durability {settings.durability}, about {3 * seconds:.0f} seconds ...")
@@ -77,7 +79,7 @@ def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measuremen
 
 
 def _repeat(name: str, seconds: float, step: Callable[[], int]) -> Measurement:
-    step()  # the first call pays for opening the store
+    step()  # warm-up: the first call opens the store
     jobs, began = 0, time.perf_counter()
     while (passed := time.perf_counter() - began) < seconds:
         jobs += step()
@@ -94,7 +96,7 @@ def _many(app: Headrace, task: Task[..., None, None]) -> int:
 
 
 def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency: int) -> Measurement:
-    """Run jobs that wait already, until the time is up or none is left."""
+    """Run jobs enqueued beforehand until the time is up or none is left."""
     waiting = sum(_many(app, task) for _ in range(max(int(seconds * _ENOUGH) // _BATCH, 1)))
     began = time.perf_counter()
     with app.worker(concurrency=concurrency) as worker:

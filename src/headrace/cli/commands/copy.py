@@ -1,4 +1,4 @@
-"""`headrace copy`: moving to another store, and what is told on the way. The steps are in `app.moving`."""
+"""`headrace copy`: moves all jobs to another store. The steps are in `app.transfer.move`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, EngineUnavailable
 
-_KEPT_TOLD = 20
-_GO_ON = "what was carried is safe: run the same command again, and it goes on from there"
+_MOST_LISTED = 20
+_HOW_TO_CONTINUE = "jobs copied so far are safe: run the same command again to continue"
 
 
 @click.command(
@@ -37,17 +37,17 @@ _GO_ON = "what was carried is safe: run the same command again, and it goes on f
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="[TO]", required=False)
-@click.option("--dry-run", is_flag=True, help="Tell what would be carried, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be copied; change nothing.")
 @click.option(
     "--wait",
     default="30",
     show_default=True,
     callback=duration,
     metavar="TIME",
-    help="How long running jobs may take to end: seconds or 500ms, 10m. The rest is carried as after a crash.",
+    help="Time for running jobs to finish: seconds or 500ms, 10m. The rest is copied as after a crash.",
 )
-@click.option("--into-used", is_flag=True, help="Add to a store that has jobs; an id that is there is not carried.")
-@click.option("--reopen", "reopening", is_flag=True, help="Bring FROM back into use: take its notice down.")
+@click.option("--into-used", is_flag=True, help="Copy into a store that has jobs; ids that exist there are skipped.")
+@click.option("--reopen", "reopening", is_flag=True, help="Reopen FROM for use after a copy.")
 @yes_option
 @as_json_option
 @shared
@@ -63,10 +63,10 @@ def copy(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Move to another store: carry every job of FROM to TO, compare them, and open TO.
+    """Move to another store: copy every job of FROM to TO, compare both, and open TO.
 
-    From the beginning on nothing is enqueued or started at FROM; TO takes new jobs at once, and its workers begin when
-    all is there. If it is cut off, the same command goes on where it stopped.
+    FROM accepts and starts no jobs from the beginning of the copy. TO accepts new jobs at once, and its workers start
+    when the copy is complete. After an interruption, the same command continues where it stopped.
     """
     _check_choice(session, target, dry_run or into_used, reopening)
     with ExitStack() as opened:
@@ -76,17 +76,17 @@ def copy(
         engines = _open(source, opened), _open(str(target), opened, may_create=True)
         move = StoreCopy(*engines, into_used=into_used, progress=progress.show)
         if dry_run:
-            return _tell_plan(*engines, move.plan(), as_json)
-        return _carry(move, engines, wait, progress, as_json, has_password=_has_password(str(target)))
+            return _report_plan(*engines, move.plan(), as_json)
+        return _copy(move, engines, wait, progress, as_json, has_password=_has_password(str(target)))
 
 
 def _check_choice(session: Session, target: str | None, about_a_copy: bool, reopening: bool) -> None:
     if session.url or session.app:
-        raise click.UsageError("copy is told both stores as FROM and TO; leave --url and --app out")
+        raise click.UsageError("copy takes both stores as FROM and TO; leave --url and --app out")
     if reopening and (target or about_a_copy):
         raise click.UsageError("--reopen takes FROM alone")
     if not reopening and not target:
-        raise click.UsageError("say where to carry the jobs: headrace copy FROM TO")
+        raise click.UsageError("give the target store: headrace copy FROM TO")
 
 
 def _open(url: str, opened: ExitStack, *, may_create: bool = False) -> Engine:
@@ -103,36 +103,36 @@ def _has_password(url: str) -> bool:
 
 
 @contextmanager
-def _telling_how_to_go_on() -> Iterator[None]:
+def _errors_say_how_to_continue() -> Iterator[None]:
     try:
         yield
     except EngineUnavailable as error:
-        raise EngineUnavailable(f"{error}; {_GO_ON}") from error
+        raise EngineUnavailable(f"{error}; {_HOW_TO_CONTINUE}") from error
     except KeyboardInterrupt:
-        remark(_GO_ON)
+        remark(_HOW_TO_CONTINUE)
         raise
 
 
 # -- the plan
 
 
-def _tell_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) -> int:
+def _report_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) -> int:
     if as_json:
         facts = {"standing": plan.standing, "target_has_tables": plan.has_tables}
-        print_json({"from": source.url, "to": target.url, **facts, **_told(plan.contents)})
+        print_json({"from": source.url, "to": target.url, **facts, **_contents_record(plan.contents)})
         return 0
     columns = (Column("QUEUE", least=8), Column("STATE"), Column("JOBS", right=True))
     print_table(columns, [[count.queue, count.state, f"{count.jobs:,}"] for count in plan.contents.counts()])
     print_facts(_in_words(plan.contents))
-    _tell_damage(plan.contents)
+    _report_damage(plan.contents)
     if plan.standing == "done":
         say(_already_done(source, target))
         return 0
     if not plan.has_tables:
-        say(f"{target.url} has no tables yet; the copy makes them")
+        say(f"{target.url} has no tables yet; the copy creates them")
     if plan.standing == "begun":
-        say("a part is there already; the copy goes on from there")
-    say(f"this would be carried from {source.url} to {target.url}; nothing was changed")
+        say("an earlier copy was interrupted; this one continues it")
+    say(f"this would be copied from {source.url} to {target.url}; nothing was changed")
     return 0
 
 
@@ -146,23 +146,23 @@ def _in_words(contents: StoreContents) -> list[tuple[str, str]]:
     ]
 
 
-def _tell_damage(contents: StoreContents) -> None:
-    for what in contents.damaged[:_KEPT_TOLD]:
-        say(clean(f"damaged, and as damaged there: {what}"))
-    if len(contents.damaged) > _KEPT_TOLD:
-        say(f"and {len(contents.damaged) - _KEPT_TOLD:,} more are damaged; --json names them")
+def _report_damage(contents: StoreContents) -> None:
+    for what in contents.damaged[:_MOST_LISTED]:
+        say(clean(f"damaged, copied as is: {what}"))
+    if len(contents.damaged) > _MOST_LISTED:
+        say(f"and {len(contents.damaged) - _MOST_LISTED:,} more are damaged; --json lists them")
 
 
-def _told(contents: StoreContents) -> dict[str, Any]:
-    told = msgspec.structs.asdict(contents)
-    told["by_queue_and_state"] = contents.counts()
-    return told
+def _contents_record(contents: StoreContents) -> dict[str, Any]:
+    record = msgspec.structs.asdict(contents)
+    record["by_queue_and_state"] = contents.counts()
+    return record
 
 
 # -- the copy
 
 
-def _carry(
+def _copy(
     move: StoreCopy,
     engines: tuple[Engine, Engine],
     wait: float,
@@ -179,75 +179,82 @@ def _carry(
         else:
             say(_already_done(source, target))
         return 0
-    progress.note(f"closing {source.url}: from now on nothing is enqueued or started there")
-    with _telling_how_to_go_on():
-        carried = move.run(wait)
-        verdict = move.verify()
-        if not verdict.different:
+    progress.note(f"closing {source.url}: it accepts and starts no more jobs")
+    with _errors_say_how_to_continue():
+        copied = move.run(wait)
+        verification = move.verify()
+        if not verification.different:
             move.open()
     progress.close()
     seconds = time.monotonic() - began
     if as_json:
-        print_json({"from": source.url, "to": target.url, **_result(carried, verdict), "seconds": round(seconds, 3)})
-    elif verdict.different:
-        _tell_differences(source, target, verdict)
+        print_json(
+            {"from": source.url, "to": target.url, **_result(copied, verification), "seconds": round(seconds, 3)}
+        )
+    elif verification.different:
+        _report_differences(source, target, verification)
     else:
-        _tell_end(source, target, carried, verdict, seconds, has_password)
-    return 1 if verdict.different else 0
+        _report_end(source, target, copied, verification, seconds, has_password)
+    return 1 if verification.different else 0
 
 
-def _result(carried: CopyResult, verdict: CopyVerification) -> dict[str, Any]:
+def _result(copied: CopyResult, verification: CopyVerification) -> dict[str, Any]:
     return {
-        "standing": "begun" if verdict.different else "done",
-        **_told(verdict.contents),
-        "carried": carried.jobs,
-        "already_there": carried.known,
-        "still_running": sorted(carried.running),
-        "taken": sorted(verdict.taken),
-        "kept": verdict.kept,
-        "different": verdict.different,
-        "differences": verdict.differences,
+        "standing": "begun" if verification.different else "done",
+        **_contents_record(verification.contents),
+        "carried": copied.jobs,
+        "already_there": copied.known,
+        "still_running": sorted(copied.running),
+        "taken": sorted(verification.taken),
+        "kept": verification.kept,
+        "different": verification.different,
+        "differences": verification.differences,
     }
 
 
-def _tell_end(
-    source: Engine, target: Engine, carried: CopyResult, verdict: CopyVerification, seconds: float, has_password: bool
+def _report_end(
+    source: Engine,
+    target: Engine,
+    copied: CopyResult,
+    verification: CopyVerification,
+    seconds: float,
+    has_password: bool,
 ) -> None:
-    contents = verdict.contents
+    contents = verification.contents
     say(
         f"{contents.jobs:,} jobs with {contents.history:,} history entries, {contents.logs:,} log lines and "
-        f"{contents.dead_letters:,} dead letters are now at {target.url}, in {seconds:.1f} s; all were compared"
+        f"{contents.dead_letters:,} dead letters copied to {target.url} and compared, in {seconds:.1f} s"
     )
-    if carried.known:
-        say(f"{carried.known:,} of them were there already")
-    if verdict.taken:
-        say(f"{_jobs(len(verdict.taken))} not carried, since the id is taken there: {_listed(verdict.taken)}")
-    for kept in verdict.kept[:_KEPT_TOLD]:
-        say(clean(f"{kept.what} {kept.id} stays as it is there: it {kept.how}"))
-    if len(verdict.kept) > _KEPT_TOLD:
-        say(f"and {len(verdict.kept) - _KEPT_TOLD:,} more stay as they are there; --json names them")
-    _tell_damage(contents)
-    if carried.running:
-        say(f"{_jobs(len(carried.running))} still running and taken away, to go on at the new store as after a crash")
+    if copied.known:
+        say(f"{copied.known:,} of them were copied earlier")
+    if verification.taken:
+        say(f"{_jobs(len(verification.taken))} not copied, because the id exists there: {_listed(verification.taken)}")
+    for kept in verification.kept[:_MOST_LISTED]:
+        say(clean(f"{kept.what} {kept.id} was kept as it is there: it {kept.how}"))
+    if len(verification.kept) > _MOST_LISTED:
+        say(f"and {len(verification.kept) - _MOST_LISTED:,} more were kept as they are there; --json lists them")
+    _report_damage(contents)
+    if copied.running:
+        say(f"{_jobs(len(copied.running))} still running; the new store runs them again as after a crash")
     hidden = ", with its password" if has_password else ""
-    say(f"next: set HEADRACE_URL={target.url}{hidden}, and restart what uses the old store")
+    say(f"next: set HEADRACE_URL={target.url}{hidden}, and restart the processes that use the old store")
     say(f"the old store stays closed: {source.url}")
 
 
-def _tell_differences(source: Engine, target: Engine, verdict: CopyVerification) -> None:
-    for difference in verdict.differences:
+def _report_differences(source: Engine, target: Engine, verification: CopyVerification) -> None:
+    for difference in verification.differences:
         say(clean(str(difference)))
-    if verdict.different > len(verdict.differences):
-        say(f"and {verdict.different - len(verdict.differences):,} more")
+    if verification.different > len(verification.differences):
+        say(f"and {verification.different - len(verification.differences):,} more")
     remark(
-        f"error: {target.url} is not as {source.url}: {verdict.different:,} differences. Both stay closed: run the "
-        f"same command again, or accept what is there with `headrace copy --reopen {target.url}`"
+        f"error: {target.url} differs from {source.url}: {verification.different:,} differences. Both stay closed: "
+        f"run the same command again, or accept the copy as it is with `headrace copy --reopen {target.url}`"
     )
 
 
 def _already_done(source: Engine, target: Engine) -> str:
     return (
-        f"nothing to do: the jobs of {source.url} were carried over to {target.url} already, and it is in use; "
+        f"nothing to do: the jobs of {source.url} were copied to {target.url} already, and it is in use; "
         f"set HEADRACE_URL={target.url}"
     )
 
@@ -261,28 +268,28 @@ def _listed(ids: set[str]) -> str:
     return clean(", ".join(first)) + (", ..." if len(ids) > len(first) else "")
 
 
-# -- back again
+# -- reopening
 
 
 def _reopen(engine: Engine, yes: bool, as_json: bool) -> int:
     store_status = engine.transfer.store_status()
     if store_status is not None and not yes:
         remark(_warning(store_status))
-        confirm(f"take the notice at {engine.url} down")
+        confirm(f"reopen {engine.url}")
     reopen(engine)
     if as_json:
         print_json({"url": engine.url, "status": store_status})
     elif store_status is None:
-        say(f"nothing to do: no notice hangs at {engine.url}, it is in use")
+        say(f"nothing to do: {engine.url} is open")
     else:
-        say(f"{engine.url} is in use again")
+        say(f"{engine.url} is open again")
     return 0
 
 
 def _warning(store_status: StoreStatus) -> str:
     if store_status.kind == "moved":
         return (
-            f"jobs that were carried over to {store_status.other} exist twice from then on, and unfinished ones "
-            "run at both stores"
+            f"jobs that were copied to {store_status.other} will exist twice, and unfinished ones "
+            "will run at both stores"
         )
-    return f"not everything may have been carried here from {store_status.other} yet"
+    return f"the copy from {store_status.other} may be incomplete"

@@ -1,4 +1,4 @@
-"""How far a copy is: a bar on a terminal, elsewhere a line now and then. All of it beside the answer, on stderr."""
+"""Progress of a copy on stderr: a bar on a terminal, otherwise a line every two seconds."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 _EVERY = 2.0
 _WORDS = {
     "reading": "read {done:,} of {total:,} jobs",
-    "carrying": "carried {done:,} of {total:,} jobs",
+    "carrying": "copied {done:,} of {total:,} jobs",
     "comparing": "compared {done:,} of {total:,} jobs",
 }
 
 
 class Progress:
-    """Shows steps until it is closed."""
+    """Shows steps until `close`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._bar: Bar | None = None
         self._task: TaskID | None = None
         self._stage = ""
-        self._told = 0.0
+        self._printed_at = 0.0
         self._left: int | None = None
 
     def __enter__(self) -> Self:
@@ -44,7 +44,7 @@ class Progress:
             self._bar = None
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if not self._quiet:
             remark(text)
 
@@ -52,23 +52,23 @@ class Progress:
         if self._quiet:
             return
         if step.stage == "waiting":
-            self._tell_waiting(step)
+            self._print_waiting(step)
         elif sys.stderr.isatty():
             self._draw(step)
         else:
-            self._tell(step)
+            self._print_step(step)
 
-    def _tell_waiting(self, step: CopyStep) -> None:
+    def _print_waiting(self, step: CopyStep) -> None:
         left = step.total - step.done
         if left != self._left:
             self._left = left
             jobs = "1 running job" if left == 1 else f"{left:,} running jobs"
-            remark(f"waiting for {jobs} to end" if left else "no job is running any more")
+            remark(f"waiting for {jobs} to finish" if left else "no job is running")
 
-    def _tell(self, step: CopyStep) -> None:
+    def _print_step(self, step: CopyStep) -> None:
         now = time.monotonic()
-        if step.stage != self._stage or now - self._told >= _EVERY or step.done >= step.total:
-            self._stage, self._told = step.stage, now
+        if step.stage != self._stage or now - self._printed_at >= _EVERY or step.done >= step.total:
+            self._stage, self._printed_at = step.stage, now
             remark(_WORDS[step.stage].format(done=step.done, total=step.total))
 
     def _draw(self, step: CopyStep) -> None:

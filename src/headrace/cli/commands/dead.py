@@ -1,4 +1,4 @@
-"""`headrace dead`: the dead-letter desk, where failed work is looked into. Acting on it is in `dead_acts`."""
+"""`headrace dead`: views of dead letters. Actions on them are in `dead_actions`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _limit(function: Any) -> Any:
 @shared
 @click.pass_context
 def dead(ctx: click.Context, as_json: bool) -> None:
-    """Look into jobs that failed for good, and bring them back. Without a command: list those that are pending."""
+    """Inspect and requeue jobs that failed for good. Without a command: list pending dead letters."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_letters, as_json=as_json)
     elif as_json:
@@ -61,7 +61,7 @@ def dead(ctx: click.Context, as_json: bool) -> None:
 @letter_filters
 @status_option
 @_limit
-@click.option("--cursor", help="Go on after a page that ended with this cursor.")
+@click.option("--cursor", help="Continue after the page that ended with this cursor.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -87,7 +87,7 @@ def list_letters(session: Session, /, status: str, limit: int, cursor: str | Non
 @shared
 @click.pass_obj
 def show(session: Session, letter_id: str, as_json: bool) -> None:
-    """Show everything about one dead letter. ID may be that of its job."""
+    """Show everything about one dead letter. ID may be the id of its job."""
     queries = session.store().dead
     letter = queries.get(letter_id)
     history = queries.history(letter.id)
@@ -107,7 +107,7 @@ def show(session: Session, letter_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def groups(session: Session, status: str, limit: int, as_json: bool) -> None:
-    """List failures of one kind together, by the fingerprint of their error; the biggest group first."""
+    """Group dead letters by the fingerprint of their error, largest group first."""
     found = session.store().dead.groups(status=None if status == "all" else status, limit=limit)
     if as_json:
         print_json([msgspec.structs.asdict(group) for group in found])
@@ -124,7 +124,7 @@ def groups(session: Session, status: str, limit: int, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def stats(session: Session, as_json: bool) -> None:
-    """Count dead letters for each reason."""
+    """Count dead letters by reason."""
     found = session.store().dead.stats()
     if as_json:
         print_json([msgspec.structs.asdict(one) for one in found])

@@ -1,4 +1,4 @@
-"""What an operator does to dead letters from the command line: requeue, resolve, note, purge."""
+"""Actions on dead letters: requeue, add, resolve, note, purge."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from headrace.core.dead_letters.records import BY_HAND, STATUSES
 F = TypeVar("F", bound=Callable[..., Any])
 _ID = "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f"
 _FILTERS = (
-    click.option("--reason", help="With this reason, such as attempts_used_up."),
-    click.option("--task", "-t", help="Of this task."),
-    click.option("--queue", "-q", help="Of this queue."),
-    click.option("--fingerprint", help="With this fingerprint: see `headrace dead groups`."),
+    click.option("--reason", help="Only this reason, such as attempts_used_up."),
+    click.option("--task", "-t", help="Only jobs of this task."),
+    click.option("--queue", "-q", help="Only jobs of this queue."),
+    click.option("--fingerprint", help="Only this fingerprint; see `headrace dead groups`."),
     click.option(
-        "--since", metavar="TIME", callback=moment_or_age, help="Entered since: 10m, 2h, 3d or an ISO time (UTC)."
+        "--since", metavar="TIME", callback=moment_or_age, help="Created since: 10m, 2h, 3d or an ISO time (UTC)."
     ),
-    click.option("--until", metavar="TIME", callback=moment_or_age, help="Entered before: as --since."),
+    click.option("--until", metavar="TIME", callback=moment_or_age, help="Created before; same format as --since."),
 )
 
 
 def letter_filters(function: F) -> F:
-    """The options that say which dead letters are meant."""
+    """The options that select dead letters."""
     for option in reversed(_FILTERS):
         function = option(function)
     return function
@@ -39,12 +39,14 @@ def letter_filters(function: F) -> F:
 
 def status_option(function: F) -> F:
     choice = click.Choice([*STATUSES, "all"])
-    return click.option("--status", type=choice, default="pending", show_default=True, help="Of this status.")(function)
+    return click.option("--status", type=choice, default="pending", show_default=True, help="Only this status.")(
+        function
+    )
 
 
 def _signed(function: F) -> F:
-    by = click.option("--by", metavar="NAME", help="Who does it.")
-    return by(click.option("--note", metavar="TEXT", help="Why; kept with the dead letter.")(function))
+    by = click.option("--by", metavar="NAME", help="Your name, for the record.")
+    return by(click.option("--note", metavar="TEXT", help="A note, kept with the dead letter.")(function))
 
 
 @click.command(
@@ -57,15 +59,15 @@ def _signed(function: F) -> F:
 )
 @click.argument("letter_id", metavar="[ID]", required=False)
 @letter_filters
-@click.option("--all", "everything", is_flag=True, help="All that are pending.")
-@click.option("--limit", "-n", type=click.IntRange(1), help="At most so many, newest first.")
-@click.option("--rate", metavar="RATE", help="Spread their starts, such as 10/s.")
-@click.option("--boost", type=int, help="How much their priority is raised, if not by the setting.")
-@click.option("--max-requeues", type=click.IntRange(0), help="How often a job may, if not by the setting.")
+@click.option("--all", "everything", is_flag=True, help="All pending dead letters.")
+@click.option("--limit", "-n", type=click.IntRange(1), help="Maximum number, newest first.")
+@click.option("--rate", metavar="RATE", help="Spread the starts of the jobs, such as 10/s.")
+@click.option("--boost", type=int, help="Priority to add; overrides the setting.")
+@click.option("--max-requeues", type=click.IntRange(0), help="Maximum requeues of a job; overrides the setting.")
 @click.option("--args", "arguments", metavar="JSON", help="With ID: other arguments, such as '[1, 2]'.")
 @click.option("--kwargs", metavar="JSON", help="With ID: other named arguments, such as '{\"to\": 1}'.")
 @_signed
-@click.option("--dry-run", is_flag=True, help="Only tell how many.")
+@click.option("--dry-run", is_flag=True, help="Only show how many.")
 @yes_option
 @as_json_option
 @shared
@@ -86,13 +88,13 @@ def requeue(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run the job of a dead letter again, or those of many. ID may be that of the job."""
+    """Run the job of one dead letter, or of all that match, again. ID may be the id of the job."""
     signed = {"by": given.pop("by"), "note": given.pop("note")}
     filters = chosen(given)
     how: dict[str, Any] = {"priority_boost": boost, "max_requeues": max_requeues, **signed}
     if letter_id is not None:
         if filters or everything or rate or limit or dry_run:
-            raise click.UsageError("give an ID, or say which are meant with filters, not both")
+            raise click.UsageError("give an ID or filters, not both")
         edited = {"args": _json("--args", arguments), "kwargs": _json("--kwargs", kwargs)}
         result = session.store().dead.requeue(letter_id, **how, **edited)
         _answer(msgspec.structs.asdict(result), result.message, as_json)
@@ -100,28 +102,28 @@ def requeue(
     if arguments or kwargs:
         raise click.UsageError("--args and --kwargs are for a single dead letter: give its ID")
     if not filters and not everything:
-        raise click.UsageError("say which dead letters are meant: an ID, filters, or --all")
+        raise click.UsageError("give an ID, filters, or --all")
     queries = session.store().dead
     many: dict[str, Any] = {**filters, **how, "everything": everything, "limit": limit, "rate": rate}
-    # What fails while the question is open was not in the number that was confirmed.
+    # Leave out jobs that fail after the count that the user confirms.
     many.setdefault("until", to_datetime(session.store().clock.now() + 1))
-    told = queries.requeue_where(**many, dry_run=True)
+    matches = queries.requeue_where(**many, dry_run=True)
     if not dry_run:
-        if told.matched and not yes:
-            confirm(f"requeue {_dead_letters(told.matched)}")
-        told = queries.requeue_where(**many)
-    _answer(msgspec.structs.asdict(told), _in_words(told), as_json)
+        if matches.matched and not yes:
+            confirm(f"requeue {_dead_letters(matches.matched)}")
+        matches = queries.requeue_where(**many)
+    _answer(msgspec.structs.asdict(matches), _in_words(matches), as_json)
 
 
 @click.command("add", epilog=example(f"headrace dead add {_ID} --reason wrong_total --note 'ask the shop' --by ann"))
 @click.argument("job_id", metavar="JOB")
-@click.option("--reason", default=BY_HAND, show_default=True, help="Why, in a word.")
+@click.option("--reason", default=BY_HAND, show_default=True, help="The reason, one word.")
 @_signed
 @as_json_option
 @shared
 @click.pass_obj
 def add(session: Session, job_id: str, reason: str, by: str | None, note: str | None, as_json: bool) -> None:
-    """Put a job on the desk by hand; one that has not started is failed by it."""
+    """Make a dead letter of a job by hand. A job that has not started fails."""
     letter = session.store().dead.add(job_id, reason=reason, by=by, note=note)
     _answer(msgspec.structs.asdict(letter), f"job {letter.job_id} has the dead letter {letter.id}", as_json)
 
@@ -134,7 +136,7 @@ def add(session: Session, job_id: str, reason: str, by: str | None, note: str | 
 @shared
 @click.pass_obj
 def resolve(session: Session, letter_id: str, status: str, by: str | None, note: str | None, as_json: bool) -> None:
-    """Close a pending dead letter as manually_resolved, permanently_failed or cancelled; its job stays as it is."""
+    """Close a pending dead letter as manually_resolved, permanently_failed or cancelled. Its job does not change."""
     letter = session.store().dead.resolve(letter_id, status, by=by, note=note)
     _answer(msgspec.structs.asdict(letter), f"dead letter {letter.id} is {letter.status}", as_json)
 
@@ -142,7 +144,7 @@ def resolve(session: Session, letter_id: str, status: str, by: str | None, note:
 @click.command("note", epilog=example(f"headrace dead note {_ID} 'asked the bank' --by ann"))
 @click.argument("letter_id", metavar="ID")
 @click.argument("text")
-@click.option("--by", metavar="NAME", help="Who notes it.")
+@click.option("--by", metavar="NAME", help="Your name, for the record.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -154,10 +156,17 @@ def note(session: Session, letter_id: str, text: str, by: str | None, as_json: b
 
 @click.command("purge", epilog=example("headrace dead purge --older-than 30d", "headrace dead purge --dry-run"))
 @click.option(
-    "--older-than", metavar="TIME", default="30d", show_default=True, callback=duration, help="Resolved so long ago."
+    "--older-than",
+    metavar="TIME",
+    default="30d",
+    show_default=True,
+    callback=duration,
+    help="Minimum age since resolution.",
 )
-@click.option("--status", type=click.Choice(STATUSES), multiple=True, help="Only these; pending ones go only so.")
-@click.option("--dry-run", is_flag=True, help="Only tell how many.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), multiple=True, help="Only this status; required for pending ones."
+)
+@click.option("--dry-run", is_flag=True, help="Only show how many.")
 @yes_option
 @as_json_option
 @shared
@@ -165,7 +174,7 @@ def note(session: Session, letter_id: str, text: str, by: str | None, as_json: b
 def purge(
     session: Session, older_than: float, status: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Remove old dead letters, whatever became of them. Pending ones stay unless --status names them."""
+    """Delete old dead letters. Pending ones stay unless --status names them."""
     queries: Dead = session.store().dead
     count = queries.purge(older_than=older_than, status=status or None, dry_run=True)
     if not dry_run:
@@ -185,13 +194,13 @@ def _json(option: str, text: str | None) -> Any:
         raise click.UsageError(f"{option}: {text!r} is not JSON: {error}") from None
 
 
-def _in_words(told: BulkRequeue) -> str:
-    would = "would be requeued" if told.dry_run else "requeued"
-    parts = [f"{_dead_letters(told.requeued)} {would}"]
-    if told.permanently_failed:
-        parts.append(f"{told.permanently_failed} permanently failed: requeued too often")
-    if told.skipped:
-        parts.append(f"{told.skipped} skipped: dealt with meanwhile, or their jobs are not failed any more")
+def _in_words(result: BulkRequeue) -> str:
+    would = "would be requeued" if result.dry_run else "requeued"
+    parts = [f"{_dead_letters(result.requeued)} {would}"]
+    if result.permanently_failed:
+        parts.append(f"{result.permanently_failed} permanently failed: requeued too often")
+    if result.skipped:
+        parts.append(f"{result.skipped} skipped: already handled, or the job is no longer failed")
     return "; ".join(parts)
 
 
@@ -199,8 +208,8 @@ def _dead_letters(count: int) -> str:
     return "1 dead letter" if count == 1 else f"{count} dead letters"
 
 
-def _answer(record: dict[str, Any], told: str, as_json: bool) -> None:
+def _answer(record: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
         print_json(record)
     else:
-        say(clean(told))
+        say(clean(text))

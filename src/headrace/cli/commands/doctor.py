@@ -1,4 +1,4 @@
-"""`headrace doctor` and `headrace migrate`: what is set, how the store is, and what is wrong."""
+"""`headrace doctor` and `headrace migrate`: checks of settings and store; schema migration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Report(msgspec.Struct):
-    """What the doctor found. The names are those of the JSON."""
+    """The result of the checks. Field names are the JSON keys."""
 
     ok: bool
     findings: list[str]
@@ -46,7 +46,7 @@ class Report(msgspec.Struct):
 @shared
 @click.pass_obj
 def doctor(session: Session, as_json: bool) -> int:
-    """Check the settings, the store, the workers and the queues. Ends with 1 if something is wrong."""
+    """Check the settings, the store, the workers and the queues. Exits with 1 if something is wrong."""
     report = _examine(session)
     if as_json:
         print_json(report)
@@ -71,7 +71,7 @@ def _examine(session: Session) -> Report:
 
 
 def _open(session: Session, report: Report) -> Headrace | None:
-    """The app; if its code is broken the store alone, which can be looked at all the same."""
+    """The app; if its code can't be imported, a bare app on the store."""
     try:
         return session.store(may_create=True)
     except ConfigError as error:
@@ -90,13 +90,15 @@ def _look_inside(app: Headrace, report: Report) -> None:
         silent = [worker.silent for worker in app.workers()]
         report.workers = {"alive": silent.count(False), "silent": silent.count(True)}
         report.queues = {stats.queue: stats.pending for stats in app.queues()}
-        _tell(diagnose(app), report)
+        _add_findings(diagnose(app), report)
     except HeadraceError as error:
         report.findings.append(str(error))
-        _tell(spool.findings(app.spool), report)  # which is another file, and is there for a store that is away
+        _add_findings(
+            spool.findings(app.spool), report
+        )  # the spool is a separate file, readable while the store is unavailable
 
 
-def _tell(found: Iterable[Finding], report: Report) -> None:
+def _add_findings(found: Iterable[Finding], report: Report) -> None:
     for finding in found:
         (report.remarks if finding.note else report.findings).append(str(finding))
 
@@ -104,7 +106,7 @@ def _tell(found: Iterable[Finding], report: Report) -> None:
 def _spool_of(app: Headrace) -> SpoolStats | None:
     try:
         return None if app.spool is None else app.spool.stats()
-    except HeadraceError:  # which is among the findings
+    except HeadraceError:  # already among the findings
         return None
 
 
@@ -120,7 +122,7 @@ def _versions() -> dict[str, str]:
     for package in ("msgspec", "click", "rich"):
         try:
             found[package] = version(package)
-        except PackageNotFoundError:  # frozen into an application, perhaps
+        except PackageNotFoundError:  # for example in a frozen application
             found[package] = "unknown"
     return found
 
@@ -187,7 +189,7 @@ def _word(value: Any) -> str:
 @shared
 @click.pass_obj
 def migrate(session: Session, as_json: bool) -> None:
-    """Bring the store's tables to the version this headrace works with."""
+    """Migrate the store's tables to the schema version of this headrace."""
     engine = session.store(may_create=True).engine
     where = redacted_url(engine.url)
     applied = engine.migrate()

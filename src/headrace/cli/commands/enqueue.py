@@ -34,22 +34,28 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 @click.argument("task")
 @click.argument("args", required=False, callback=json_argument)
 @click.argument("kwargs", required=False, callback=json_argument)
-@click.option("--queue", "-q", help="Another queue than the task's own.")
+@click.option("--queue", "-q", help="Queue; overrides the task's.")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
 @click.option("--delay", metavar="TIME", callback=duration, help="Run later: seconds or 10m, 2h, 3d.")
 @click.option("--run-at", metavar="TIME", callback=moment, help="Run at an ISO time (UTC).")
-@click.option("--expires", metavar="TIME", callback=duration, help="Cancel if it has not started by then.")
-@click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Time for each attempt, or none.")
-@click.option("--retry", type=int, help="How many runs after the first, if it fails.")
-@click.option("--needs", multiple=True, callback=names, metavar="NAME,...", help="What its worker must have.")
-@click.option("--rate-key", metavar="KEY", help="Whose rate it counts for, such as a tenant's.")
-@click.option("--concurrency-key", metavar="KEY", help="Run with no more of this key than its queue allows.")
-@click.option("--after", metavar="JOB", multiple=True, help="Wait for the job with this id; may be repeated.")
-@click.option("--on-parent-failure", type=click.Choice(POLICIES), help="If a job it waits for fails.")
-@click.option("--job-id", help="An id of your own.")
-@click.option("--tag", "tags", multiple=True, help="May be repeated.")
-@click.option("--meta", "metadata", multiple=True, callback=_metadata, metavar="NAME=VALUE", help="May be repeated.")
-@click.option("--wait", metavar="TIME", callback=duration, help="Wait so long for the job, and print its result.")
+@click.option(
+    "--expires", metavar="TIME", callback=duration, help="Cancel the job if it has not started after this time."
+)
+@click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Timeout of each attempt, or none.")
+@click.option("--retry", type=int, help="Maximum retries after a failure.")
+@click.option("--needs", multiple=True, callback=names, metavar="NAME,...", help="Capabilities its worker must have.")
+@click.option("--rate-key", metavar="KEY", help="Key for the queue's rate per key, such as a tenant.")
+@click.option("--concurrency-key", metavar="KEY", help="Key for the queue's concurrency limit per key.")
+@click.option("--after", metavar="JOB", multiple=True, help="Wait for this job; may be repeated.")
+@click.option("--on-parent-failure", type=click.Choice(POLICIES), help="Action when a job given with --after fails.")
+@click.option("--job-id", help="Your own id for the job.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option(
+    "--meta", "metadata", multiple=True, callback=_metadata, metavar="NAME=VALUE", help="Metadata; may be repeated."
+)
+@click.option(
+    "--wait", metavar="TIME", callback=duration, help="Wait up to this long for the job, and print its result."
+)
 @as_json_option
 @shared
 @click.pass_obj
@@ -58,18 +64,18 @@ def enqueue(
 ) -> None:
     """Submit a job and print its id.
 
-    Arguments are JSON: a list of positional ones, an object of named ones, or both. Values that JSON has no word
-    for are tagged, as `headrace jobs show --json` prints them.
+    Arguments are JSON: a list of positional ones, an object of named ones, or both. Types that JSON lacks are tagged,
+    as `headrace jobs show --json` prints them.
     """
     positional, named = call_arguments(args, kwargs)
     if options["on_parent_failure"] and not options["after"]:
-        raise click.UsageError("--on-parent-failure is about the jobs it waits for; name them with --after")
+        raise click.UsageError("--on-parent-failure needs --after")
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
     job = app.task_by_name(task).using(**_said(options)).enqueue(*positional, **named)
     if new_file:
-        remark(f"note: this made a new store at {new_file}")
+        remark(f"note: this created a new store at {new_file}")
     if as_json:
         _wait_and_print_json(job, wait)
         return
@@ -80,7 +86,7 @@ def enqueue(
 
 
 def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
-    """The record is printed in any case: the job is stored, whatever became of it."""
+    """Print the record even if the job failed or the wait timed out: the job is stored."""
     if wait is None:
         print_json(job_view.record(job))
         return

@@ -1,4 +1,4 @@
-"""`headrace events`: what happens in the store, as it happens or as it did."""
+"""`headrace events`: events of the store, past or live."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.errors import InvalidJob
 
 
 def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> str | datetime | None:
-    """A cursor as it is; anything else as a time."""
+    """A cursor stays a text; anything else is a time."""
     if value is None:
         return None
     try:
@@ -34,14 +34,20 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> str
         "headrace events --type job.failed --follow --json",
     ),
 )
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
-@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type, or like job.*; repeat.")
-@click.option("--queue", "-q", help="Only of this queue.")
-@click.option("--task", "-t", help="Only of this task.")
+@click.option("--follow", "-f", is_flag=True, help="Stream new events.")
 @click.option(
-    "--since", callback=_since, metavar="WHEN", help="From this time on, 10m or an ISO time; or behind this cursor."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only this type, or a pattern such as job.*; may be repeated.",
 )
-@click.option("--limit", "-n", type=click.IntRange(min=1), help="End after so many.")
+@click.option("--queue", "-q", help="Only events of this queue.")
+@click.option("--task", "-t", help="Only events of this task.")
+@click.option(
+    "--since", callback=_since, metavar="WHEN", help="Start at this time (10m or an ISO time), or after this cursor."
+)
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="Stop after this many events.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -55,9 +61,9 @@ def events(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Show what has happened, the oldest first; with --follow what happens from now on, until Ctrl-C.
+    """Show past events, oldest first; with --follow, new events until Ctrl-C.
 
-    With --json each event is one line, an object with the cursor that --since takes.
+    With --json, each event is one JSON object on one line, with the cursor that --since takes.
     """
     count = 0
     for event in session.store().events(since, types=types, queue=queue, task=task, follow=follow):
@@ -66,14 +72,14 @@ def events(
         if count == limit:
             return
     if not count and not as_json:
-        remark("nothing of that kind is told; events are kept for as long as events_keep and events_limit say")
+        remark("no events match; the settings events_keep and events_limit bound how long events are kept")
 
 
 def _line(event: Event) -> str:
     about: dict[str, Any] = {"queue": event.queue, "task": event.task, "worker": event.worker, "attempt": event.attempt}
     known = {**about, **event.data}
-    told = " ".join(f"{name}={_word(value)}" for name, value in known.items() if value is not None)
-    return one_line(f"{stamp(event.at)}  {event.type:20} {event.job_id or ''} {told}".rstrip())
+    text = " ".join(f"{name}={_word(value)}" for name, value in known.items() if value is not None)
+    return one_line(f"{stamp(event.at)}  {event.type:20} {event.job_id or ''} {text}".rstrip())
 
 
 def _word(value: object) -> str:

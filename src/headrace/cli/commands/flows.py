@@ -1,4 +1,4 @@
-"""`headrace flows`: jobs that wait for each other, looked at and acted on together, and drawn."""
+"""`headrace flows`: lists, shows, cancels, retries and draws flows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _limit(function: Any) -> Any:
 @shared
 @click.pass_context
 def flows(ctx: click.Context, as_json: bool) -> None:
-    """Look at flows, draw, cancel and retry them. Without a command: list them."""
+    """Show, draw, cancel and retry flows. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_flows, limit=50, before=None, as_json=as_json)
     elif as_json:
@@ -69,7 +69,7 @@ def list_flows(session: Session, limit: int, before: str | None, as_json: bool) 
 @shared
 @click.pass_obj
 def show(session: Session, flow_id: str, as_json: bool) -> None:
-    """Show how far a flow is, and its jobs."""
+    """Show the progress and the jobs of a flow."""
     run = session.store().flows.get(flow_id)
     if as_json:
         print_json({**_record(run), "jobs": [job_view.record(job) for job in run.jobs]})
@@ -87,7 +87,7 @@ def show(session: Session, flow_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def cancel(session: Session, flow_id: str, yes: bool, as_json: bool) -> None:
-    """Cancel whatever of a flow is not over."""
+    """Cancel all unfinished jobs of a flow."""
     run = session.store().flows.get(flow_id)
     done, total = run.progress
     if done < total and not yes:
@@ -101,9 +101,9 @@ def cancel(session: Session, flow_id: str, yes: bool, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def retry(session: Session, flow_id: str, as_json: bool) -> None:
-    """Run again what failed or was cancelled, and what was cancelled for that reason."""
+    """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
     run = session.store().flows.get(flow_id)
-    _report(run, "retry", run.retry(), "to run again, with those that waited for them", as_json)
+    _report(run, "retry", run.retry(), "queued again, with the jobs that waited for them", as_json)
 
 
 @flows.command("graph", epilog=example(f"headrace flows graph {_ID}", f"headrace flows graph {_ID} --format svg"))
@@ -113,7 +113,7 @@ def retry(session: Session, flow_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def graph(session: Session, flow_id: str, how: str, as_json: bool) -> None:
-    """Draw a flow: what waits for what, and the state of each job."""
+    """Draw the dependencies of a flow and the state of each job."""
     run = session.store().flows.get(flow_id)
     if as_json or how == "json":
         print_json(run.graph())

@@ -1,4 +1,4 @@
-"""`headrace jobs cancel|retry|promote|delete|update`: changing jobs, by id or all that match."""
+"""`headrace jobs cancel|retry|promote|delete|update`: actions on jobs, by id or by filters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BOUNDS = ("finished_before", "limit")
 
 
 class JobAction(NamedTuple):
-    """An action: its word, what is said when it is done, and the states it applies to."""
+    """An action: its name, its past participle, the source states, and its functions for one and many jobs."""
 
     name: str
     done: str
@@ -41,7 +41,7 @@ class JobAction(NamedTuple):
 
 
 class ActionRefused(NamedTuple):
-    """A job that was meant and not changed."""
+    """A job that the action did not change."""
 
     id: str
     reason: str
@@ -58,7 +58,7 @@ def _move(app: Headrace, name: str) -> JobAction:
 
 
 def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable[[Any], Any]] = ()) -> click.Command:
-    """A command that does one thing to the jobs that are named or that match; `bounds` are options of its own."""
+    """Build a command that applies an action to jobs by id or by filters; `bounds` are its extra options."""
 
     def with_bounds(function: Any) -> Any:
         for option in reversed(bounds):
@@ -69,7 +69,7 @@ def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable
     @click.argument("ids", metavar="[ID]...", nargs=-1)
     @filters
     @with_bounds
-    @click.option("--all", "everything", is_flag=True, help="All of them; needed where no filter is given.")
+    @click.option("--all", "everything", is_flag=True, help="All jobs; required without ids and filters.")
     @yes_option
     @as_json_option
     @shared
@@ -98,7 +98,7 @@ def _check_choice(name: str, ids: tuple[str, ...], wanted: dict[str, Any], every
     if everything and wanted:
         raise click.UsageError("--all means no filter; give one or the other")
     if not (ids or wanted or everything):
-        raise click.UsageError(f"say which jobs to {name}: ids, filters such as --queue, or --all")
+        raise click.UsageError(f"give the jobs to {name}: ids, filters such as --queue, or --all")
 
 
 def _by_id(app: Headrace, move: JobAction, ids: tuple[str, ...]) -> tuple[int, list[ActionRefused]]:
@@ -111,7 +111,7 @@ def _by_id(app: Headrace, move: JobAction, ids: tuple[str, ...]) -> tuple[int, l
             else:
                 refused.append(ActionRefused(job.id, f"is {job.refresh().state}; {_rule(move)}"))
         except HeadraceError as error:
-            refused.append(ActionRefused(clean(text), clean(str(error))))  # bytes that are no text have no JSON either
+            refused.append(ActionRefused(clean(text), clean(str(error))))  # invalid UTF-8 can't be printed as JSON
     return changed, refused
 
 
@@ -125,15 +125,15 @@ def _by_filter(app: Headrace, move: JobAction, wanted: dict[str, Any], yes: bool
     states = move.states & FINAL if "finished_before" in bounds else move.states
     usual = states if move.name != "retry" else frozenset({State.FAILED})
     asked = [State(state) for state in wanted.get("state", ())] or sorted(usual)
-    meant = {name: value for name, value in wanted.items() if name not in bounds}
-    meant["state"] = [state for state in asked if state in states]
-    if not meant["state"]:
+    selection = {name: value for name, value in wanted.items() if name not in bounds}
+    selection["state"] = [state for state in asked if state in states]
+    if not selection["state"]:
         raise click.UsageError(_rule(move))
-    count = app.jobs.count(**meant)
+    count = app.jobs.count(**selection)
     if count and not yes:
         some = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
         confirm(f"{move.name} {some}{_jobs(count)}")
-    return move.many(**meant, **bounds) if count else 0
+    return move.many(**selection, **bounds) if count else 0
 
 
 def _jobs(count: int) -> str:
@@ -152,23 +152,23 @@ def _report(move: JobAction, changed: int, refused: list[ActionRefused], as_json
 
 cancel = _moving(
     "cancel",
-    "Cancel jobs that are not over. A running one is told to stop, and its result no longer counts.",
+    "Cancel unfinished jobs. A running job is asked to stop, and its result is refused.",
     "headrace jobs cancel 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f",
     "headrace jobs cancel --queue emails --state pending",
 )
 retry = _moving(
     "retry",
-    "Run finished jobs again, with fresh attempts. Filters mean failed jobs unless --state says otherwise.",
+    "Run finished jobs again, with fresh attempts. Filters select failed jobs unless --state is given.",
     "headrace jobs retry --task emails.send --since 1d",
 )
 promote = _moving(
     "promote",
-    "Run scheduled or retrying jobs now, and waiting ones without those they wait for.",
+    "Run scheduled and retrying jobs now, and waiting jobs without their dependencies.",
     "headrace jobs promote --state retrying --queue emails",
 )
 delete = _moving(
     "delete",
-    "Remove jobs that are not running, and their history.",
+    "Delete jobs that are not running, with their history.",
     "headrace jobs delete --state completed --until 30d --yes",
     "headrace jobs delete --finished-before 7d --limit 1000 --yes",
     bounds=(
@@ -176,9 +176,9 @@ delete = _moving(
             "--finished-before",
             metavar="TIME",
             callback=moment_or_age,
-            help="Only those that ended before: 10m, 2h, 3d or an ISO time (UTC).",
+            help="Only jobs that finished before: 10m, 2h, 3d or an ISO time (UTC).",
         ),
-        click.option("--limit", "-n", type=click.IntRange(1), help="At most so many; by their ends the oldest first."),
+        click.option("--limit", "-n", type=click.IntRange(1), help="Maximum number; oldest finished first."),
     ),
 )
 
@@ -188,9 +188,9 @@ delete = _moving(
 )
 @click.argument("job_id", metavar="ID")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
-@click.option("--run-at", callback=moment, metavar="TIME", help="When to run, an ISO time (UTC).")
-@click.option("--delay", callback=duration, metavar="TIME", help="When to run, from now: seconds or 10m, 2h.")
-@click.option("--queue", "-q", help="Another queue.")
+@click.option("--run-at", callback=moment, metavar="TIME", help="New start time, an ISO time (UTC).")
+@click.option("--delay", callback=duration, metavar="TIME", help="New start time from now: seconds or 10m, 2h.")
+@click.option("--queue", "-q", help="New queue.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -209,7 +209,7 @@ def update(
     if delay is not None:
         run_at = datetime.now(UTC) + timedelta(seconds=min(delay, 1e9))
     if priority is None and run_at is None and queue is None:
-        raise click.UsageError("say what to change: --priority, --run-at, --delay or --queue")
+        raise click.UsageError("give a change: --priority, --run-at, --delay or --queue")
     job = job_of(session.store(), job_id)
     if not job.update(priority=priority, run_at=run_at, queue=queue):
         raise HeadraceError(f"job {job.id} is {job.state}; only a job that has not started can be changed")

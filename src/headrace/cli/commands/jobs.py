@@ -1,4 +1,4 @@
-"""`headrace jobs` and `headrace why`: looking at jobs. Changing them is in `moves`."""
+"""`headrace jobs` and `headrace why`: views of jobs. Actions on them are in `job_actions`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LOOK_AGAIN = 0.5
 
 def _paging(function: Any) -> Any:
     limit = click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
-    return limit(click.option("--cursor", help="Go on after a page that ended with this cursor.")(function))
+    return limit(click.option("--cursor", help="Continue after the page that ended with this cursor.")(function))
 
 
 def _archived(function: Any) -> Any:
-    told = "Those that have left the store for the archive; --since and --until mean their end."
-    return click.option("--archived", is_flag=True, help=told)(function)
+    help_text = "Archived jobs instead; --since and --until then apply to their finish."
+    return click.option("--archived", is_flag=True, help=help_text)(function)
 
 
 @click.group(
@@ -45,11 +45,11 @@ def _archived(function: Any) -> Any:
 @shared
 @click.pass_context
 def jobs(ctx: click.Context, /, **given: Any) -> Any:
-    """Look at jobs and act on them. Without a command: list them."""
+    """List, show and change jobs. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         return ctx.invoke(list_jobs, **given)
     misplaced = [name for name, value in chosen(given).items() if value and (name, value) != ("limit", 50)]
-    if misplaced:  # it would be ignored, and `jobs --queue mail delete` would mean all queues
+    if misplaced:  # ignored, `jobs --queue mail delete` would mean all queues
         raise click.UsageError(f"put --{misplaced[0].removeprefix('as_')} after {ctx.invoked_subcommand!r}", ctx)
     return None
 
@@ -62,11 +62,11 @@ def jobs(ctx: click.Context, /, **given: Any) -> Any:
 @shared
 @click.pass_obj
 def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, as_json: bool, **given: Any) -> None:
-    """List jobs, newest first. Of archived ones, --since and --until mean their end."""
+    """List jobs, newest first."""
     app = session.store()
     page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
     if given.get("text") and app.cipher is not None:
-        remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
+        remark("note: --text does not search encrypted arguments, only ids, tasks, reasons and metadata")
     if as_json:
         print_json({"jobs": [job_view.record(job) for job in page], "cursor": page.cursor})
         return
@@ -88,7 +88,7 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
 @shared
 @click.pass_obj
 def show(session: Session, job_id: str, as_json: bool) -> None:
-    """Show everything about one job. ID may be its beginning, from 8 characters on."""
+    """Show everything about one job. ID may be a prefix of at least 8 characters."""
     app = session.store()
     job = job_of(app, job_id)
     steps = [] if job.spooled or job.archived else app.engine.queries.steps(job.id)
@@ -104,7 +104,7 @@ def show(session: Session, job_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def history(session: Session, job_id: str, as_json: bool) -> None:
-    """Show every step of a job's life, oldest first."""
+    """Show the history of a job, oldest first."""
     entries = job_of(session.store(), job_id).history()
     if as_json:
         print_json([job_view.entry_record(entry) for entry in entries])
@@ -114,12 +114,12 @@ def history(session: Session, job_id: str, as_json: bool) -> None:
 
 @jobs.command("logs", epilog=example("headrace jobs logs 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --follow"))
 @click.argument("job_id", metavar="ID")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job is finished.")
+@click.option("--follow", "-f", is_flag=True, help="Stream new lines until the job finishes.")
 @as_json_option
 @shared
 @click.pass_obj
 def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
-    """Show what a job logged about itself with current_job().log(...)."""
+    """Show the lines a job logged with current_job().log(...)."""
     if follow and as_json:
         raise click.UsageError("--json prints one document; leave --follow out")
     app = session.store()
@@ -141,7 +141,7 @@ def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
 def _follow(job: Job[Any], bell: Bell) -> None:
     seen: list[LogEntry] = []
     while True:
-        over = job.refresh().is_finished  # asked first: what it logged before it ended is then in the store
+        over = job.refresh().is_finished  # before reading the lines, so that none of the last ones is missed
         lines = job.logs()
         _print_lines(job, _unseen(seen, lines))
         seen = lines
@@ -152,7 +152,7 @@ def _follow(job: Job[Any], bell: Bell) -> None:
 
 
 def _unseen(before: list[LogEntry], now: list[LogEntry]) -> list[LogEntry]:
-    """The lines that are new. Both are the end of the log, so the old ones end somewhere inside the new ones."""
+    """The new lines. Both lists are tails of the same log, so the end of `before` overlaps with `now`."""
     for overlap in range(min(len(before), len(now)), 0, -1):
         if before[-overlap:] == now[:overlap]:
             return now[overlap:]
@@ -175,10 +175,10 @@ for move in (cancel, retry, promote, delete, update):
 @shared
 @click.pass_obj
 def why(session: Session, job_id: str, as_json: bool) -> None:
-    """Say in one sentence why a job is not running now, or what it is doing."""
+    """Explain in one sentence why a job is not running, or what it is doing."""
     job = job_of(session.store(), job_id)
-    told = job.why()
+    sentence = job.why()
     if as_json:
-        print_json({"id": job.id, "state": job.state, "why": told})
+        print_json({"id": job.id, "state": job.state, "why": sentence})
     else:
-        say(clean(told))
+        say(clean(sentence))

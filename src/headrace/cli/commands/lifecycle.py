@@ -1,4 +1,4 @@
-"""`headrace lifecycle`: how long jobs of a task or of a queue may stay, who says so, and saying otherwise."""
+"""`headrace lifecycle`: staleness thresholds and retention of tasks and queues."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (Column("KIND"), Column("NAME", least=8), Column("BY"), Column("TERMS", least=8))
-_SAID_HERE = {"seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for", "True": "yes", "False": "no"}
+_CLI_WORDS = {"seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for", "True": "yes", "False": "no"}
 _HELP = {
-    "on_stale": "What becomes of stale jobs: dead, fail or review.",
-    "archive": "Whether what is kept no longer goes into the archive: yes or no.",
-    "remove_on_complete": "Whether completed jobs go at once: yes, no, or how many of the newest stay.",
-    "remove_on_fail": "Whether failed jobs go at once: yes, no, or how many of the newest stay.",
+    "on_stale": "Action on stale jobs: dead, fail or review.",
+    "archive": "Archive jobs past their retention instead of deleting them: yes or no.",
+    "remove_on_complete": "Remove completed jobs at once: yes, no, or the number of newest to keep.",
+    "remove_on_fail": "Remove failed jobs at once: yes, no, or the number of newest to keep.",
 }
 
 
@@ -36,7 +36,7 @@ _HELP = {
 @shared
 @click.pass_context
 def lifecycle(ctx: click.Context, as_json: bool) -> None:
-    """Look at how long jobs may stay, and change it. Without a command: list what tasks and queues say."""
+    """Show and change staleness thresholds and retention. Without a command: list the tasks and queues that set any."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_policies, as_json=as_json)
     elif as_json:
@@ -48,12 +48,12 @@ def lifecycle(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_policies(session: Session, as_json: bool) -> None:
-    """List the tasks and queues that say anything of it, by their code or by an operator."""
+    """List the tasks and queues with lifecycle terms, set in code or by an operator."""
     found = session.store().lifecycle.all_terms()
     if as_json:
         print_json([structs.asdict(row) for row in found])
     elif not found:
-        remark("no task and no queue says anything of it; `headrace lifecycle show` tells what holds for all")
+        remark("no task or queue sets lifecycle terms; `headrace lifecycle show` shows the defaults")
     else:
         rows = [
             [row.kind, row.name, who, " ".join(f"{name}={_word(name, value)}" for name, value in said.items())]
@@ -67,13 +67,13 @@ def list_policies(session: Session, as_json: bool) -> None:
 @lifecycle.command(
     "show", epilog=example("headrace lifecycle show", "headrace lifecycle show --queue mail --task send")
 )
-@click.option("--task", "-t", help="For jobs of this task.")
-@click.option("--queue", "-q", help="For jobs in this queue.")
+@click.option("--task", "-t", help="The task.")
+@click.option("--queue", "-q", help="The queue.")
 @as_json_option
 @shared
 @click.pass_obj
 def show(session: Session, task: str | None, queue: str | None, as_json: bool) -> None:
-    """Show what holds for jobs of a task, in a queue, or for any, and who says so."""
+    """Show the terms for a task, a queue or all jobs, and where each is set."""
     _print(session.store().lifecycle.terms(task=task, queue=queue), as_json)
 
 
@@ -85,7 +85,7 @@ def _print(terms: LifecyclePolicy, as_json: bool) -> None:
 
 
 def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """A field as the app takes it. The word `none` stays a text, as None means: not said."""
+    """Parse a term. The word `none` stays a text, because None means "not given"."""
     name = str(param.name)
     if value is None or value in (DEFAULT, "none"):
         return value
@@ -97,26 +97,28 @@ def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     try:
         changed_policy(StoredPolicy(), {name: value if given is None else given})
     except InvalidJob as error:
-        told = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
-        for word, said in _SAID_HERE.items():
-            told = told.replace(word, said)
-        raise click.BadParameter(told, ctx, param) from None
+        text = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
+        for word, said in _CLI_WORDS.items():
+            text = text.replace(word, said)
+        raise click.BadParameter(text, ctx, param) from None
     return given
 
 
 def _field_options(function: F) -> F:
     for name in reversed(TERMS_NAMES):
-        told = _HELP.get(name) or f"{_told(name)}: seconds or 10m, 2h, 3d; none for no limit."
+        help_text = _HELP.get(name) or f"{_describe(name)}: seconds or 10m, 2h, 3d; none for no limit."
         metavar = "TIME" if name in SPANS else "WORD"
-        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=told)(function)
+        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=help_text)(
+            function
+        )
     return function
 
 
-def _told(name: str) -> str:
+def _describe(name: str) -> str:
     kind, _, what = name.partition("_")
     if kind == "keep":
-        return f"How long {what} jobs are kept"
-    return "How old a job may become" if what == "age" else f"How long a job may be {what}"
+        return f"Retention of {what} jobs"
+    return "Maximum age of a job" if what == "age" else f"Maximum time a job may be {what}"
 
 
 @lifecycle.command(
@@ -127,27 +129,27 @@ def _told(name: str) -> str:
         "headrace lifecycle configure --task emails.send --clear",
     ),
 )
-@click.option("--task", "-t", help="For jobs of this task.")
-@click.option("--queue", "-q", help="For jobs in this queue.")
+@click.option("--task", "-t", help="The task.")
+@click.option("--queue", "-q", help="The queue.")
 @_field_options
-@click.option("--clear", "take_back", is_flag=True, help="Take back everything that an operator said of it before.")
+@click.option("--clear", is_flag=True, help="Remove all terms that operators set before.")
 @as_json_option
 @shared
 @click.pass_obj
 def configure(
-    session: Session, /, task: str | None, queue: str | None, take_back: bool, as_json: bool, **given: Any
+    session: Session, /, task: str | None, queue: str | None, clear: bool, as_json: bool, **given: Any
 ) -> None:
-    """Say how long jobs of a task or of a queue may stay, over what its code and the settings say.
+    """Set lifecycle terms of a task or a queue. They override its code and the settings.
 
-    The word none is no limit, and the word default takes back what was said.
+    The word none means no limit; the word default removes a term set before.
     """
     if (task is None) == (queue is None):
         raise click.UsageError("name either a task or a queue: --task NAME or --queue NAME")
-    if not take_back and all(value is None for value in given.values()):
-        raise click.UsageError("say what to change, such as --max-pending 10m; `headrace lifecycle show` only tells")
+    if not clear and all(value is None for value in given.values()):
+        raise click.UsageError("give a term to change, such as --max-pending 10m; `headrace lifecycle show` shows them")
     app = session.store()
     said = {name: None if value == "none" else value for name, value in given.items() if value is not None}
-    if take_back:
+    if clear:
         app.lifecycle.reset(task=task, queue=queue)
     if said:
         app.lifecycle.configure(task=task, queue=queue, **said)

@@ -26,30 +26,30 @@ _PARTS = (
 
 
 def _progress(quiet: bool) -> Callable[[int, int], None]:
-    """A line on stderr now and then."""
-    told = time.monotonic()
+    """A callback that prints the progress on stderr every two seconds."""
+    printed_at = time.monotonic()
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told
-        if not quiet and time.monotonic() - told >= _EVERY:
-            told = time.monotonic()
+    def show(done: int, total: int) -> None:
+        nonlocal printed_at
+        if not quiet and time.monotonic() - printed_at >= _EVERY:
+            printed_at = time.monotonic()
             remark(f"{done / max(total, 1):.0%} of the store")
 
-    return tell
+    return show
 
 
 @click.command("backup", epilog=example("headrace backup /backup/jobs.db", "headrace backup nightly.db --overwrite"))
 @click.argument("path", metavar="FILE")
-@click.option("--overwrite", is_flag=True, help="Put it in the place of a file that is there.")
-@click.option("--without-archive", is_flag=True, help="Leave out finished jobs that have gone to the archive.")
+@click.option("--overwrite", is_flag=True, help="Overwrite an existing file.")
+@click.option("--without-archive", is_flag=True, help="Leave out archived jobs.")
 @as_json_option
 @shared
 @click.pass_obj
 def backup(session: Session, path: str, overwrite: bool, without_archive: bool, as_json: bool) -> None:
-    """Write the whole store into one SQLite file, while it is in use.
+    """Back up the whole store to one SQLite file, while it is in use.
 
-    Every job that was accepted before is in it, archived ones included. The file is checked before it gets its name, so
-    it is never a half one.
+    The file has every job accepted before, archived ones included. It is checked before it gets its name, so a file
+    with that name is always complete.
     """
     admin = session.store().admin
     taken = admin.backup(path, archive=not without_archive, overwrite=overwrite, progress=_progress(as_json))
@@ -57,7 +57,7 @@ def backup(session: Session, path: str, overwrite: bool, without_archive: bool, 
         print_json(taken)
     else:
         kept = f"{taken.jobs:,} jobs and {taken.archived:,} archived ones"
-        say(f"{kept} are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; it was checked")
+        say(f"{kept} are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; the file was checked")
 
 
 @click.command(
@@ -66,8 +66,8 @@ def backup(session: Session, path: str, overwrite: bool, without_archive: bool, 
 )
 @click.argument("path", metavar="FILE")
 @click.argument("target", metavar="[URL]", required=False)
-@click.option("--replace", is_flag=True, help="Remove everything that is in the store now.")
-@click.option("--dry-run", is_flag=True, help="Check the file and tell what is in the store now; change nothing.")
+@click.option("--replace", is_flag=True, help="Delete everything in the store first.")
+@click.option("--dry-run", is_flag=True, help="Check the file and count the jobs in the store; change nothing.")
 @yes_option
 @as_json_option
 @shared
@@ -75,23 +75,23 @@ def backup(session: Session, path: str, overwrite: bool, without_archive: bool, 
 def restore(
     session: Session, path: str, target: str | None, replace: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Make a store what the backup FILE is: the store of --url or the app, or that of URL.
+    """Restore the backup FILE into a store: that of URL, --url or the app.
 
-    No worker may be alive. Jobs that ran when the backup was taken begin anew.
+    No worker may be alive. Jobs that were running at the backup start again.
     """
     if target is not None:
         if session.url or session.app:
-            raise click.UsageError("the store is told twice; leave --url and --app out, or URL")
+            raise click.UsageError("the store is given twice; leave out URL, or --url and --app")
         session.url = target
     app = session.store(may_create=True)
     where = redacted_url(app.engine.url)
     jobs = app.admin.examine(path)
-    present = 0 if missing_file(app) else app.jobs.count()  # who only looks makes no store
+    present = 0 if missing_file(app) else app.jobs.count()  # a dry run must not create the store
     if dry_run:
-        _tell_plan(jobs, archived_in(path), where, present, as_json)
+        _report_plan(jobs, archived_in(path), where, present, as_json)
         return
     if replace and present and not yes:
-        confirm(f"remove all {present:,} jobs of {where} and put the backup in their place")
+        confirm(f"remove all {present:,} jobs of {where} and restore the backup")
     done = app.admin.restore(path, replace=replace, progress=_progress(as_json))
     if as_json:
         print_json({"url": where, **msgspec.structs.asdict(done)})
@@ -103,15 +103,15 @@ def restore(
             "again"
         )
     if done.released:
-        say(f"{done.released:,} of them ran when the backup was taken; they begin anew")
+        say(f"{done.released:,} of them were running at the backup; they start again")
 
 
-def _tell_plan(jobs: int, archived: int, where: str, present: int, as_json: bool) -> None:
+def _report_plan(jobs: int, archived: int, where: str, present: int, as_json: bool) -> None:
     if as_json:
         print_json({"url": where, "jobs": jobs, "archived": archived, "present": present})
     else:
         kept = f"{jobs:,} jobs and {archived:,} archived ones"
-        say(f"the backup is whole and has {kept}; {where} has {present:,} jobs now. Nothing was changed")
+        say(f"the backup is complete and has {kept}; {where} has {present:,} jobs now. Nothing was changed")
 
 
 @click.command("checkpoint", epilog=example("headrace checkpoint"))
@@ -119,29 +119,29 @@ def _tell_plan(jobs: int, archived: int, where: str, present: int, as_json: bool
 @shared
 @click.pass_obj
 def checkpoint(session: Session, as_json: bool) -> None:
-    """Bring the write-ahead log of an SQLite file into the file, and shorten it."""
+    """Checkpoint the write-ahead log of an SQLite file and truncate it."""
     sizes = session.store().admin.checkpoint()
     if as_json:
         print_json(sizes)
     elif not sizes:
-        say("nothing to do: the server minds its own log")
+        say("nothing to do: the server manages its own log")
     else:
         say(f"the log had {sizes['log_before'] / 1e6:,.1f} MB and has {sizes['log_after'] / 1e6:,.1f} MB")
         if sizes["log_after"]:
-            say("somebody reads what is in it; run it again later")
+            say("a reader still uses the log; run this again later")
 
 
 @click.command("optimize", epilog=example("headrace optimize", "headrace optimize --full --yes"))
-@click.option("--full", is_flag=True, help="Give all free space back; others may have to wait until it is through.")
+@click.option("--full", is_flag=True, help="Reclaim all free space; may block other processes until done.")
 @yes_option
 @as_json_option
 @shared
 @click.pass_obj
 def optimize(session: Session, full: bool, yes: bool, as_json: bool) -> None:
-    """Bring the store's statistics up to date and give free space back."""
+    """Update the store's statistics and reclaim free space."""
     app = session.store()
     if full and not yes:
-        confirm(f"rewrite {redacted_url(app.engine.url)}, which holds everybody up until it is done")
+        confirm(f"rewrite {redacted_url(app.engine.url)}, which blocks all other users until it is done")
     sizes = app.admin.optimize(full=full)
     if as_json:
         print_json(sizes)
@@ -151,15 +151,15 @@ def optimize(session: Session, full: bool, yes: bool, as_json: bool) -> None:
 
 @click.command("check", epilog=example("headrace check", "headrace check --deep", "headrace check --repair --dry-run"))
 @click.option("--deep", is_flag=True, help="Read every job, compare checksums, and name the largest.")
-@click.option("--repair", is_flag=True, help="Put right what can be.")
-@click.option("--dry-run", is_flag=True, help="With --repair: tell what would be put right, and change nothing.")
+@click.option("--repair", is_flag=True, help="Repair what can be repaired.")
+@click.option("--dry-run", is_flag=True, help="With --repair: show what would be repaired; change nothing.")
 @as_json_option
 @shared
 @click.pass_obj
 def check(session: Session, deep: bool, repair: bool, dry_run: bool, as_json: bool) -> int:
-    """Look for damage, orphans and zombies in the store. Ends with 1 if something is wrong and was not put right."""
+    """Check the store for damage, orphans and zombies. Exits with 1 if problems remain."""
     if dry_run and not repair:
-        raise click.UsageError("--dry-run goes with --repair")
+        raise click.UsageError("--dry-run needs --repair")
     admin = session.store().admin
     repaired = admin.repair(dry_run=dry_run) if repair else {}
     found = admin.check(deep=deep)
@@ -167,12 +167,12 @@ def check(session: Session, deep: bool, repair: bool, dry_run: bool, as_json: bo
         print_json({"findings": found, "repaired": repaired, "dry_run": dry_run})
     else:
         for code, count in repaired.items():
-            say(f"{'would put right' if dry_run else 'put right'}: {count:,} {code}")
-        _tell(found)
+            say(f"{'would repair' if dry_run else 'repaired'}: {count:,} {code}")
+        _print_findings(found)
     return 1 if any(not finding.note for finding in found) else 0
 
 
-def _tell(found: list[Finding]) -> None:
+def _print_findings(found: list[Finding]) -> None:
     for finding in found:
         text = clean(f"{finding.code}: {finding}")
         say(f"note: {text}" if finding.note else paint(f"wrong: {text}", "red"))
@@ -189,10 +189,10 @@ def _tell(found: list[Finding]) -> None:
 @shared
 @click.pass_obj
 def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
-    """List the tables or keys of the store whose names fit PATTERN, with their sizes. Nobody has to wait for it.
+    """List the tables or keys of the store that match PATTERN, with their sizes. It blocks nobody.
 
-    Names are told without the prefix that all share. Values are not shown. The number of entries of a table on
-    PostgreSQL is the server's estimate.
+    Names lack the common prefix. Values are not shown. On PostgreSQL, the number of entries of a table is the server's
+    estimate.
     """
     found = session.store().admin.storage(pattern, limit=limit)
     if as_json:
@@ -212,6 +212,6 @@ def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
         ],
     )
     if not found:
-        remark(f"nothing fits {pattern}")
+        remark(f"nothing matches {pattern}")
     elif len(found) == limit:
         remark(f"there may be more than {limit}; --limit shows more")

@@ -1,4 +1,4 @@
-"""`headrace metrics`: how a store does, as a table, as JSON, over time, or as Prometheus reads it."""
+"""`headrace metrics`: metrics of a store as tables, JSON, time series, daily totals or Prometheus text."""
 
 from __future__ import annotations
 
@@ -57,27 +57,27 @@ _DAYS = (
         "headrace metrics --prometheus --output /var/lib/node_exporter/headrace.prom",
     ),
 )
-@click.option("--queue", "-q", help="The tasks of this queue.")
-@click.option("--task", "-t", help="With --series or --days: of this task.")
-@click.option("--worker", help="With --series: of this worker.")
-@click.option("--window", metavar="TIME", callback=duration, help="How long back: 60s (the default), 15m, 2h, 7d.")
+@click.option("--queue", "-q", help="Only this queue; without --series or --days, its tasks.")
+@click.option("--task", "-t", help="With --series or --days: only this task.")
+@click.option("--worker", help="With --series: only this worker.")
+@click.option("--window", metavar="TIME", callback=duration, help="Time window: 60s (the default), 15m, 2h, 7d.")
 @click.option("--series", "name", metavar="METRIC", help="This metric over time: " + ", ".join(NAMES[:8]) + ", ...")
 @click.option(
-    "--step", metavar="TIME", callback=duration, help="With --series: how long a point is, such as 10s or 5m."
+    "--step", metavar="TIME", callback=duration, help="With --series: length of a data point, such as 10s or 5m."
 )
-@click.option("--days", type=click.IntRange(1, 366), metavar="N", help="The totals of the last N days, in UTC.")
+@click.option("--days", type=click.IntRange(1, 366), metavar="N", help="Totals of the last N days, in UTC.")
 @click.option("--prometheus", is_flag=True, help="All metrics in the text format of Prometheus.")
 @click.option(
     "--output",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="With --prometheus: write to this file at once, for the textfile collector of node_exporter.",
+    help="With --prometheus: write to this file atomically, for the textfile collector of node_exporter.",
 )
 @as_json_option
 @shared
 @click.pass_obj
 def metrics(session: Session, /, as_json: bool, **asked: Any) -> None:
-    """Show what became of jobs in the last minute, how long they waited and ran, and when queues will be empty."""
+    """Show throughput, errors, wait and run times of the last minute, and when queues will be empty."""
     _refuse_misfits(asked, as_json)
     found = session.store().metrics
     if asked["prometheus"]:
@@ -93,7 +93,7 @@ def metrics(session: Session, /, as_json: bool, **asked: Any) -> None:
 
 
 def _refuse_misfits(asked: dict[str, Any], as_json: bool) -> None:
-    """One view at a time, with the options that it has."""
+    """Refuse two views at once, and options of another view."""
     views = [
         f"--{name}" for name, key in (("prometheus", "prometheus"), ("series", "name"), ("days", "days")) if asked[key]
     ]
@@ -111,7 +111,7 @@ def _refuse_misfits(asked: dict[str, Any], as_json: bool) -> None:
     for name, those in fits.items():
         if asked[name] is not None and view not in those:
             goes = " or ".join(one for one in those if one != "none")
-            raise click.UsageError(f"--{name} goes with {goes}" if goes else f"--{name} does not go with {view}")
+            raise click.UsageError(f"--{name} needs {goes}" if goes else f"--{name} can't be used with {view}")
     if as_json and view == "--prometheus":
         raise click.UsageError("use either --json or --prometheus")
 
@@ -156,7 +156,7 @@ def _print_tasks(found: list[TaskMetrics], as_json: bool) -> None:
     if as_json:
         print_json(found)
     elif not found:
-        remark("nothing became of jobs of this queue in this time; see --window")
+        remark("no jobs of this queue in this window; see --window")
     else:
         print_table(_TASKS, [_task_row(task) for task in found])
 
@@ -188,13 +188,13 @@ def _print_prometheus(metrics: Metrics, output: Path | None) -> None:
 
 
 def _write(path: Path, text: bytes) -> None:
-    """Whole or not at all: who reads the file meanwhile finds the one before."""
+    """Write atomically: a concurrent reader sees the old file or the new one."""
     try:
         handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text)
-            os.chmod(beside, 0o644)  # node_exporter is another user
+            os.chmod(beside, 0o644)  # node_exporter runs as another user
             os.replace(beside, path)
         except BaseException:
             os.unlink(beside)
@@ -239,13 +239,13 @@ def _retries(figures: MetricFigures) -> str:
 
 
 def _day_row(day: DayMetrics) -> list[str]:
-    told = day.figures
-    counts = [str(count) for count in (told.enqueued, told.completed, told.failed, told.retried)]
-    times = [_time(told.run.avg), _time(told.run.p95)]
+    figures = day.figures
+    counts = [str(count) for count in (figures.enqueued, figures.completed, figures.failed, figures.retried)]
+    times = [_time(figures.run.avg), _time(figures.run.p95)]
     return [
         str(day.day),
         *counts,
-        _share(told.error_rate),
+        _share(figures.error_rate),
         *times,
         "-" if day.max_depth is None else str(day.max_depth),
     ]

@@ -1,4 +1,4 @@
-"""`headrace queues`: what waits where, and holding it up or letting it go."""
+"""`headrace queues`: lists, shows, pauses, configures, clears and deletes queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PRESSING = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, State.FAILED)
-_OVER = (State.COMPLETED, State.CANCELLED)  # what a narrow terminal may drop
+_OVER = (State.COMPLETED, State.CANCELLED)  # columns a narrow terminal may drop
 _COLUMNS = (
     Column("QUEUE", least=8),
     Column("STATE"),
@@ -29,7 +29,7 @@ _COLUMNS = (
     Column("OLDEST", right=True),
     *(Column(state.upper(), right=True) for state in (*_PRESSING, *_OVER)),
 )
-_RULES_COLUMN = Column("RULES", least=8)  # only where a queue has any
+_RULES_COLUMN = Column("RULES", least=8)  # only if a queue has rules
 
 
 @click.group("queues", invoke_without_command=True, epilog=example("headrace queues", "headrace queues pause emails"))
@@ -37,7 +37,7 @@ _RULES_COLUMN = Column("RULES", least=8)  # only where a queue has any
 @shared
 @click.pass_context
 def queues(ctx: click.Context, as_json: bool) -> None:
-    """Look at queues, pause and resume them, give them rules. Without a command: list them."""
+    """Show, pause, resume and configure queues. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_queues, as_json=as_json)
     elif as_json:
@@ -55,7 +55,7 @@ def list_queues(session: Session, as_json: bool) -> None:
         print_json(found)
         return
     if not found:
-        remark("there are no queues yet; the first job of a queue makes it")
+        remark("there are no queues yet; the first job of a queue creates it")
         return
     now = datetime.now(UTC)
     rows = [
@@ -85,7 +85,7 @@ def _state(stats: QueueStats) -> str:
 @shared
 @click.pass_obj
 def show(session: Session, name: str, as_json: bool) -> None:
-    """Show the numbers and the rules of one queue, and how many jobs its rate would let start now."""
+    """Show the counts and rules of one queue, and how many jobs its rate allows to start now."""
     stats = session.store().queue(name).stats()
     if as_json:
         print_json(stats)
@@ -102,7 +102,7 @@ def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
         yield state.value, str(getattr(stats, state))
     yield "rules", in_words(stats.rules) or "none"
     if stats.starts_left is not None:
-        yield "starts left", f"{stats.starts_left} now, by its rate"
+        yield "starts left", f"{stats.starts_left} now, under its rate"
 
 
 @queues.command("pause", epilog=example("headrace queues pause emails reports"))
@@ -110,7 +110,7 @@ def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
 @shared
 @click.pass_obj
 def pause(session: Session, names: tuple[str, ...]) -> None:
-    """Let no worker take jobs from these queues. Jobs that run go on."""
+    """Pause queues: workers start none of their jobs. Running jobs continue."""
     _set(session, names, True)
 
 
@@ -119,25 +119,25 @@ def pause(session: Session, names: tuple[str, ...]) -> None:
 @shared
 @click.pass_obj
 def resume(session: Session, names: tuple[str, ...]) -> None:
-    """Let workers take jobs from these queues again."""
+    """Resume paused queues."""
     _set(session, names, False)
 
 
 def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
     app = session.store()
     known = {stats.queue for stats in app.queues()}
-    handles = [app.queue(name) for name in names]  # a wrong name is refused before anything changes
+    handles = [app.queue(name) for name in names]  # refuse a wrong name before any change
     for queue in handles:
         if paused:
             queue.pause()
         else:
             queue.resume()
-        new = "" if queue.name in known else " (it is new: no job was ever in it)"
+        new = "" if queue.name in known else " (new: it has never had a job)"
         say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
 
 
 def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
-    """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
+    """Parse a rule. The word `none`, which removes it, stays a text, because None means "not given"."""
     if value is None or value == "none":
         return value
     given: Any = duration(ctx, param, value) if param.name == "ageing" else _number(value)
@@ -145,8 +145,8 @@ def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> An
         check_rule(str(param.name), given)
         return given
     except InvalidJob as error:
-        told = str(error).partition(": ")[2].replace("None", "'none'")
-        raise click.BadParameter(told, ctx, param) from None
+        text = str(error).partition(": ")[2].replace("None", "'none'")
+        raise click.BadParameter(text, ctx, param) from None
 
 
 def _number(value: str) -> Any:
@@ -159,18 +159,18 @@ def _number(value: str) -> Any:
 
 
 _RULES = tuple(
-    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=told)
-    for name, metavar, told in (
-        ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
-        ("weight", "N", "How many times as many turns it has as other queues."),
-        ("strategy", "NAME", f"The order of its jobs: {', '.join(STRATEGIES)}."),
-        ("ageing", "TIME", "How long a job waits until that counts as one point of priority: seconds or 10m, 2h."),
-        ("rate", "RATE", "How many jobs may start, such as 10/s or 100/min."),
-        ("burst", "N", "How many of them may start at once after a rest."),
-        ("concurrency", "N", "How many jobs may run at the same time, over all workers."),
-        ("key_rate", "RATE", "How many jobs of each rate_key may start."),
-        ("key_burst", "N", "How many of them at once after a rest."),
-        ("key_concurrency", "N", "How many jobs of each concurrency_key may run at the same time."),
+    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=help_text)
+    for name, metavar, help_text in (
+        ("max_length", "N", "Maximum number of waiting jobs; beyond it, enqueuing raises QueueFull."),
+        ("weight", "N", "Share of claims relative to other queues."),
+        ("strategy", "NAME", f"Order of its jobs: {', '.join(STRATEGIES)}."),
+        ("ageing", "TIME", "Waiting time worth one point of priority: seconds or 10m, 2h."),
+        ("rate", "RATE", "Maximum start rate, such as 10/s or 100/min."),
+        ("burst", "N", "Maximum starts at once after a pause."),
+        ("concurrency", "N", "Maximum running jobs, over all workers."),
+        ("key_rate", "RATE", "Maximum start rate of each rate_key."),
+        ("key_burst", "N", "Maximum starts at once of each rate_key after a pause."),
+        ("key_concurrency", "N", "Maximum running jobs of each concurrency_key."),
     )
 )
 
@@ -191,17 +191,17 @@ def _rule_options(function: F) -> F:
 )
 @click.argument("name")
 @_rule_options
-@click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
+@click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
 @as_json_option
 @shared
 @click.pass_obj
-def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **given: Any) -> None:
-    """Change a queue's rules, for every worker and every caller. Without any, print those it has.
+def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **given: Any) -> None:
+    """Change a queue's rules for all workers and callers. Without options, print them.
 
-    The word none lifts a rule.
+    The word none removes a rule.
     """
     queue = session.store().queue(name)
-    rules = _change(queue, {rule: value for rule, value in given.items() if value is not None}, lift_all)
+    rules = _change(queue, {rule: value for rule, value in given.items() if value is not None}, clear_all)
     if as_json:
         print_json({"queue": queue.name, "rules": rules})
     elif rules == QueueRules():
@@ -210,8 +210,8 @@ def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **g
         say(f"queue {queue.name} has {in_words(rules)}")
 
 
-def _change(queue: Queue, said: dict[str, Any], lift_all: bool) -> QueueRules:
-    lifted = dict.fromkeys(QUEUE_RULES) if lift_all else {}
+def _change(queue: Queue, said: dict[str, Any], clear_all: bool) -> QueueRules:
+    lifted = dict.fromkeys(QUEUE_RULES) if clear_all else {}
     changes = lifted | {rule: None if value == "none" else value for rule, value in said.items()}
     return queue.configure(**changes) if changes else queue.rules
 
@@ -223,7 +223,7 @@ def _change(queue: Queue, said: dict[str, Any], lift_all: bool) -> QueueRules:
 @shared
 @click.pass_obj
 def peek(session: Session, name: str, limit: int, as_json: bool) -> None:
-    """Show the next jobs of a queue in the order they will run."""
+    """Show the next jobs of a queue in claim order."""
     jobs = session.store().queue(name).peek(limit)
     if as_json:
         print_json([job_view.record(job) for job in jobs])
@@ -261,9 +261,9 @@ def clear(session: Session, name: str, yes: bool, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def delete(session: Session, name: str, yes: bool, as_json: bool) -> None:
-    """Take a queue off every list, with its rules and its finished jobs. It comes back by use.
+    """Delete a queue with its rules and finished jobs. A new job creates it again.
 
-    A queue with jobs that are not finished is left alone: clear it first.
+    A queue with unfinished jobs is refused: clear it first.
     """
     queue = session.store().queue(name)
     if not yes:

@@ -1,6 +1,6 @@
-"""`headrace worker --reload`: runs the worker as a child and starts a fresh one whenever a .py file changes.
+"""`headrace worker --reload`: runs the worker as a child process and restarts it when a .py file changes.
 
-For development only. It knows nothing of workers but that SIGTERM asks one to finish and a second one hurries it.
+For development only. It relies on two facts: SIGTERM asks a worker to finish, and a second SIGTERM cuts that short.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from types import FrameType
 from headrace.cli.output import remark
 
 _LOOK = 0.5
-_PATIENCE = 2.0  # for running jobs, which are then given back and run again
+_PATIENCE = 2.0  # seconds for running jobs; afterwards they are released and run again
 _GRACE = 5.0
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 
 
 def run_reloading(arguments: Sequence[str], folder: str) -> int:
-    """Keep the command running on the newest code until SIGINT or SIGTERM."""
+    """Run the command, restarted on code changes, until SIGINT or SIGTERM."""
     return _Reloader([sys.executable, "-m", "headrace", *arguments], folder).run()
 
 
@@ -49,7 +49,7 @@ class _Reloader:
 
     def _one_life(self) -> None:
         known = snapshot(self._folder)
-        # A session of its own: Ctrl-C is for us, and we pass it on once.
+        # In its own session: Ctrl-C reaches only this process, which forwards it once.
         self._child = subprocess.Popen(self._command, start_new_session=True)
         ended = False
         while not self._signals and snapshot(self._folder) == known:
@@ -65,12 +65,12 @@ class _Reloader:
             self._end(_PATIENCE)
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        # Only counted here: a signal may come while the child is just being started and not yet known.
+        # Only count: a signal may arrive before `self._child` is set.
         self._signals += 1
         self._signalled.set()
 
     def _pass_signals_on(self, child: subprocess.Popen[bytes]) -> None:
-        """Give the child every signal we got, until it is gone."""
+        """Forward every received signal to the child until it has exited."""
         sent = 0
         while child.poll() is None:
             while sent < self._signals:
@@ -85,7 +85,7 @@ class _Reloader:
                 self._child.send_signal(number)
 
     def _end(self, patience: float) -> None:
-        """End the child: in order within `patience`, then by hurrying it, then by force."""
+        """Stop the child: SIGTERM, a second SIGTERM after `patience`, then SIGKILL."""
         if self._child is None:
             return
         for number, seconds in ((signal.SIGTERM, patience), (signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
@@ -96,14 +96,14 @@ class _Reloader:
 
 
 def snapshot(folder: str) -> dict[str, tuple[int, int]]:
-    """Every .py file below the folder with its time and size."""
+    """Modification time and size of every .py file below the folder."""
     return {entry.path: _mark(entry) for entry in _python_files(folder)}
 
 
 def _mark(entry: os.DirEntry[str]) -> tuple[int, int]:
     try:
         known = entry.stat()
-    except OSError:  # gone meanwhile, which is a change as well
+    except OSError:  # deleted meanwhile, which is also a change
         return 0, 0
     return known.st_mtime_ns, known.st_size
 

@@ -1,4 +1,4 @@
-"""`headrace schedules`: what runs when, and holding it up, trying it out, making and ending it."""
+"""`headrace schedules`: lists, shows, previews, pauses, runs, creates and deletes schedules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.cli import job_view
-from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
+from headrace.cli.job_arguments import json_argument, warn_if_unknown
 from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
 from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
 from headrace.cli.session import Session, missing_file
@@ -44,7 +44,7 @@ _RUN_COLUMNS = (Column("TIME"), Column("STATUS"), Column("JOB", least=12), Colum
 @shared
 @click.pass_context
 def schedules(ctx: click.Context, as_json: bool) -> None:
-    """Look at schedules, pause, run, make and delete them. Without a command: list them."""
+    """Show, pause, run, create and delete schedules. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_schedules, as_json=as_json)
     elif as_json:
@@ -59,7 +59,7 @@ def schedules(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_schedules(session: Session, as_json: bool) -> None:
-    """List the schedules with their next runs, in the zone of each."""
+    """List the schedules with their next runs, each in its time zone."""
     app = session.store()
     found = app.schedules.list()
     if as_json:
@@ -101,7 +101,7 @@ def _timing(schedule: Schedule) -> str:
 
 
 def _local(moment: datetime | None) -> str:
-    """In the zone it is given in: `2026-03-02 09:00:00 EST`."""
+    """A time in its own zone: `2026-03-02 09:00:00 EST`."""
     return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S %Z}"
 
 
@@ -111,7 +111,7 @@ def _local(moment: datetime | None) -> str:
 @shared
 @click.pass_obj
 def show(session: Session, schedule_id: str, as_json: bool) -> None:
-    """Show everything about one schedule, and what became of its last runs."""
+    """Show everything about one schedule, with its last runs."""
     app = session.store()
     schedule = app.schedules.get(schedule_id)
     runs = app.schedules.history(schedule_id, limit=_RUNS_SHOWN)
@@ -166,9 +166,9 @@ def _run_row(run: ScheduleRun) -> list[str]:
     epilog=example("headrace schedules preview nightly -n 3", "headrace schedules preview --cron '0 2 * * *'"),
 )
 @click.argument("schedule_id", metavar="[ID]", required=False)
-@click.option("--cron", help="Instead of a schedule: an expression of 5 or 6 fields, or @daily and the like.")
-@click.option("--tz", metavar="ZONE", help="The zone of the expression, such as Europe/Vienna; UTC if not given.")
-@click.option("--after", metavar="TIME", callback=moment, help="Later than this ISO time (UTC) instead of now.")
+@click.option("--cron", help="A cron expression of 5 or 6 fields, or @daily and the like, instead of a schedule.")
+@click.option("--tz", metavar="ZONE", help="Time zone of the expression, such as Europe/Vienna; default UTC.")
+@click.option("--after", metavar="TIME", callback=moment, help="Start after this ISO time (UTC) instead of now.")
 @click.option("-n", "--limit", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many.")
 @as_json_option
 @shared
@@ -182,7 +182,7 @@ def preview(
     n: int,
     as_json: bool,
 ) -> None:
-    """Show the next times of a schedule, or of an expression that is not stored anywhere."""
+    """Show the next run times of a schedule or of a cron expression."""
     if (schedule_id is None) == (cron is None):
         raise click.UsageError("give the ID of a schedule, or an expression with --cron")
     app = session.store(may_create=cron is not None)
@@ -191,7 +191,7 @@ def preview(
     if as_json:
         print_json([time.astimezone(UTC) for time in times])
     elif not times:
-        remark("it does not run again")
+        remark("no more runs")
     for time in () if as_json else times:
         say(_local(time))
 
@@ -205,9 +205,9 @@ def preview(
 @shared
 @click.pass_obj
 def pause(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
-    """Let schedules fire no more until they are resumed. Jobs they have made go on."""
+    """Pause schedules. Jobs they have enqueued continue."""
     schedules = session.store().schedules
-    known = [schedules.get(name).id for name in ids]  # a wrong id is refused before anything changes
+    known = [schedules.get(name).id for name in ids]  # refuse a wrong id before any change
     paused = [schedules.pause(name) for name in known]
     if as_json:
         print_json([_record(schedule) for schedule in paused])
@@ -221,15 +221,15 @@ def pause(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
 @shared
 @click.pass_obj
 def resume(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
-    """Let schedules fire again, from now on: what fell into the pause is not made up for."""
+    """Resume schedules from now on. Runs missed during the pause are not made up."""
     schedules = session.store().schedules
     known = [schedules.get(name).id for name in ids]
     resumed = [schedules.resume(name) for name in known]
     if as_json:
         print_json([_record(schedule) for schedule in resumed])
     for schedule in () if as_json else resumed:
-        told = "has no run left" if schedule.next_run is None else f"runs next at {_local(schedule.next_run)}"
-        say(f"schedule {schedule.id} {told}")
+        next_run = "has no run left" if schedule.next_run is None else f"runs next at {_local(schedule.next_run)}"
+        say(f"schedule {schedule.id} {next_run}")
 
 
 @schedules.command("run", epilog=example("headrace schedules run nightly"))
@@ -238,7 +238,7 @@ def resume(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
 @shared
 @click.pass_obj
 def run(session: Session, schedule_id: str, as_json: bool) -> None:
-    """Enqueue the job of a schedule now and print its id. Its times stay as they are."""
+    """Enqueue the job of a schedule now and print its id. Its run times do not change."""
     job = session.store().schedules.run_now(schedule_id)
     if as_json:
         print_json(job_view.record(job))
@@ -253,7 +253,7 @@ def run(session: Session, schedule_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None:
-    """End a schedule and forget its history. Jobs it has made stay."""
+    """Delete a schedule and its history. Jobs it has enqueued stay."""
     app = session.store()
     schedule = app.schedules.get(schedule_id)
     if not yes:
@@ -264,7 +264,7 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
     else:
         say(f"schedule {schedule_id} is deleted")
     if schedule.origin == "code":
-        remark("note: code declares it; while it does, the next worker to start makes it again (pause it instead)")
+        remark("note: the code declares it, so the next worker to start creates it again (pause it instead)")
 
 
 @schedules.command(
@@ -278,32 +278,34 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @click.argument("task")
 @click.argument("args", required=False, callback=json_argument)
 @click.argument("kwargs", required=False, callback=json_argument)
-@click.option("--cron", help="An expression of 5 or 6 fields, or @daily and the like.")
-@click.option("--every", metavar="TIME", callback=duration, help="An interval: seconds or 10m, 2h, 3d.")
+@click.option("--cron", help="Cron expression of 5 or 6 fields, or @daily and the like.")
+@click.option("--every", metavar="TIME", callback=duration, help="Interval: seconds or 10m, 2h, 3d.")
 @click.option("--at", metavar="TIME", callback=moment, help="Once, at an ISO time (UTC).")
-@click.option("--tz", metavar="ZONE", help="The zone, such as Europe/Vienna; UTC if not given.")
+@click.option("--tz", metavar="ZONE", help="Time zone, such as Europe/Vienna; default UTC.")
 @click.option("--start", metavar="TIME", callback=moment, help="Not before this ISO time (UTC).")
 @click.option("--end", metavar="TIME", callback=moment, help="Not after this ISO time (UTC).")
-@click.option("--limit", type=int, help="How often it fires at most.")
-@click.option("--jitter", metavar="TIME", callback=duration, help="Up to so much later, differently each time.")
-@click.option("--catch-up", type=click.Choice(["none", "latest", "limited", "all"]), help="Which missed runs run late.")
-@click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="If the job before is not finished.")
-@click.option("--immediate", is_flag=True, default=None, help="Enqueue its job once at once as well.")
-@click.option("--queue", "-q", help="Another queue than the task's own.")
+@click.option("--limit", type=int, help="Maximum number of runs.")
+@click.option("--jitter", metavar="TIME", callback=duration, help="Random delay of each run, up to this long.")
+@click.option(
+    "--catch-up", type=click.Choice(["none", "latest", "limited", "all"]), help="Which missed runs to make up."
+)
+@click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="When the previous job is unfinished.")
+@click.option("--immediate", is_flag=True, default=None, help="Also enqueue its job once, now.")
+@click.option("--queue", "-q", help="Queue; overrides the task's.")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
 @as_json_option
 @shared
 @click.pass_obj
 def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **how: Any) -> None:
-    """Store a schedule. Arguments are JSON, as for `headrace enqueue`; say when with --cron, --every or --at."""
-    positional, named = call_arguments(args, kwargs)
+    """Create a schedule with --cron, --every or --at. Arguments are JSON, as for `headrace enqueue`."""
+    positional, named = spokencall_arguments(args, kwargs)
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
     said = {name: value for name, value in how.items() if value is not None}
     made = _well_said(lambda: app.schedules.create(schedule_id, task, args=positional, kwargs=named, **said))
     if new_file:
-        remark(f"note: this made a new store at {new_file}")
+        remark(f"note: this created a new store at {new_file}")
     if as_json:
         print_json(_record(made))
     else:
@@ -311,20 +313,20 @@ def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: 
 
 
 def _well_said(act: Callable[[], T]) -> T:
-    """A schedule that can't be is wrong use of the command."""
+    """Turn an invalid schedule into a usage error."""
     try:
         return act()
     except InvalidSchedule as error:
         raise click.UsageError(str(error)) from None
 
 
-# -- for programs
+# -- JSON
 
 
 def _record(schedule: Schedule) -> dict[str, Any]:
-    """Times in UTC, durations in seconds, as everywhere."""
-    told = {name: _plain(value) for name, value in msgspec.structs.asdict(schedule).items()}
-    return {**told, "state": _state(schedule)}
+    """The JSON record: times in UTC, durations in seconds."""
+    record = {name: _plain(value) for name, value in msgspec.structs.asdict(schedule).items()}
+    return {**record, "state": _state(schedule)}
 
 
 def _run_record(run: ScheduleRun) -> dict[str, Any]:

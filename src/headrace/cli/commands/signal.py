@@ -1,4 +1,4 @@
-"""`headrace signal`: sends an event to a job that waits for it, or will."""
+"""`headrace signal`: sends an event to a job."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from headrace.errors import HeadraceError
 )
 @click.argument("job_id", metavar="ID")
 @click.argument("name")
-@click.option("--data", callback=json_argument, metavar="JSON", help="What the job gets with it.")
+@click.option("--data", callback=json_argument, metavar="JSON", help="Data of the event.")
 @as_json_option
 @shared
 @click.pass_obj
 def signal(session: Session, job_id: str, name: str, data: Any, as_json: bool) -> None:
-    """Send a job the event it waits for, or will wait for, with current_job().wait_event(NAME)."""
+    """Send an event to a job that waits, or will wait, with current_job().wait_event(NAME)."""
     app = session.store()
     job = job_of(app, job_id)
     if not app.signal(job, name, data):
-        raise HeadraceError(f"job {job.id} is {job.refresh().state}; it gets no more events")
+        raise HeadraceError(f"job {job.id} is {job.refresh().state}; it receives no more events")
     job.refresh()
     if as_json:
         print_json({"id": job.id, "event": name, "state": job.state})

@@ -1,4 +1,4 @@
-"""`headrace stale`: jobs that stay too long, what becomes of them, and how long all are where they are."""
+"""`headrace stale`: lists and handles stale jobs, and shows job ages."""
 
 from __future__ import annotations
 
@@ -43,19 +43,21 @@ _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for re
         "headrace stale --ages",
     ),
 )
-@click.option("--apply/--dry-run", "apply", default=False, help="Do what their terms say, or only tell (the default).")
-@click.option("--task", "-t", help="Of this task.")
-@click.option("--queue", "-q", help="In this queue.")
-@click.option("--warnings", is_flag=True, help="Also those that have come to three quarters of what they may stay.")
+@click.option(
+    "--apply/--dry-run", "apply", default=False, help="Apply their on_stale action, or only list them (the default)."
+)
+@click.option("--task", "-t", help="Only jobs of this task.")
+@click.option("--queue", "-q", help="Only jobs in this queue.")
+@click.option("--warnings", is_flag=True, help="Also jobs past 75 % of their limit.")
 @click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many.")
-@click.option("--ages", is_flag=True, help="How long jobs are where they are, for each state and queue.")
+@click.option("--ages", is_flag=True, help="Show how long jobs have been in their state, for each state and queue.")
 @as_json_option
 @shared
 @click.pass_obj
 def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **which: Any) -> None:
-    """List jobs that stay too long in their state, or are too old, and with --apply do what their terms say.
+    """List jobs that exceed the time limit of their state or age; with --apply, apply their on_stale action.
 
-    Workers do so by themselves every `stale_check` seconds. `headrace lifecycle` tells and changes the terms.
+    Workers do this every `stale_check` seconds. `headrace lifecycle` shows and changes the limits.
     """
     if ages:
         _print_ages(session, as_json)
@@ -83,13 +85,13 @@ def _action(job: StaleJob, was_applied: bool) -> str:
         return f"soon {job.action}"
     if not was_applied:
         return job.action
-    return _DONE[job.action] if job.applied else "moved on meanwhile"
+    return _DONE[job.action] if job.applied else "no longer stale"
 
 
 def _sum_up(found: list[StaleJob]) -> None:
     done = [job.action for job in found if job.applied]
-    told = [f"{done.count(action)} {words}" for action, words in _DONE.items() if action in done]
-    say(", ".join(told) or "nothing was done")
+    parts = [f"{done.count(action)} {words}" for action, words in _DONE.items() if action in done]
+    say(", ".join(parts) or "no job was changed")
 
 
 def _print_ages(session: Session, as_json: bool) -> None:

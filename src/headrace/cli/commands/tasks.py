@@ -1,4 +1,4 @@
-"""`headrace tasks`: holding up the jobs of a task, wherever they wait, or saying how many may run, in which order."""
+"""`headrace tasks`: pauses tasks, and sets their limits and order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = (Column("TASK", least=8), Column("RULES", least=8))
 @shared
 @click.pass_context
 def tasks(ctx: click.Context, as_json: bool) -> None:
-    """Pause and resume tasks, give them rules. Without a command: list those that have any."""
+    """Pause, resume and configure tasks. Without a command: list those with rules."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_tasks, as_json=as_json)
     elif as_json:
@@ -51,7 +51,7 @@ def list_tasks(session: Session, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def pause(session: Session, names: tuple[str, ...]) -> None:
-    """Let no worker start jobs of these tasks. Jobs that run go on, jobs of other tasks pass them."""
+    """Pause tasks: workers start none of their jobs. Running jobs and other tasks continue."""
     _set(session.store(), names, True)
 
 
@@ -60,56 +60,54 @@ def pause(session: Session, names: tuple[str, ...]) -> None:
 @shared
 @click.pass_obj
 def resume(session: Session, names: tuple[str, ...]) -> None:
-    """Let workers start jobs of these tasks again."""
+    """Resume paused tasks."""
     _set(session.store(), names, False)
 
 
 def _set(app: Headrace, names: tuple[str, ...], paused: bool) -> None:
     for name in names:
-        check_task_name(name)  # a wrong name is refused before anything changes
+        check_task_name(name)  # refuse a wrong name before any change
     for name in names:
         if paused:
             app.pause_task(name)
         else:
             app.resume_task(name)
-        say(f"task {name} is {'paused' if paused else 'open'}{_doubt(app, name)}")
+        say(f"task {name} is {'paused' if paused else 'open'}{_unknown_hint(app, name)}")
 
 
-def _doubt(app: Headrace, name: str) -> str:
-    """Any name may be paused, before the first job of it as well; one that nobody knows is most often a slip."""
+def _unknown_hint(app: Headrace, name: str) -> str:
+    """A remark for an unknown task name: it may be paused before its first job, but is usually a typo."""
     known = name in app.tasks or any(name in worker.tasks for worker in app.workers()) or app.jobs.count(task=name)
     return "" if known else " (no worker knows it, and there is no job of it)"
 
 
 @tasks.command("configure", epilog=example("headrace tasks configure emails.send --rate 10/s --concurrency 5"))
 @click.argument("name")
-@click.option(
-    "--rate", metavar="RATE", callback=as_rule, help="How many of its jobs may start, such as 10/s or 100/min."
-)
-@click.option("--burst", metavar="N", callback=as_rule, help="How many of them may start at once after a rest.")
+@click.option("--rate", metavar="RATE", callback=as_rule, help="Maximum start rate, such as 10/s or 100/min.")
+@click.option("--burst", metavar="N", callback=as_rule, help="Maximum starts at once after a pause.")
 @click.option(
     "--concurrency",
     metavar="N",
     callback=as_rule,
-    help="How many may run at the same time, over all queues and workers.",
+    help="Maximum running jobs, over all queues and workers.",
 )
 @click.option(
     "--strategy",
     metavar="NAME",
     callback=as_rule,
-    help=f"The order among its own jobs, whatever that of their queue: {', '.join(STRATEGIES)}.",
+    help=f"Order among its own jobs; overrides that of the queue: {', '.join(STRATEGIES)}.",
 )
-@click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
+@click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
 @as_json_option
 @shared
 @click.pass_obj
-def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **given: Any) -> None:
-    """Change a task's rules, for every worker. Without any, print those it has. The word none lifts a rule."""
+def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **given: Any) -> None:
+    """Change a task's rules for all workers. Without options, print them. The word none removes a rule."""
     said = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
-    changes = (dict.fromkeys(TASK_RULES) if lift_all else {}) | said
+    changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | said
     app = session.store()
     rules = app.configure_task(name, **changes) if changes else app.task_rules().get(check_task_name(name), TaskRules())
     if as_json:
         print_json({"task": name, "rules": rules})
     else:
-        say(f"task {name} has {in_words(rules) or 'no rules'}{_doubt(app, name)}")
+        say(f"task {name} has {in_words(rules) or 'no rules'}{_unknown_hint(app, name)}")

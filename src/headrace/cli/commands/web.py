@@ -16,7 +16,7 @@ from headrace.runtime.context.logs import configure_unless_done
 @click.command(
     "web",
     epilog=example(
-        "headrace web    # http://127.0.0.1:8080, for this machine alone",
+        "headrace web    # http://127.0.0.1:8080, only this machine",
         "HEADRACE_WEB_AUTH=ann:s3cret headrace web --host 0.0.0.0",
         "headrace web --token-file tokens.txt --read-only",
     ),
@@ -24,16 +24,22 @@ from headrace.runtime.context.logs import configure_unless_done
 @click.option("--host", help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The port to listen on.")
 @click.option(
-    "--auth", multiple=True, metavar="[ROLE=]USER:PASSWORD", help="Who may come in; other users of the machine see it."
+    "--auth", multiple=True, metavar="[ROLE=]USER:PASSWORD", help="Credentials; visible to other users of the machine."
 )
-@click.option("--token", "tokens", multiple=True, metavar="[ROLE=][NAME:]TOKEN", help="As --auth, for programs.")
+@click.option(
+    "--token",
+    "tokens",
+    multiple=True,
+    metavar="[ROLE=][NAME:]TOKEN",
+    help="Bearer token for programs; visible as well.",
+)
 @click.option(
     "--token-file",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="A file with a token on each line, which nobody else sees.",
+    help="File with one token per line; not visible to others.",
 )
-@click.option("--read-only/--writable", default=None, help="Show everything, change nothing.")
+@click.option("--read-only/--writable", default=None, help="Refuse or allow changes.")
 @log_options
 @shared
 @click.pass_obj
@@ -47,9 +53,9 @@ def web(
 ) -> int:
     """Serve the REST API and the dashboard until SIGTERM or Ctrl-C.
 
-    On an address that others can reach it wants credentials. Give them in HEADRACE_WEB_AUTH or HEADRACE_WEB_TOKENS, or
-    in the app's settings: what stands on a command line, every user of the machine can read. A role is admin, viewer
-    or worker; without one it is admin.
+    An address that other machines can reach requires credentials. Give them in HEADRACE_WEB_AUTH or
+    HEADRACE_WEB_TOKENS, or in the app's settings: every user of the machine can read a command line. A role is admin,
+    viewer or worker; the default is admin.
     """
     app = session.store(may_create=True, with_tasks=True)
     level, form = options.pop("log_level"), options.pop("log_format")

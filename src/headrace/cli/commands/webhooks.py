@@ -1,4 +1,4 @@
-"""`headrace webhooks`: who is told of which events over the web."""
+"""`headrace webhooks`: HTTP endpoints that receive events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, stamp
 from headrace.cli.session import Session
 
-if TYPE_CHECKING:  # with it comes what runs jobs
+if TYPE_CHECKING:  # importing it would load the worker
     from headrace.app.events.webhooks import Webhook
 
 _COLUMNS = (Column("ID"), Column("URL", least=12), Column("TYPES", least=8), Column("STATE"))
@@ -27,7 +27,7 @@ _DELIVERIES = (Column("ID", least=12), Column("STATE"), Column("ATTEMPT"), Colum
 @shared
 @click.pass_context
 def webhooks(ctx: click.Context, as_json: bool) -> None:
-    """Send events to addresses on the web. Without a command: list them."""
+    """Send events to HTTP endpoints. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_webhooks, as_json=as_json)
     elif as_json:
@@ -39,12 +39,12 @@ def webhooks(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_webhooks(session: Session, as_json: bool) -> None:
-    """List the webhooks, the oldest first."""
+    """List the webhooks, oldest first."""
     found = session.store().webhooks.list()
     if as_json:
         print_json([_plain(hook) for hook in found])
     elif not found:
-        remark("no webhooks; `headrace webhooks create URL` makes one")
+        remark("no webhooks; `headrace webhooks create URL` creates one")
     else:
         print_table(_COLUMNS, ([hook.id, hook.url, ", ".join(hook.types), _state(hook)] for hook in found))
 
@@ -53,10 +53,10 @@ def list_webhooks(session: Session, as_json: bool) -> None:
     "create", epilog=example("headrace webhooks create https://example.com/hooks --type 'dead.*' --queue emails")
 )
 @click.argument("address", metavar="URL")
-@click.option("--type", "types", multiple=True, default=("job.failed",), help="Of this type, or like job.*.")
-@click.option("--queue", "-q", help="Only of this queue.")
-@click.option("--task", "-t", help="Only of this task.")
-@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@click.option("--type", "types", multiple=True, default=("job.failed",), help="Event type, or a pattern such as job.*.")
+@click.option("--queue", "-q", help="Only events of this queue.")
+@click.option("--task", "-t", help="Only events of this task.")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP to other machines.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -69,7 +69,7 @@ def create(
     insecure: bool,
     as_json: bool,
 ) -> None:
-    """Send events to URL from now on, and show the secret that signs them: once, so keep it."""
+    """Create a webhook to URL and print its signing secret. The secret is not shown again."""
     hook = session.store().webhooks.create(address, types, queue=queue, task=task, insecure=insecure)
     if as_json:
         print_json({**_plain(hook), "secret": hook.secret})
@@ -82,11 +82,16 @@ def create(
 
 @webhooks.command("update", epilog=example("headrace webhooks update 5f2c1d9a7b3e --type 'job.*'"))
 @click.argument("webhook_id", metavar="ID")
-@click.option("--to", "address", metavar="URL", help="Send them there.")
-@click.option("--type", "types", multiple=True, help="Of this type, or like job.*, and of no other; repeat.")
-@click.option("--queue", "-q", help="Only of this queue; '' for any.")
-@click.option("--task", "-t", help="Only of this task; '' for any.")
-@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@click.option("--to", "address", metavar="URL", help="New URL.")
+@click.option(
+    "--type",
+    "types",
+    multiple=True,
+    help="Event type, or a pattern such as job.*; replaces the old ones; may be repeated.",
+)
+@click.option("--queue", "-q", help="Only events of this queue; '' for any.")
+@click.option("--task", "-t", help="Only events of this task; '' for any.")
+@click.option("--insecure", is_flag=True, help="Allow plain HTTP to other machines.")
 @as_json_option
 @shared
 @click.pass_obj
@@ -100,12 +105,12 @@ def update(
     insecure: bool,
     as_json: bool,
 ) -> None:
-    """Change where events are sent, and which. What is not named stays, also the secret."""
+    """Change a webhook. Options that are not given, and the secret, stay."""
     fields: dict[str, object] = {"url": address, "types": types or None, "queue": queue, "task": task}
     named = {name: value or None for name, value in fields.items() if value is not None}
     if not named:
-        raise click.UsageError("say what is to be different: --to, --type, --queue or --task")
-    _tell(session.store().webhooks.update(webhook_id, insecure=insecure, **named), "is changed", as_json)
+        raise click.UsageError("give a change: --to, --type, --queue or --task")
+    _report(session.store().webhooks.update(webhook_id, insecure=insecure, **named), "is changed", as_json)
 
 
 @webhooks.command("pause", epilog=example("headrace webhooks pause 5f2c1d9a7b3e"))
@@ -114,8 +119,8 @@ def update(
 @shared
 @click.pass_obj
 def pause(session: Session, webhook_id: str, as_json: bool) -> None:
-    """Send it nothing of what happens from now on."""
-    _tell(session.store().webhooks.pause(webhook_id), "is paused", as_json)
+    """Pause a webhook. Events during the pause are not sent to it."""
+    _report(session.store().webhooks.pause(webhook_id), "is paused", as_json)
 
 
 @webhooks.command("resume", epilog=example("headrace webhooks resume 5f2c1d9a7b3e"))
@@ -124,8 +129,8 @@ def pause(session: Session, webhook_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def resume(session: Session, webhook_id: str, as_json: bool) -> None:
-    """Send it events again, of what happens from now on."""
-    _tell(session.store().webhooks.resume(webhook_id), "is sent events again", as_json)
+    """Resume a webhook, with events from now on."""
+    _report(session.store().webhooks.resume(webhook_id), "is active again", as_json)
 
 
 @webhooks.command("delete", epilog=example("headrace webhooks delete 5f2c1d9a7b3e"))
@@ -134,10 +139,10 @@ def resume(session: Session, webhook_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def delete(session: Session, webhook_id: str, as_json: bool) -> None:
-    """Forget it."""
+    """Delete a webhook."""
     hook = session.store().webhooks.get(webhook_id)
     session.store().webhooks.delete(webhook_id)
-    _tell(hook, "is deleted", as_json)
+    _report(hook, "is deleted", as_json)
 
 
 @webhooks.command("test", epilog=example("headrace webhooks test 5f2c1d9a7b3e"))
@@ -146,19 +151,19 @@ def delete(session: Session, webhook_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def test(session: Session, webhook_id: str, as_json: bool) -> None:
-    """Send it one message of the type webhook.test, now."""
+    """Send one event of the type webhook.test now."""
     status = session.store().webhooks.test(webhook_id)
-    print_json({"id": webhook_id, "status": status}) if as_json else say(f"it answered {status}")
+    print_json({"id": webhook_id, "status": status}) if as_json else say(f"the webhook answered {status}")
 
 
 @webhooks.command("deliveries", epilog=example("headrace webhooks deliveries 5f2c1d9a7b3e --limit 10"))
 @click.argument("webhook_id", metavar="ID")
-@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="So many at most.")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number.")
 @as_json_option
 @shared
 @click.pass_obj
 def deliveries(session: Session, webhook_id: str, limit: int, as_json: bool) -> None:
-    """List the newest messages to it, each of which is a job."""
+    """List the newest deliveries of a webhook. Each delivery is a job."""
     jobs = session.store().webhooks.deliveries(webhook_id, limit)
     rows = [
         (job.id, str(job.state), str(job.attempt), stamp(job.created_at), job.errors[-1].message if job.errors else "")
@@ -167,12 +172,12 @@ def deliveries(session: Session, webhook_id: str, limit: int, as_json: bool) -> 
     if as_json:
         print_json([dict(zip(("id", "state", "attempt", "created_at", "error"), row, strict=True)) for row in rows])
     elif not rows:
-        remark("nothing was sent to it yet")
+        remark("there are no deliveries yet")
     else:
         print_table(_DELIVERIES, [list(row) for row in rows])
 
 
-def _tell(hook: Webhook, what: str, as_json: bool) -> None:
+def _report(hook: Webhook, what: str, as_json: bool) -> None:
     if as_json:
         print_json(_plain(hook))
     else:

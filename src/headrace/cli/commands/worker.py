@@ -1,4 +1,4 @@
-"""`headrace worker`: runs workers. What a worker does is the runtime's business; this only says how."""
+"""`headrace worker`: runs workers with the given options."""
 
 from __future__ import annotations
 
@@ -46,49 +46,52 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     ),
 )
 @click.option(
-    "--queues", "-q", multiple=True, callback=_queues, metavar="NAME[=WEIGHT],...", help="Queues to serve; all if none."
+    "--queues", "-q", multiple=True, callback=_queues, metavar="NAME[=WEIGHT],...", help="Queues to serve; default all."
 )
 @click.option(
     "--concurrency",
     "-c",
     callback=_concurrency,
     metavar="N",
-    help="Jobs at a time in each process; auto: one for each CPU.",
+    help="Concurrent jobs in each process; auto: one per CPU.",
 )
-@click.option("--processes", type=int, help="Worker processes, kept alive by this one.")
+@click.option("--processes", type=int, help="Number of worker processes; this one restarts them.")
 @click.option("--drain", is_flag=True, help="Run until no job is due, then end.")
 @click.option("--once", is_flag=True, help="Run at most one job, then end.")
 @click.option("--reload", "reloading", is_flag=True, help="Restart when a .py file changes (for development).")
-@click.option("--lease", metavar="TIME", callback=duration, help="How long a claim holds without a sign of life.")
-@click.option("--heartbeat", metavar="TIME", callback=duration, help="Time between signs of life.")
+@click.option("--lease", metavar="TIME", callback=duration, help="How long a claim holds without a heartbeat.")
+@click.option("--heartbeat", metavar="TIME", callback=duration, help="Time between heartbeats.")
 @click.option(
-    "--shutdown-timeout", metavar="TIME", callback=duration, help="How long running jobs may go on after SIGTERM."
+    "--shutdown-timeout", metavar="TIME", callback=duration, help="Time for running jobs to finish after SIGTERM."
 )
-@click.option("--max-jobs", type=int, help="Replace a process after so many jobs.")
-@click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory.")
+@click.option("--max-jobs", type=int, help="Replace a process after this many jobs.")
+@click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory than this.")
 @click.option(
-    "--trace-memory", metavar="TIME", callback=duration, help="Log every so often which code holds more memory; slow."
+    "--trace-memory",
+    metavar="TIME",
+    callback=duration,
+    help="Log at this interval which code's memory has grown; slow.",
 )
-@click.option("--prefetch", type=int, help="Most jobs to fetch ahead.")
+@click.option("--prefetch", type=int, help="Maximum number of prefetched jobs.")
 @click.option(
     "--strategy",
     type=click.Choice(choices_of("strategy")),
-    help="The order inside a queue, in place of the queue's own.",
+    help="Order of jobs in a queue; overrides the queue's.",
 )
-@click.option("--queue-order", type=click.Choice(choices_of("queue_order")), help="How turns are shared among queues.")
+@click.option("--queue-order", type=click.Choice(choices_of("queue_order")), help="How claims are shared among queues.")
 @click.option(
     "--needs",
     "capabilities",
     multiple=True,
     callback=names,
     metavar="NAME,...",
-    help="What this worker has for jobs that need it, such as gpu.",
+    help="Capabilities of this worker for jobs that need them, such as gpu.",
 )
 @log_options
 @shared
 @click.pass_obj
 def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **settings: Any) -> int:
-    """Run workers until SIGTERM or Ctrl-C. Running jobs are finished first; a second signal hurries.
+    """Run workers until SIGTERM or Ctrl-C. Running jobs finish first; a second signal cuts that short.
 
     Options that are not given follow the app's settings (HEADRACE_CONCURRENCY, [tool.headrace], ...). Logging goes to
     stderr; an app that sets up logging itself keeps its own unless a --log option is given.
@@ -104,7 +107,7 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
     from headrace.runtime.worker.supervisor import RECYCLED  # loaded with the worker, not for other commands
 
-    if code == RECYCLED and drain:  # worn out before the queues were empty: a fresh process goes on
+    if code == RECYCLED and drain:  # recycled before the queues were empty: continue in a fresh process
         app.close()
         os.execv(sys.executable, [sys.executable, "-m", "headrace", *sys.argv[1:]])
     return 0 if code == RECYCLED else code
@@ -139,7 +142,7 @@ def _announce(app: Headrace, name: str, given: dict[str, Any]) -> None:
         _tasks(app),
     )
     if not app.tasks:
-        log.warning("the app has no tasks: import the modules that define them where %s is made", name)
+        log.warning("the app has no tasks: import the modules that define them where %s is created", name)
     if app.engine.url == "memory://":
         log.warning("memory:// lives inside this process: no other process can submit jobs to this worker")
 

@@ -1,4 +1,4 @@
-"""`headrace workers`: who is alive and on what, and asking one to pause, go on or stop."""
+"""`headrace workers`: lists workers and sends them commands."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _COLUMNS = (
     Column("SEEN", right=True),
     Column("QUEUES", least=8),
 )
-_CAPABILITIES_COLUMN = Column("HAS", least=8)  # only where a worker has any
+_CAPABILITIES_COLUMN = Column("HAS", least=8)  # only if a worker has capabilities
 
 
 @click.group("workers", invoke_without_command=True, epilog=example("headrace workers"))
@@ -34,7 +34,7 @@ _CAPABILITIES_COLUMN = Column("HAS", least=8)  # only where a worker has any
 @shared
 @click.pass_context
 def workers(ctx: click.Context, as_json: bool) -> None:
-    """Look at workers, pause and stop them. Without a command: list them. (`headrace worker` runs one.)"""
+    """Show, pause and stop workers. Without a command: list them. (`headrace worker` runs one.)"""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_workers, as_json=as_json)
     elif as_json:
@@ -46,7 +46,7 @@ def workers(ctx: click.Context, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def list_workers(session: Session, as_json: bool) -> None:
-    """List the workers that are alive, or were when they were last heard of."""
+    """List the workers, including those that have missed heartbeats."""
     app = session.store()
     now = datetime.now(UTC)
     found = app.workers()
@@ -84,8 +84,8 @@ def _capabilities(worker: WorkerInfo) -> str:
 @shared
 @click.pass_obj
 def show(session: Session, worker_id: str, as_json: bool) -> None:
-    """Show one worker, with what it last saw if it traces its memory. ID may be its beginning."""
-    worker = _meant(session.store(), worker_id)
+    """Show one worker, with its last memory trace if it traces memory. ID may be a prefix."""
+    worker = _find_worker(session.store(), worker_id)
     if as_json:
         print_json(msgspec.structs.asdict(worker))
         return
@@ -96,7 +96,7 @@ def show(session: Session, worker_id: str, as_json: bool) -> None:
         facts += [("cpu", f"{worker.cpu:.0%} of a core"), ("memory", size(worker.memory))]
     if (trace := worker.memory_trace) is not None:
         grown = "\n".join(trace.growth) or "nothing"
-        facts.append(("allocated", f"{size(trace.allocated)}, {size(trace.peak)} at the most"))
+        facts.append(("allocated", f"{size(trace.allocated)}, {size(trace.peak)} peak"))
         facts.append(("grown", grown))
     facts += [("has", _capabilities(worker)), ("tasks", ", ".join(sorted(worker.tasks)) or "-")]
     print_facts(facts)
@@ -107,9 +107,9 @@ def show(session: Session, worker_id: str, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def pause(session: Session, worker_id: str) -> None:
-    """Have a worker start no more jobs; those that run go on. ID may be its beginning."""
+    """Pause a worker: it starts no more jobs. Running jobs continue. ID may be a prefix."""
     app = session.store()
-    _wish(app, worker_id, app.pause_worker, "asked to pause")
+    _send_command(app, worker_id, app.pause_worker, "asked to pause")
 
 
 @workers.command("resume", epilog=example("headrace workers resume web-1-4711-a1b2c3"))
@@ -117,9 +117,9 @@ def pause(session: Session, worker_id: str) -> None:
 @shared
 @click.pass_obj
 def resume(session: Session, worker_id: str) -> None:
-    """Have a paused worker start jobs again."""
+    """Resume a paused worker."""
     app = session.store()
-    _wish(app, worker_id, app.resume_worker, "asked to go on")
+    _send_command(app, worker_id, app.resume_worker, "asked to resume")
 
 
 @workers.command("stop", epilog=example("headrace workers stop web-1-4711-a1b2c3"))
@@ -127,9 +127,9 @@ def resume(session: Session, worker_id: str) -> None:
 @shared
 @click.pass_obj
 def stop(session: Session, worker_id: str) -> None:
-    """Have a worker finish what it runs and end."""
+    """Stop a worker after its running jobs."""
     app = session.store()
-    _wish(app, worker_id, app.stop_worker, "asked to stop")
+    _send_command(app, worker_id, app.stop_worker, "asked to stop")
 
 
 @workers.command("log-level", epilog=example("headrace workers log-level web-1-4711-a1b2c3 INFO,headrace.store=DEBUG"))
@@ -138,19 +138,19 @@ def stop(session: Session, worker_id: str) -> None:
 @shared
 @click.pass_obj
 def log_level(session: Session, worker_id: str, level: str) -> None:
-    """Have a worker log at another level, with all of its process, until it is told again or ends."""
+    """Change the log level of a worker's whole process, until the next change or its end."""
     app = session.store()
-    _wish(app, worker_id, lambda meant: app.set_worker_log_level(meant, level), f"asked to log at {level}")
+    _send_command(app, worker_id, lambda worker: app.set_worker_log_level(worker, level), f"asked to log at {level}")
 
 
-def _wish(app: Headrace, text: str, ask: Any, done: str) -> None:
-    meant = _meant(app, text).id
-    if not ask(meant):
+def _send_command(app: Headrace, text: str, ask: Any, done: str) -> None:
+    found_id = _find_worker(app, text).id
+    if not ask(found_id):
         raise _unknown(text, 0)
-    say(f"worker {meant} is {done}")
+    say(f"worker {found_id} is {done}")
 
 
-def _meant(app: Headrace, text: str) -> WorkerInfo:
+def _find_worker(app: Headrace, text: str) -> WorkerInfo:
     found = {worker.id: worker for worker in app.workers() if worker.id.startswith(text)}
     if text not in found and len(found) != 1:
         raise _unknown(text, len(found))
@@ -158,5 +158,5 @@ def _meant(app: Headrace, text: str) -> WorkerInfo:
 
 
 def _unknown(text: str, begun: int) -> HeadraceError:
-    told = f"begins the ids of {begun} workers" if begun else "is no worker that is alive"
-    return HeadraceError(f"{text!r} {told}; `headrace workers` lists them")
+    problem = f"is a prefix of {begun} worker ids" if begun else "is not a live worker"
+    return HeadraceError(f"{text!r} {problem}; `headrace workers` lists them")

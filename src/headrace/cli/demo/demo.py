@@ -1,6 +1,6 @@
 """`headrace demo`: the two-minute tour, on a temporary store with real worker processes.
 
-It tells what it does, step by step, and checks what it tells: a step that turns out otherwise ends the demo with 1.
+It prints each step and checks its outcome; an unexpected outcome ends the demo with 1.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from headrace.errors import JobFailed
 _PAGES = 20
 _TICKS = 5000
 _BEATS = 3
-_LETTERS, _RATE = 6, 10
-_TAKEN_OVER = 20.0  # seconds, well below the lease: nobody is to wait for it
-_LATEST = 10.0  # seconds; it is a few milliseconds, unless the machine itself pauses
+_MAILS, _RATE = 6, 10
+_TAKEN_OVER = 20.0  # seconds, well below the lease: takeover must not wait for it to expire
+_LATEST = 10.0  # seconds; usually a few milliseconds, unless the machine pauses
 
 
 @click.command("demo", epilog=example("headrace demo", "headrace demo --keep"))
-@click.option("--keep", is_flag=True, help="Keep the store, to look around in it afterwards.")
+@click.option("--keep", is_flag=True, help="Keep the store for inspection.")
 @shared
 def demo(keep: bool) -> None:
-    """See it work: the two-minute tour, on a temporary file. Nothing of yours is touched."""
+    """A two-minute tour on a temporary file. It does not touch your own store."""
     with open_stage(keep) as stage:
-        # Only now: the module opens the store that the environment names, and that is the stage's own.
+        # Import only now: the module opens the store in HEADRACE_URL, which `open_stage` has set.
         tasks = importlib.import_module("headrace.cli.demo.tasks")
         try:
             _Tour(stage, tasks).go()
@@ -49,7 +49,7 @@ def demo(keep: bool) -> None:
 
 
 class _Tour:
-    """The plot. Each method is a step; together they count the jobs that must be accounted for at the end."""
+    """The tour. Each method is a step; `_completed` counts the jobs that must be completed at the end."""
 
     def __init__(self, stage: Stage, tasks: ModuleType) -> None:
         self._stage = stage
@@ -77,7 +77,7 @@ class _Tour:
         self._title("A store and a worker")
         self._code("headrace worker -c 4", prompt="$")
         pid = self._stage.start_worker(self._app)
-        self._out(f"process {pid} has signed on; the store is {self._stage.folder / 'demo.db'}")
+        self._out(f"process {pid} has registered; the store is {self._stage.folder / 'demo.db'}")
 
     def _function(self) -> None:
         self._title("A function becomes a job")
@@ -128,10 +128,10 @@ class _Tour:
             self._out(f"JobFailed: {error.error_message}")
         _expect(job.refresh().state, State.FAILED, "the state of a job that can't succeed")
         _expect(self._dead_letters(), [job.id], "the dead letters")
-        self._out("its dead letter waits for somebody to look: headrace dead show, headrace dead requeue")
+        self._out("its dead letter is kept for you: headrace dead show, headrace dead requeue")
 
     def _delay(self) -> None:
-        self._title("Later is a matter of one option")
+        self._title("One option delays a job")
         self._code('remind.using(delay=1).enqueue("stretch").why()')
         job = self._tasks.remind.using(delay=1).enqueue("stretch")
         _expect(job.state, State.SCHEDULED, "the state of a delayed job")
@@ -140,38 +140,38 @@ class _Tour:
         late = (job.refresh().started_at - job.run_at).total_seconds()
         _expect(0 <= late < _LATEST, True, f"a delayed job starts on time, and this one {late} s after it")
         self._completed += 1
-        self._out(f"it ran {late * 1000:.0f} ms after its time, and never before it")
+        self._out(f"it ran {late * 1000:.0f} ms after its time, never before")
 
     def _schedule(self) -> None:
-        self._title("Again and again, with nobody to start it")
+        self._title("A schedule enqueues jobs again and again")
         self._code(f'app.schedules.create("beat", remind.bind("breathe"), every=0.5, limit={_BEATS})')
         schedules = self._app.schedules
         schedules.create("beat", self._tasks.remind.bind("breathe"), every=0.5, limit=_BEATS)
         wait_until(lambda: schedules.get("beat").fired == _BEATS, f"the schedule has fired {_BEATS} times")
-        # A machine that pauses for more than a beat makes up for it with one job, and tells of the time without one.
+        # After a pause of the machine, one job makes up for all missed runs; their history has no job.
         runs = [run for run in schedules.history("beat") if run.job_id]
         jobs = [self._app.jobs.get(str(run.job_id)) for run in runs]
         _expect([job.result(PATIENCE) for job in jobs], ["breathe"] * _BEATS, "the reminders")
         late = max((job.created_at - run.at).total_seconds() for job, run in zip(jobs, runs, strict=True))
         _expect(late < _LATEST, True, f"a schedule fires on time, and this one {late} s after it")
         self._completed += _BEATS
-        self._out(f"{_BEATS} jobs, the latest {late * 1000:.0f} ms after its time; a worker that dies is no loss to it")
+        self._out(f"{_BEATS} jobs, the latest {late * 1000:.0f} ms after its time; any live worker fires it")
         self._code('app.schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)')
         [monday] = schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)
         self._out(f"{monday:%A %Y-%m-%d %H:%M %Z}")
 
     def _limit(self) -> None:
-        self._title("Not too fast: a limit over all workers, changed while they run")
+        self._title("A rate limit over all workers, changed while they run")
         self._code(f'app.queue("mail").configure(rate="{_RATE}/s", burst=1)')
         self._app.queue("mail").configure(rate=f"{_RATE}/s", burst=1)
         remind = self._tasks.remind.using(queue="mail")
-        jobs = self._app.enqueue_many([remind.bind("letter") for _ in range(_LETTERS)])
-        _expect([job.result(PATIENCE) for job in jobs], ["letter"] * _LETTERS, "the letters")
+        jobs = self._app.enqueue_many([remind.bind("mail") for _ in range(_MAILS)])
+        _expect([job.result(PATIENCE) for job in jobs], ["mail"] * _MAILS, "the mails")
         starts = [(job.refresh().started_at or job.created_at).timestamp() for job in jobs]
         took = max(starts) - min(starts)
-        least = (_LETTERS - 1) / _RATE
-        _expect(took > least - 0.01, True, f"{_LETTERS} letters at {_RATE} a second take {least} s, and took {took}")
-        self._out(f"{_LETTERS} jobs in {took:.1f} s, one after the other by the clock of the store")
+        least = (_MAILS - 1) / _RATE
+        _expect(took > least - 0.01, True, f"{_MAILS} jobs at {_RATE} a second take {least} s, and took {took}")
+        self._out(f"{_MAILS} jobs in {took:.1f} s, spaced by the clock of the store")
 
     def _crash(self) -> None:
         self._title("A worker is killed in the middle of a job")
@@ -183,11 +183,11 @@ class _Tour:
         self._code(f"kill -9 {pid}    # at {job.progress:.0%}", prompt="$")
         self._stage.kill(pid)
         took = wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job over", _TAKEN_OVER)
-        self._out(f"the other worker noticed and took over within {took:.1f} s")
+        self._out(f"the other worker took over within {took:.1f} s")
         _expect(job.result(PATIENCE), 15, "the frames rendered")
         _expect((job.refresh().attempt, job.worker != first), (2, True), "second attempt, by another worker")
         self._completed += 1
-        self._out("finished at attempt 2 by the survivor; had the first one still lived, it could have changed nothing")
+        self._out("finished at attempt 2 by the other worker; a late result of the first one would be refused")
 
     def _bulk(self) -> None:
         self._title(f"{_TICKS:,} jobs at once")
@@ -209,13 +209,13 @@ class _Tour:
         _expect((found.completed, found.failed, open_jobs), (self._completed, 1, 0), "completed, failed, open")
         self._out(f"every job is accounted for: {found.completed:,} completed, {found.failed} failed, 0 lost")
 
-    # -- what the steps ask
+    # -- queries
 
     def _ticked(self) -> int:
         return self._app.jobs.count(task="tick", state=State.COMPLETED)
 
     def _seconds_to_run(self, task: str) -> float:
-        """From the first start to the last finish, as the jobs themselves tell."""
+        """From the first start to the last finish of these jobs."""
         jobs = self._app.jobs.find(task=task, limit=_TICKS)
         started = min(job.started_at for job in jobs if job.started_at)
         finished = max(job.finished_at for job in jobs if job.finished_at)
@@ -224,14 +224,14 @@ class _Tour:
     def _pid_of(self, worker_id: str | None) -> int:
         found = next((worker.pid for worker in self._app.workers() if worker.id == worker_id), None)
         if found is None:
-            raise DemoFailed(f"worker {worker_id} runs a job but is not on the list of workers")
+            raise DemoFailed(f"worker {worker_id} runs a job but is not listed")
         return found
 
     def _dead_letters(self) -> list[str]:
         with contextlib.closing(sqlite3.connect(self._stage.folder / "demo.db")) as db:
             return [job_id for (job_id,) in db.execute("SELECT job_id FROM headrace_dead WHERE status = 'pending'")]
 
-    # -- how it is told
+    # -- output
 
     def _title(self, text: str) -> None:
         self._step += 1
@@ -244,14 +244,14 @@ class _Tour:
         say(f"      {clean(text)}")
 
 
-def _expect(found: Any, promised: Any, what: str) -> None:
-    if found != promised:
-        raise DemoFailed(f"{what}: expected {promised!r}, got {found!r}")
+def _expect(found: Any, expected: Any, what: str) -> None:
+    if found != expected:
+        raise DemoFailed(f"{what}: expected {expected!r}, got {found!r}")
 
 
 @contextlib.contextmanager
 def _bar(total: int) -> Iterator[Any]:
-    """A progress bar on a terminal; in a pipe nothing. What it is called with comes back."""
+    """A progress bar on a terminal, nothing in a pipe. `show` returns its argument."""
     if not on_terminal():
         yield lambda done: done
         return
@@ -274,7 +274,7 @@ def _farewell(stage: Stage, keep: bool) -> None:
         say(f"    headrace --url {stage.url} jobs history ID")
         say(f"    rm -r {stage.folder}        # when you are done")
         return
-    say("    headrace demo --keep        # and then look around in its store")
+    say("    headrace demo --keep        # and then inspect its store")
     say("    headrace bench              # how fast is this machine?")
     say("    write shop.py:              from headrace import Headrace")
     say("                                app = Headrace()")

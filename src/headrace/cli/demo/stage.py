@@ -1,6 +1,6 @@
-"""Where the demo plays: a temporary folder and store of its own, and real worker processes on it.
+"""The demo's environment: a temporary folder and store, and real worker processes.
 
-Whatever happens on the stage, its processes are ended and its folder is removed. It knows nothing of the plot.
+At the end it stops its processes and removes its folder, whatever happened. It is independent of the tour's steps.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from headrace.app.app import Headrace
 from headrace.errors import HeadraceError
 
 _PACKAGES = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds, for what takes a moment unless the machine itself pauses
+PATIENCE = 60.0  # seconds; the steps take a moment, unless the machine pauses
 _LOOK = 0.02
 
 
 class DemoFailed(HeadraceError):
-    """A step did not turn out as promised."""
+    """A step had an unexpected outcome."""
 
 
 class Stage:
@@ -38,29 +38,29 @@ class Stage:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start_worker(self, app: Headrace) -> int:
-        """Start `headrace worker` and wait until it has signed on; its process id."""
+        """Start `headrace worker` and wait until it has registered; return its process id."""
         command = [sys.executable, "-m", "headrace", "--app", "headrace.cli.demo.tasks:app", "worker", "-c", "4"]
         with self._log(len(self._workers) + 1).open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self._workers.append(process)
 
-        def signed_on() -> bool:
+        def registered() -> bool:
             if process.poll() is not None:
                 raise DemoFailed(f"a worker ended with code {process.returncode} instead of starting")
             return any(worker.pid == process.pid for worker in app.workers())
 
-        wait_until(signed_on, "a worker signs on")
+        wait_until(registered, "a worker registers")
         return process.pid
 
     def kill(self, pid: int) -> None:
-        """kill -9: no last word, no clean-up."""
+        """kill -9: the worker can't clean up."""
         process = next(process for process in self._workers if process.pid == pid)
         process.kill()
         process.wait()
         self._workers.remove(process)
 
     def dismiss(self) -> list[int]:
-        """SIGTERM to all workers; their exit codes."""
+        """Send SIGTERM to all workers; return their exit codes."""
         for process in self._workers:
             process.send_signal(signal.SIGTERM)
         codes = [process.wait(PATIENCE) for process in self._workers]
@@ -68,14 +68,14 @@ class Stage:
         return codes
 
     def clear(self) -> None:
-        """End what still runs, however the demo ended."""
+        """Kill the workers that still run."""
         for process in self._workers:
             process.kill()
             process.wait()
         self._workers.clear()
 
     def last_words(self) -> str:
-        """The end of every worker's log, for when something went wrong."""
+        """The tail of every worker's log, for a failed demo."""
         return "\n".join("\n".join(log.read_text("utf-8", "replace").splitlines()[-8:]) for log in self._logs())
 
     def _log(self, number: int) -> Path:
@@ -89,7 +89,7 @@ class Stage:
 
 @contextlib.contextmanager
 def open_stage(keep: bool) -> Iterator[Stage]:
-    """A stage where neither the user's settings nor their files are seen, nor touched."""
+    """A stage that neither reads nor changes the user's settings and files."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
     stage = Stage(folder)
     before = dict(os.environ)
@@ -112,17 +112,17 @@ def _replace_environment(values: dict[str, str]) -> None:
 
 
 def _python_path() -> str:
-    """So that the workers, which start in another folder, find the same headrace."""
+    """Lets the workers, which start in another folder, import the same headrace."""
     given = [os.path.abspath(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
     installed = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
     return os.pathsep.join(given if _PACKAGES in installed else [str(_PACKAGES), *given])
 
 
 def wait_until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> float:
-    """Wait for something to happen; the seconds it took. DemoFailed if it does not."""
+    """Wait for a condition and return the seconds it took. Raises DemoFailed after `patience`."""
     began = time.monotonic()
     while not true():
         if time.monotonic() - began > patience:
-            raise DemoFailed(f"waited {patience:g} s in vain until {what}")
+            raise DemoFailed(f"timed out after {patience:g} s waiting until {what}")
         time.sleep(_LOOK)
     return time.monotonic() - began

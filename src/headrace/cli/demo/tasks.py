@@ -1,6 +1,6 @@
-"""The tasks of `headrace demo`, in a module of their own so that its worker processes can import them.
+"""The tasks of `headrace demo`, in a separate module that the worker processes can import.
 
-The store is the one HEADRACE_URL names; the demo sets it to a temporary file before anybody imports this.
+The store is the one in HEADRACE_URL; the demo sets it to a temporary file before the import.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def doomed(order: int) -> None:
 
 @app.task
 def remind(text: str) -> str:
-    """Something to do later."""
+    """Returns its text."""
     return text
 
 
 @app.task
 def render(frames: int) -> int:
-    """Takes its time, and tells how far it is."""
+    """A slow task that reports its progress."""
     job = current_job()
     for frame in range(frames):
         time.sleep(0.1)
@@ -69,4 +69,4 @@ def render(frames: int) -> int:
 
 @app.task
 def tick(number: int) -> None:
-    """Does nothing, so that a thousand of them show what headrace itself costs."""
+    """Does nothing, to measure headrace's own cost."""

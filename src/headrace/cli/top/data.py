@@ -1,7 +1,7 @@
-"""What `headrace top` sees: one look at the store, and what this look and those before it tell together.
+"""Samples of the store for `headrace top`, and rates computed from them.
 
-A look is a few questions whose answers are as long as there are queues and workers, not jobs. Rates are what changed
-between two looks, so nothing has to be counted for them.
+A sample is a few queries whose cost grows with queues and workers, not jobs. Rates come from the difference of two
+samples, so nothing has to be counted for them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from headrace.core.jobs.states import FINAL, State
 from headrace.core.urls import redacted_url
 from headrace.runtime.jobs.job import Job
 
-_WINDOW = 10.0  # seconds over which rates are told
-_JOBS = 20  # that run are named; of more, the newest
+_WINDOW = 10.0  # seconds over which rates are averaged
+_JOBS = 20  # running jobs shown, the newest
 _FAILURES = 10
 
 
 class QueueSample(Struct, frozen=True, kw_only=True):
-    """A queue. `arriving` and `leaving` are jobs a second; `empty_in` is in how many seconds nothing would wait."""
+    """A queue. `arriving` and `leaving` are jobs per second; `empty_in` is seconds until the queue is empty."""
 
     queue: str
     state: str
@@ -52,7 +52,7 @@ class QueueSample(Struct, frozen=True, kw_only=True):
 
 
 class WorkerSample(Struct, frozen=True, kw_only=True):
-    """A worker, what it runs, and how many jobs a second it is done with."""
+    """A worker, its running jobs, and the jobs per second it finishes."""
 
     id: str
     state: str
@@ -66,7 +66,7 @@ class WorkerSample(Struct, frozen=True, kw_only=True):
 
 
 class FailureSample(Struct, frozen=True, kw_only=True):
-    """A job that failed for good a short time ago."""
+    """A recent final failure."""
 
     at: datetime
     task: str
@@ -76,14 +76,14 @@ class FailureSample(Struct, frozen=True, kw_only=True):
 
 
 class AlertSample(Struct, frozen=True, kw_only=True):
-    """Something that is wrong now."""
+    """An active alert."""
 
     severity: str
     summary: str
 
 
 class StoreSample(Struct, frozen=True, kw_only=True):
-    """All that one look shows."""
+    """One sample of the store."""
 
     at: datetime
     store: str
@@ -94,7 +94,7 @@ class StoreSample(Struct, frozen=True, kw_only=True):
 
 
 class Rates:
-    """How fast numbers grow, from what they were at different times."""
+    """Growth rates of counters, from their values over time."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, dict[str, int]]] = deque()
@@ -105,7 +105,7 @@ class Rates:
             self._seen.popleft()
 
     def of(self, name: str) -> float | None:
-        """By how much a second it has grown; None before there are two looks. What has shrunk was swept away."""
+        """Growth per second; None before two samples. A counter that shrank (retention removed jobs) counts as 0."""
         if len(self._seen) < 2:
             return None
         (began, first), (at, last) = self._seen[0], self._seen[-1]
@@ -115,7 +115,7 @@ class Rates:
 
 
 class StoreSampler:
-    """Looks at one store, again and again."""
+    """Samples one store repeatedly."""
 
     def __init__(self, app: Headrace, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -156,7 +156,7 @@ class StoreSampler:
         )
 
     def _see_workers(self, workers: Sequence[WorkerInfo]) -> None:
-        """A worker tells its numbers with its heartbeat: they are as of then, not of the look."""
+        """A worker's counters date from its last heartbeat, not from the sample."""
         known, self._of_workers = self._of_workers, {}
         for worker in workers:
             rates = self._of_workers[worker.id] = known.get(worker.id) or Rates()
@@ -184,10 +184,16 @@ def _numbers(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
 
 
 def _failures(app: Headrace) -> Iterator[FailureSample]:
-    for letter in app.dead.list(limit=_FAILURES):
-        error = f"{letter.error_type}: {letter.error_message}" if letter.error_type else letter.reason
+    for dead_letter in app.dead.list(limit=_FAILURES):
+        error = (
+            f"{dead_letter.error_type}: {dead_letter.error_message}" if dead_letter.error_type else dead_letter.reason
+        )
         yield FailureSample(
-            at=letter.entered_at, task=letter.task, queue=letter.queue, job_id=letter.job_id, error=error
+            at=dead_letter.entered_at,
+            task=dead_letter.task,
+            queue=dead_letter.queue,
+            job_id=dead_letter.job_id,
+            error=error,
         )
 
 

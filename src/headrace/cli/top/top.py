@@ -1,7 +1,7 @@
-"""`headrace top`: queues, workers and failures as they are now, again every second.
+"""`headrace top`: a live view of queues, workers and failures.
 
-One thread looks at the store, which may take its time or be away; the other draws and listens to keys, and so always
-answers. A store that takes long to answer is asked less often.
+One thread polls the store, which may be slow or unavailable; the other draws and reads keys, so it always responds.
+A slow store is polled less often.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from headrace.cli.top.data import StoreSample, StoreSampler
 from headrace.cli.top.view import SORTS, ViewState, in_order, print_sight, screen
 from headrace.errors import HeadraceError
 
-_SHARE = 10  # a look that took a second is followed by so many seconds of rest at least
-_KEY = re.compile(r"\x1b[\[O].|.", re.DOTALL)  # whoever types fast has typed several before one is read
+_SHARE = 10  # a poll that took a second is followed by at least this many seconds of rest
+_KEY = re.compile(r"\x1b[\[O].|.", re.DOTALL)  # one read may return several keys
 _UP, _DOWN = ("\x1b[A", "\x1bOA", "k"), ("\x1b[B", "\x1bOB", "j")
 
 
 @click.command("top", epilog=example("headrace top", "headrace top --once", "headrace top --json --interval 5s"))
-@click.option("--interval", "-n", metavar="TIME", default="1s", callback=duration, help="How often to look.")
-@click.option("--sort", type=click.Choice(tuple(SORTS)), default="name", help="The order of queues at first.")
-@click.option("--once", is_flag=True, help="Look for one interval, print that as text and end; so it does in a pipe.")
+@click.option("--interval", "-n", metavar="TIME", default="1s", callback=duration, help="Time between polls.")
+@click.option("--sort", type=click.Choice(tuple(SORTS)), default="name", help="Initial order of queues.")
+@click.option("--once", is_flag=True, help="Sample for one interval, print it as text and exit, as in a pipe.")
 @as_json_option
 @shared
 @click.pass_obj
 def top(session: Session, /, interval: float, sort: str, once: bool, as_json: bool) -> None:
     """Watch queues, workers and failures on the whole screen. Keys: q, arrows, p to pause or resume a queue, s to sort.
 
-    Rates are over the last ten seconds. In a pipe, with --once or --json, it prints what it saw after one interval.
+    Rates are over the last ten seconds. In a pipe, with --once or --json, it prints one sample after one interval.
     """
     app = session.store()
     if once or as_json or not on_terminal() or not sys.stdin.isatty():
@@ -54,7 +54,7 @@ def top(session: Session, /, interval: float, sort: str, once: bool, as_json: bo
 def _print_once(app: Headrace, interval: float, sort: str, as_json: bool) -> None:
     lookout = StoreSampler(app)
     sight = lookout.look()
-    if interval > 0:  # only two looks tell a rate
+    if interval > 0:  # a rate needs two samples
         time.sleep(interval)
         sight = lookout.look()
     if as_json:
@@ -64,7 +64,7 @@ def _print_once(app: Headrace, interval: float, sort: str, as_json: bool) -> Non
 
 
 class Poller:
-    """The thread that asks the store. What it was told is in `sight` and `trouble`; `rung` is called with each."""
+    """The thread that polls the store. It sets `sight` or `trouble` and calls `rung` after each poll."""
 
     def __init__(self, app: Headrace, interval: float, rung: Callable[[], object]) -> None:
         self._lookout = StoreSampler(app)
@@ -79,7 +79,7 @@ class Poller:
         threading.Thread(target=self._look_on, name="headrace-top", daemon=True).start()
 
     def order(self, act: Callable[[], object]) -> None:
-        """Have something done, and look what came of it."""
+        """Run an action on the polling thread, then poll again."""
         self._orders.put(act)
 
     def _look_on(self) -> None:
@@ -92,11 +92,11 @@ class Poller:
                 self._apply_command(self._orders.get(timeout=max(self._interval - took, took * _SHARE, 0.05)))
 
     def look(self) -> None:
-        """Look once. Whatever is wrong is told, and the last sight stays."""
+        """Poll once. An error goes to `trouble`, and the last `sight` stays."""
         try:
             self.sight = self._lookout.look()
             self.trouble = None
-        except Exception as error:  # it must go on, whatever it is
+        except Exception as error:  # keep polling after any error
             self.trouble = str(error) or type(error).__name__
 
     def _apply_command(self, act: Callable[[], object]) -> None:
@@ -104,36 +104,36 @@ class Poller:
             act()
             self.store_status = None
         except HeadraceError as error:
-            self.store_status = f"that failed: {error}"
+            self.store_status = f"failed: {error}"
 
 
 class _Screen:
-    """The screen, and whoever sits in front of it."""
+    """The screen and the keyboard."""
 
     def __init__(self, app: Headrace, interval: float, look: ViewState) -> None:
         self._app = app
         self._look = look
         self._heard, self._bell = os.pipe()
-        self._looker = Poller(app, interval, lambda: os.write(self._bell, b"."))
+        self._poller = Poller(app, interval, lambda: os.write(self._bell, b"."))
 
     def run(self) -> None:
-        from rich.console import Console  # rich is loaded to draw, and for nothing else
+        from rich.console import Console  # only loaded to draw
         from rich.live import Live
 
         console = Console(highlight=False, markup=False)
         live = Live(console=console, screen=True, auto_refresh=False, transient=True)
         with _keys_at_once(), contextlib.suppress(KeyboardInterrupt), live:
-            self._looker.start()
+            self._poller.start()
             going = True
             while going:
-                live.update(screen(self._looker.sight, self._now(), console.width, console.height), refresh=True)
+                live.update(screen(self._poller.sight, self._now(), console.width, console.height), refresh=True)
                 going = self._listen()
 
     def _now(self) -> ViewState:
-        return structs.replace(self._look, trouble=self._looker.trouble, store_status=self._looker.store_status)
+        return structs.replace(self._look, trouble=self._poller.trouble, store_status=self._poller.store_status)
 
     def _listen(self) -> bool:
-        """Wait for a key or a new sight, or long enough for the terminal to have another size; False at the end."""
+        """Wait for a key, a new sample, or one second (the terminal may be resized); False to quit."""
         ready, _, _ = select.select([sys.stdin.fileno(), self._heard], [], [], 1.0)
         if self._heard in ready:
             os.read(self._heard, 4096)
@@ -161,7 +161,7 @@ class _Screen:
         return True
 
     def _choose(self, way: int) -> None:
-        names = [] if self._looker.sight is None else [seen.queue for seen in in_order(self._looker.sight, self._look)]
+        names = [] if self._poller.sight is None else [seen.queue for seen in in_order(self._poller.sight, self._look)]
         if names:
             at = names.index(self._look.chosen) + way if self._look.chosen in names else 0 if way > 0 else -1
             self._look = structs.replace(self._look, chosen=names[at % len(names)])
@@ -175,21 +175,21 @@ class _Screen:
 
     def _toggle(self, name: str) -> None:
         handle = self._app.queue(name)
-        self._looker.order(handle.resume if self._is_paused(name) else handle.pause)
+        self._poller.order(handle.resume if self._is_paused(name) else handle.pause)
 
     def _is_paused(self, name: str) -> bool:
-        seen = [] if self._looker.sight is None else self._looker.sight.queues
+        seen = [] if self._poller.sight is None else self._poller.sight.queues
         return any(one.queue == name and one.state == "paused" for one in seen)
 
 
 @contextlib.contextmanager
 def _keys_at_once() -> Iterator[None]:
-    """Inside a `with`, a key is read when it is pressed, and not shown. Afterwards the terminal is as it was."""
+    """Read keys unbuffered and without echo inside a `with`; restore the terminal afterwards."""
     try:
-        import termios  # not everywhere, and for no other command
+        import termios  # Unix only
         import tty
     except ImportError:
-        raise HeadraceError("the live view needs a terminal of Unix; --once and --json work here") from None
+        raise HeadraceError("the live view needs a Unix terminal; --once and --json work here") from None
     before = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:

@@ -1,4 +1,4 @@
-"""How `headrace top` looks: a screen as large as the terminal, or plain tables. Asks nothing and changes nothing."""
+"""Drawing of `headrace top`: a full screen or plain tables. It neither queries nor changes the store."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _KEYS = "q quit  ↑↓ choose  p pause/resume  s sort: {sort}"
 
 
 class ViewState(Struct, frozen=True):
-    """What the person at the terminal has chosen, and is told."""
+    """The user's choices, and the messages shown."""
 
     sort: str = "name"
     chosen: str | None = None
@@ -65,12 +65,12 @@ class ViewState(Struct, frozen=True):
 
 
 def in_order(sight: StoreSample, look: ViewState) -> list[QueueSample]:
-    return sorted(sight.queues, key=SORTS[look.sort])  # type: ignore[arg-type]  # each kind of key knows its like
+    return sorted(sight.queues, key=SORTS[look.sort])  # type: ignore[arg-type]  # the keys of one sort are comparable
 
 
 def screen(sight: StoreSample | None, look: ViewState, width: int, height: int) -> Group:
-    """The whole screen, exactly so many lines high."""
-    from rich.console import Group  # rich is loaded to draw, and for nothing else
+    """The whole screen, exactly `height` lines high."""
+    from rich.console import Group  # only loaded to draw
 
     head: list[RenderableType] = [_header(sight, look, width)]
     room = height - 2
@@ -107,7 +107,7 @@ def _body(sight: StoreSample, look: ViewState, width: int, room: int) -> tuple[l
 
 
 def _shares(wanted: Sequence[int], room: int) -> list[int]:
-    """How many lines each table gets, with its title: the first ones have some in any case, then all grow alike."""
+    """Lines for each table with its title: a minimum in order, then the rest in equal parts."""
     shares, left = [0] * len(wanted), room
     for number, rows in enumerate(wanted):
         least = min(rows, 2) + 1
@@ -122,7 +122,7 @@ def _shares(wanted: Sequence[int], room: int) -> list[int]:
 
 
 def _window(rows: list[list[str]], most: int, chosen: int | None) -> tuple[list[list[str]], int | None]:
-    """As many rows as there is room for, the chosen one among them; the last tells how many are not shown."""
+    """The rows that fit, including the chosen one; the last row counts the hidden ones."""
     if len(rows) <= most:
         return rows, chosen
     kept = max(most - 1, 1)
@@ -135,9 +135,9 @@ def _window(rows: list[list[str]], most: int, chosen: int | None) -> tuple[list[
 def _header(sight: StoreSample | None, look: ViewState, width: int) -> RenderableType:
     if look.trouble is not None:
         since = "" if sight is None else f" (below: {sight.at:%H:%M:%S} UTC)"
-        return _line(f"the store is away{since}: {one_line(look.trouble)}", "bold white on red", width)
+        return _line(f"the store is unavailable{since}: {one_line(look.trouble)}", "bold white on red", width)
     if sight is None:
-        return _line("headrace top: looking …", "bold", width)
+        return _line("headrace top: loading …", "bold", width)
     return _line(f"{_summary(sight)}  {sight.at:%H:%M:%S} UTC  {sight.store}", "bold", width)
 
 
@@ -150,8 +150,8 @@ def _summary(sight: StoreSample) -> str:
 
 
 def _footer(look: ViewState, width: int) -> RenderableType:
-    said = look.question or look.store_status
-    return _line(said or _KEYS.format(sort=look.sort), "bold yellow" if said else "reverse", width)
+    message = look.question or look.store_status
+    return _line(message or _KEYS.format(sort=look.sort), "bold yellow" if message else "reverse", width)
 
 
 def _line(text: str, style: str, width: int) -> RenderableType:
@@ -214,7 +214,7 @@ def _rate(number: float | None) -> str:
 
 
 def print_sight(sight: StoreSample, sort: str) -> None:
-    """The same as plain text, with nothing left out."""
+    """The complete sample as plain text."""
     say(f"{_summary(sight)}  {_stamp(sight.at)}  {sight.store}")
     for alert in sight.alerts:
         say(paint(f"{alert.severity}: {one_line(alert.summary)}", "red"))
