@@ -1,10 +1,10 @@
-"""Floor 5: the web. `asgi.py` puts it together: a guard at the door, the REST API, the dashboard.
+"""Floor 5: the web. `asgi.py` combines the security middleware, the REST API and the dashboard.
 
-asgi.py      what `app.asgi()` returns
-server.py    what `headrace web` runs
-guard.py     who comes in: credentials, sessions, forgery, limits, headers (doors.py, limits.py)
-problems.py  what is refused, as RFC 9457 tells it
-api/         REST under /api/v1: every endpoint once
-live.py      events to browsers
+asgi.py      the ASGI app of `app.asgi()`
+server.py    the server of `headrace web`
+security/    credentials, sessions, forgery checks, rate limits, headers
+problems.py  errors as RFC 9457 problem documents
+api/         REST under /api/v1
+sse.py       server-sent events
 pages/       the dashboard
 """

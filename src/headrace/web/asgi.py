@@ -1,4 +1,4 @@
-"""What `app.asgi()` returns: the guard, and behind it the REST API, the health checks and the dashboard."""
+"""The app of `app.asgi()`: the security middleware around the REST API, the health checks and the dashboard."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PREFIX = "web_"
 
 
 def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
-    """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
+    """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path."""
     settings = settings_with(app, options)
     door = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     dashboard = login.dashboard(app)
-    # The dashboard's come last: the last of them takes whatever nobody else has.
+    # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
         *health.ROUTES,
         *prometheus.ROUTES,
@@ -52,7 +52,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
 
 
 class Web:
-    """The web surface of an app, as an ASGI app."""
+    """The ASGI app of a Headrace app."""
 
     def __init__(self, inner: ASGIApp, get_ready: Callable[[], None], end: Callable[[], None]) -> None:
         self._inner = inner
@@ -63,35 +63,35 @@ class Web:
         await self._inner(scope, receive, send)
 
     def get_ready(self) -> None:
-        """Do now what the first visit would wait for; for servers alone, as it looks into the store."""
+        """Warm up, so that the first request does not wait. Only for servers, because it reads the store."""
         self._get_ready()
 
     def end(self) -> None:
-        """Let go of those who listen, or wait for jobs, so that a server can end; from any thread."""
+        """End event streams and waiting claims, so that a server can stop. Thread-safe."""
         self._end()
 
 
 async def _changes(request: Request) -> ASGIApp:
-    """What a page of the dashboard listens to."""
+    """The event stream of dashboard pages."""
     visit = visit_of(request.scope)
     visit.require("viewer")
     return Stream(visit.lives, ChangedTopics(), None)
 
 
 def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
-    """The app's settings with these of the web: auth, tokens, read_only, …"""
+    """The app's settings, overridden by web options: auth, tokens, read_only, …"""
     names = [name.removeprefix(_PREFIX) for name in NAMES if name.startswith(_PREFIX)]
     for name in options:
         if name not in names:
             near = nearest(name, names)
-            hint = f"did you mean {near!r}?" if near else f"there are prefix, {', '.join(names)}"
+            hint = f"did you mean {near!r}?" if near else f"options are prefix, {', '.join(names)}"
             raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
     given = {f"{_PREFIX}{name}": value for name, value in options.items()}
     return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
 
 
 async def _told(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: a path or a method that is not there."""
+    """Errors of Starlette: unknown paths and methods."""
     assert isinstance(error, HTTPException)
     kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
@@ -99,12 +99,12 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 async def _refused(request: Request, error: Exception) -> Response:
-    """What is refused on the way to a page, or while its body is read."""
+    """Errors of the middleware, or while reading a body."""
     return answer(refusal_of(error), request.url.path)
 
 
 def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
-    """For a house that does not tell where it has put us, or has changed the path: the raw one tells both."""
+    """For hosts that do not set root_path or rewrite the path: derive both from the raw path."""
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         if "path" in scope and not scope.get("root_path", "").endswith(prefix):

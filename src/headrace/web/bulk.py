@@ -1,4 +1,4 @@
-"""Acts on many jobs by a filter, and how many they would concern."""
+"""Bulk actions on jobs by a filter, and counts for confirmation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EVENTS: dict[Act, Trigger] = {
 
 
 def act_on_many(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
-    """Do it; how many jobs it was done to."""
+    """Run the action; return the number of changed jobs."""
     acts: dict[Act, Callable[..., int]] = {
         "cancel": app.jobs.cancel,
         "retry": app.jobs.retry,
@@ -30,7 +30,7 @@ def act_on_many(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
 
 
 def would_concern(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
-    """To how many jobs it would be done now."""
+    """The number of jobs the action would change now."""
     asked = filters.get("state") or ([State.FAILED] if act == "retry" and "ids" not in filters else [*State])
     states = [state for state in asked if State(state) in sources(_EVENTS[act])]
     return app.jobs.count(**{**filters, "state": states}) if states else 0

@@ -1,4 +1,4 @@
-"""Whether this process and its store are well, for load balancers and orchestrators. Open to all, it tells no more."""
+"""Health checks for load balancers and orchestrators. They need no credentials and return no details."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ log = logging.getLogger("headrace.web")
 
 
 async def healthz(request: Request) -> JSONResponse:
-    """This process answers."""
+    """Liveness: this process responds."""
     return JSONResponse({"status": "ok"})
 
 
 async def readyz(request: Request) -> JSONResponse:
-    """The store answers, and its tables are the ones this version works with."""
+    """Readiness: the store responds and has the schema version of this headrace."""
     try:
         await run_in_threadpool(visit_of(request.scope).app.engine.queries.queues)
     except HeadraceError as error:

@@ -1,4 +1,4 @@
-"""What is refused, and how it is told: RFC 9457 problem documents. Nothing of a traceback leaves the house."""
+"""Errors as RFC 9457 problem documents. Tracebacks are never sent."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Why a request was refused. `type` is the name of the error, stable; `detail` is for people.
+    """A problem document. `type` is the stable name of the error; `detail` is for people.
 
-    `field` is the part of the body, or the parameter, that is not valid, if it is a single one.
+    `field` is the invalid field of the body or parameter, if there is one.
     """
 
     type: str
@@ -31,7 +31,7 @@ class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Refused(Exception):
-    """Raised to answer with a problem."""
+    """Raised to respond with a problem."""
 
     def __init__(
         self, status: int, kind: str, detail: str, headers: dict[str, str] | None = None, field: str | None = None
@@ -40,9 +40,9 @@ class Refused(Exception):
         self.status, self.kind, self.headers, self.field = status, kind, headers or {}, field
 
 
-# The first that fits decides: children stand before their parents.
+# The first match decides: subclasses come before their parents.
 STATUSES: tuple[tuple[type[BaseException], int], ...] = (
-    (ClientDisconnect, 400),  # in the middle of its body; nobody reads the answer
+    (ClientDisconnect, 400),  # disconnected while sending the body; nobody reads the response
     (errors.NotFound, 404),
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
@@ -67,7 +67,7 @@ _RETRY_AFTER = {429: "1", 503: "5"}
 
 
 def refusal_of(error: BaseException) -> Refused:
-    """How an error is told; one that nobody foresaw is logged here and told as nothing but that."""
+    """The problem of an error. An unexpected error is logged, and its details are not sent."""
     if isinstance(error, Refused):
         return error
     for kind, status in STATUSES:
@@ -76,11 +76,11 @@ def refusal_of(error: BaseException) -> Refused:
             field = getattr(error, "field", None)
             return Refused(status, _words(type(error).__name__), str(error), headers, field)
     log.error("a request failed", exc_info=error)
-    return Refused(500, "internal-error", "something went wrong here; the log of the web process tells what")
+    return Refused(500, "internal-error", "internal error; see the log of the web process")
 
 
 def answer(refused: Refused, instance: str | None = None) -> Response:
-    """The response that tells it."""
+    """The response of a problem."""
     told = Problem(
         type=f"urn:headrace:{refused.kind}",
         title=http.HTTPStatus(refused.status).phrase,

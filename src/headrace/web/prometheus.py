@@ -1,4 +1,4 @@
-"""Metrics as Prometheus scrapes them."""
+"""Metrics in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.web.security.middleware import visit_of
 
 
 async def _metrics(request: Request) -> Response:
-    """All metrics, for who may look."""
+    """All metrics; needs the role viewer."""
     visit = visit_of(request.scope)
     try:
         visit.require("viewer")

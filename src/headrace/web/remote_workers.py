@@ -1,8 +1,8 @@
-"""Workers of any language, which claim, renew and settle over HTTP: the store's side of them.
+"""Server side of workers in other languages, which claim, renew and settle over HTTP.
 
-Nothing about them is kept here: a claim hands out the version of a job, whoever returns it may settle the job, and the
-store decides. What a worker in Python does in its own process is done here for them: results of other jobs are put in
-place, arguments are opened, and what a failure means is decided by the retry policy of the task or of the call.
+No state is kept here: a claim returns the job's version, the worker settles with it, and the store decides. This
+module does what a Python worker does in its own process: it resolves results of other jobs, decrypts arguments, and
+applies the retry policy of the task or the call to failures.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, descr
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 
 _REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
-_LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
-_NAP = 0.5  # the most that the end of the server waits for one who waits for a job
+_LONGEST_LOOK = 5.0  # seconds: poll interval for jobs without a notification
+_NAP = 0.5  # seconds: at most this long a waiting claim delays the server's shutdown
 _LONGEST = 20_000
 _KIND = re.compile(r"[^\w.$:-]+")
 
 
 def stays() -> bool:
-    """Whether somebody who waits for an answer has left, where nobody looks: no."""
+    """A `has_left` that is always False."""
     return False
 
 
 class RemoteClaim(Struct, frozen=True):
-    """A claimed job with its arguments in clear."""
+    """A claimed job with decrypted arguments."""
 
     claim: Claim
     plan: RunSpec
@@ -70,7 +70,7 @@ class RemoteClaim(Struct, frozen=True):
 
 
 class AttemptResult(Struct, frozen=True, kw_only=True):
-    """How an attempt ended, as its worker tells it. `delay` is in seconds."""
+    """The outcome of an attempt from its worker. `delay` is in seconds."""
 
     id: str
     version: int
@@ -83,7 +83,7 @@ class AttemptResult(Struct, frozen=True, kw_only=True):
 
 
 class RemoteSettleResult(Struct, frozen=True):
-    """What became of a result: whether it counted, and the state of the job afterwards, None if there is none."""
+    """Whether an outcome was accepted, and the state of the job afterwards; None if the job is gone."""
 
     id: str
     applied: bool
@@ -91,7 +91,7 @@ class RemoteSettleResult(Struct, frozen=True):
 
 
 class RemoteWorkers:
-    """Serves the workers of one app that come over HTTP."""
+    """Serves the HTTP workers of one app."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
@@ -99,7 +99,7 @@ class RemoteWorkers:
         self._planner = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
         self._removals = RemoveOnFinish(app.engine, self._planner.removing)
         self._reap_at = 0.0
-        self._met: set[str] = set()  # the tasks of jobs that were claimed here, by any worker
+        self._met: set[str] = set()  # tasks of jobs claimed here by any worker
         self._is_closed = False
 
     # -- claiming
@@ -113,9 +113,9 @@ class RemoteWorkers:
         held: Sequence[Lease] | None = None,
         has_left: Callable[[], bool] = stays,
     ) -> list[RemoteClaim]:
-        """Jobs for this worker, at once or as soon as there are any; none after `wait` seconds, or if it has left.
+        """Claim jobs, waiting up to `wait` seconds; none if the worker has disconnected.
 
-        Who tells what it holds gets rid of what it was handed in an answer that never came.
+        With `held`, jobs that the worker was given in a lost response are released.
         """
         engine, until = self._app.engine, time.monotonic() + wait
         names = frozenset(tasks)
@@ -135,7 +135,7 @@ class RemoteWorkers:
             bell.close()
 
     def _sleep(self, bell: Bell, until: float, next_at: int | None, has_left: Callable[[], bool]) -> bool:
-        """Wait until there may be more to claim; False if it is too late for that, or nobody is there to take it."""
+        """Wait until a claim may succeed; False after `until`, or if the worker has disconnected."""
         due = _LONGEST_LOOK if next_at is None else (next_at - self._now()) / 1000
         look_at = min(time.monotonic() + max(due, 0.01), until)
         while not (self._is_closed or has_left()) and (left := look_at - time.monotonic()) > 0:
@@ -144,7 +144,7 @@ class RemoteWorkers:
         return not (self._is_closed or has_left()) and time.monotonic() < until
 
     def close(self) -> None:
-        """Let go of those who wait."""
+        """End waiting claims."""
         self._is_closed = True
 
     def _take(self, worker: str, want: ClaimRequest) -> tuple[list[RemoteClaim], int | None]:
@@ -165,7 +165,7 @@ class RemoteWorkers:
         return handed, answer.next_at if not refused else self._now()
 
     def _resolved_results(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
-        """The claims with the results they were promised; those that can't have them fail."""
+        """Resolve result references in the claims; claims whose results are unavailable fail."""
         promised = [claim for claim in claims if has_result_refs(claim)]
         yield from (claim for claim in claims if not has_result_refs(claim))
         if not promised:
@@ -186,7 +186,7 @@ class RemoteWorkers:
         return outcomes.with_dead_letter(list(done), self._app.settings.dead_letters)
 
     def _reap(self) -> None:
-        """What any worker does now and then; there may be no other."""
+        """Recover expired leases, as any worker does: there may be no Python worker."""
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + _REAP_EVERY
             settings = self._app.settings
@@ -197,7 +197,7 @@ class RemoteWorkers:
     def renew(
         self, worker: WorkerRow, leases: Sequence[Lease], notes: Sequence[JobNote], ttl: int
     ) -> tuple[set[str], str]:
-        """The ids of jobs that are not the worker's any more, and what an operator wishes of it."""
+        """Renew leases; return the ids of lost jobs and the operator's command."""
         if notes:
             self._app.engine.exchange((), None, [encrypted_note(self._app.cipher, note) for note in notes])
         renewal = self._app.engine.renew(worker, leases, ttl)
@@ -209,7 +209,7 @@ class RemoteWorkers:
     # -- settling
 
     def settle(self, worker: str, results: Sequence[AttemptResult]) -> list[RemoteSettleResult]:
-        """Settle each that is still the worker's, all in one commit; the version decides inside of it."""
+        """Settle the outcomes in one commit; the store refuses those with an outdated version."""
         engine = self._app.engine
         rows = {row.id: row for row in engine.queries.get([result.id for result in results])}
         decided: dict[str, Outcome] = {}
@@ -231,7 +231,7 @@ class RemoteWorkers:
         if result.outcome == "success":
             return plan.success(claim, result.result, now)
         if result.outcome == "release":
-            return outcomes.release(claim, result.reason or "given back by its worker", now)
+            return outcomes.release(claim, result.reason or "released by its worker", now)
         error = _as_exception(result)
         outcome = conclude(plan, claim, error, self._now)
         told = result.error
@@ -243,11 +243,11 @@ class RemoteWorkers:
 
     def _plan(self, claim: Claim) -> RunSpec:
         plan = self._planner.plan(claim)
-        assert plan is not None  # a task whose code is nowhere has the usual options
-        self._removals.note()  # who sweeps may have no worker but this
+        assert plan is not None  # an unknown task has default options
+        self._removals.note()  # retention may have no other worker to run it
         return plan
 
-    # -- telling
+    # -- events
 
     def _tell_started(self, worker: str, claims: Sequence[Claim]) -> None:
         if not claims or not self._app.settings.events:
@@ -292,14 +292,14 @@ class RemoteWorkers:
 
 
 def want_of(worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]) -> ClaimRequest:
-    """What a worker asks for. Of several queues the weightier comes first; without any, all are meant."""
+    """The claim request of a worker. Queues are ordered by weight; none means all."""
     order = sorted(queues, key=lambda queue: -queues[queue] * random.random())
     shares = tuple(QueueShare(queue, limit) for queue in order)
     return ClaimRequest(worker, limit, to_ms(lease), shares, not queues, tuple(capabilities))
 
 
 def note_of(lease: Lease, at: int, **told: Any) -> JobNote:
-    """Progress or a line of a log, as it is stored."""
+    """The stored note of a progress report or a log line."""
     progress, fields = told.get("progress"), told.get("fields")
     return JobNote(
         lease.id,
@@ -313,17 +313,17 @@ def note_of(lease: Lease, at: int, **told: Any) -> JobNote:
 
 
 def clean(text: str) -> str:
-    """What a worker says, as a worker in Python would store it: SQLite ends a text at a NUL in places."""
+    """Replace NUL as Python workers do: SQLite truncates a text at a NUL in places."""
     return text[:_LONGEST].replace("\x00", "\ufffd")
 
 
 def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
-    """The error of another language, of bounded length."""
+    """The stored error, of bounded length."""
     return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
 def _as_exception(result: AttemptResult) -> BaseException:
-    """The error as the retry policies of tasks know errors: by their kinds, and kinds by their dotted names."""
+    """An exception for the retry policies, which match errors by class or dotted name."""
     told = result.error or ErrorInfo("Error", result.reason or "")
     if result.outcome == "snooze":
         return Snooze(result.delay or 0.0, result.reason or "snoozed")

@@ -1,4 +1,4 @@
-"""What `headrace web` runs: the web surface in a server of its own."""
+"""The server of `headrace web`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from headrace.runtime.metrics.collector import MetricsCollector
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
-_PATIENCE = 5  # seconds that open requests have when the server ends
+_PATIENCE = 5  # seconds for open requests at shutdown
 
 
 def serve(app: Headrace, **options: Any) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+    """Serve until SIGTERM or SIGINT; return the exit code."""
     settings = settings_with(app, options)
     refuse_open_doors(settings)
     web = make(app, **options)
@@ -51,7 +51,7 @@ def serve(app: Headrace, **options: Any) -> int:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Connections are taken from here on, though nobody answers them yet."""
+    """Open the listening socket; connections queue until the server starts."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -60,7 +60,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _maintenance_tasks(app: Headrace, settings: Settings) -> list[MaintenanceTask]:
-    """What has to go on also where no worker lives: somebody must tell that there is none."""
+    """Background services that run even without a worker, such as the alert that no worker is alive."""
     maintenance_tasks: list[MaintenanceTask] = []
     if settings.web_read_only:
         return maintenance_tasks
@@ -72,11 +72,11 @@ def _maintenance_tasks(app: Headrace, settings: Settings) -> list[MaintenanceTas
 
 
 def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:
-    """Run the server beside this thread, which minds the signals: uvicorn would wait for streams, which never end."""
+    """Run the server in a second thread; this one handles signals, because uvicorn would wait for endless streams."""
     over = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
-        server.force_exit = server.should_exit  # a second one hurries
+        server.force_exit = server.should_exit  # a second signal forces the exit
         server.should_exit = True
         over.set()
 
@@ -100,11 +100,11 @@ def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:
 
 
 def refuse_open_doors(settings: Settings) -> None:
-    """Nobody gets a server by accident that the whole network can command."""
+    """Refuse to serve the network without credentials."""
     if settings.web_auth or settings.web_tokens or _is_loopback(settings.web_host):
         return
     raise ConfigError(
-        f"web_host: {settings.web_host} can be reached from outside, and no credentials are set; set "
+        f"web_host: {settings.web_host} is reachable from other machines, and no credentials are set; set "
         "HEADRACE_WEB_AUTH=user:password or HEADRACE_WEB_TOKENS=token, or serve on 127.0.0.1"
     )
 

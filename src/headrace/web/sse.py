@@ -1,8 +1,8 @@
-"""Events to browsers and programs, as server-sent events. One reader of the store serves all who listen.
+"""Server-sent events. One reader of the store serves all listeners.
 
-What is new is read and written out once for all who want the same; a listener gets the very same bytes. One that does
-not take them in time is dropped, so that it holds up nobody and holds no memory: it comes back by itself with the
-`Last-Event-ID` of the last event it has seen, and goes on from there.
+New events are read and encoded once for all listeners with the same filter, which share the bytes. A slow listener is
+dropped, so that it neither blocks others nor uses memory: it reconnects with the `Last-Event-ID` of its last event and
+continues there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ log = logging.getLogger("headrace.web")
 Page = tuple[str, list[EventGroup]]
 Position = tuple[int, ...]
 
-_PAGES = 200  # read at once
-_LOOK = 0.1  # seconds between two looks when there was nothing new
-_AWAY = 2.0  # and when the store did not answer
+_PAGES = 200  # per read
+_LOOK = 0.1  # seconds between reads without new events
+_AWAY = 2.0  # and after a failed read
 HEARTBEAT = 15.0
-_QUEUE = 32  # chunks that a listener may be behind
+_QUEUE = 32  # chunks a listener may lag behind
 _QUEUE_BYTES = 8 << 20
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -44,17 +44,17 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 class StreamFormat(Protocol):
-    """How events are told. Those who are told alike share what is written; it is a key of a dict."""
+    """How events are encoded. Equal encodings share their bytes, so it is hashable."""
 
     def write(self, pages: Sequence[Page], after: str | None) -> bytes:
-        """These pages as frames of a stream, without what is not behind the cursor `after`."""
+        """These pages as frames of a stream, only events after the cursor `after`."""
         ...
 
     def __hash__(self) -> int: ...
 
 
 class EachEvent(msgspec.Struct, frozen=True):
-    """Every event of this interest, in full."""
+    """Every event that matches the filter, in full."""
 
     interest: EventFilter
 
@@ -74,7 +74,7 @@ class EachEvent(msgspec.Struct, frozen=True):
 
 
 class ChangedTopics(msgspec.Struct, frozen=True):
-    """Only what has changed, by topics such as `queue:emails` and `job:0197…`; of very many jobs, `*`: everything."""
+    """Only the changed topics, such as `queue:emails` and `job:0197…`; `*` (everything) for very many jobs."""
 
     most: int = 200
 
@@ -98,7 +98,7 @@ def _topics_of(group: EventGroup, most: int) -> Iterable[str]:
 
 
 class StreamSubscriber:
-    """One who listens. `seen` is the page up to which it has been told."""
+    """One listener. `seen` is the last page sent to it."""
 
     def __init__(self, telling: StreamFormat, seen: Position) -> None:
         self.telling = telling
@@ -109,7 +109,7 @@ class StreamSubscriber:
         self._arrived = asyncio.Event()
 
     def offer(self, chunk: bytes) -> bool:
-        """Take this when there is time for it; False if too much waits already."""
+        """Queue a chunk; False if the queue is full."""
         if not chunk:
             return True
         if len(self._chunks) >= _QUEUE or self._bytes + len(chunk) > _QUEUE_BYTES:
@@ -125,7 +125,7 @@ class StreamSubscriber:
         self._arrived.set()
 
     async def next(self, patience: float) -> bytes | None:
-        """The next chunk, None if none came so long."""
+        """The next chunk; None on timeout."""
         if not self._chunks and not self.is_dropped:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._arrived.wait(), patience)
@@ -138,7 +138,7 @@ class StreamSubscriber:
 
 
 class LiveFeed:
-    """The reader of one app in one event loop, which reads while anybody listens."""
+    """The reader of one app in one event loop; it reads while there are listeners."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
@@ -148,7 +148,7 @@ class LiveFeed:
         self._joining = asyncio.Lock()
 
     async def listen(self, telling: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
-        """The stream of one listener: what it has missed, then what comes; a comment when there is nothing to tell."""
+        """The stream of one listener: missed events, then new ones; a comment after a quiet period."""
         seen = None if after is None else await self._within(after)
         if seen is not None:
             async for reached, chunk in self._missed(telling, seen, None):
@@ -156,11 +156,11 @@ class LiveFeed:
                 yield chunk
         listener = await self._join(telling, seen)
         try:
-            if seen is not None and self._cursor is not None:  # what others were told before it joined
+            if seen is not None and self._cursor is not None:  # events that others got before it joined
                 async for _, chunk in self._missed(telling, seen, position(self._cursor)):
                     yield chunk
                 listener.seen = max(position(seen), position(self._cursor))
-            yield b"retry: 2000\n\n"  # whoever reads this knows that nothing from now on is missed
+            yield b"retry: 2000\n\n"  # once this is read, no later event is missed
             while not listener.is_dropped:
                 yield await listener.next(HEARTBEAT) or b": still here\n\n"
         finally:
@@ -172,9 +172,9 @@ class LiveFeed:
             listener.drop()
 
     async def _within(self, after: str) -> str:
-        """The cursor, or the end of all events if it is behind that: it is from a store that was there before.
+        """The cursor, or the end of all events if the cursor is ahead of it: it then belongs to an earlier store.
 
-        Who waited at such a cursor would hear nothing, and with the first one, whose cursor the reader begins at, all.
+        A listener at such a cursor would get nothing; if it is the first, which sets the reader's start, so would all.
         """
         last = await run_sync(self._app.engine.events.last)
         return last if position(after) > position(last) else after
@@ -196,10 +196,10 @@ class LiveFeed:
     async def _missed(
         self, telling: StreamFormat, after: str, until: Position | None
     ) -> AsyncIterator[tuple[str, bytes]]:
-        """What is behind a cursor, up to a position or to the end; each chunk with the cursor it reaches to."""
+        """Events after a cursor, up to a position or the end; each chunk with its last cursor."""
         while until is None or position(after) < until:
             pages = await run_sync(self._app.engine.events.read, after, _PAGES)
-            # What is behind the position is told by the reader.
+            # The reader sends the events after the position.
             pages = [page for page in pages if page[0] != after and (until is None or position(page[0]) <= until)]
             if not pages:
                 return
@@ -229,7 +229,7 @@ class LiveFeed:
                 await asyncio.sleep(_LOOK)
 
     async def _be_away(self, error: HeadraceError) -> None:
-        log.warning("events can't be read: %s", error)
+        log.warning("reading events failed: %s", error)
         for listener in self._listeners:
             listener.offer(b'event: trouble\ndata: {"detail":"the store is not available"}\n\n')
         await asyncio.sleep(_AWAY)
@@ -245,7 +245,7 @@ class LiveFeed:
         if listener.seen >= last:
             return
         chunk = chunks.get(listener.telling)
-        if chunk is None or listener.seen >= first:  # it has joined meanwhile, or has seen some of these
+        if chunk is None or listener.seen >= first:  # it joined meanwhile, or has seen some of these
             unseen = [page for page in pages if position(page[0]) > listener.seen]
             chunk = listener.telling.write(unseen, None)
         listener.seen = last
@@ -255,18 +255,18 @@ class LiveFeed:
 
 
 def position(cursor: str) -> Position:
-    """Where a cursor's page stands: cursors of pages are numbers, one or two of them, in the order of events."""
+    """The sort key of a cursor: page cursors are one or two numbers in the order of events."""
     return tuple(int(part) for part in page_of(cursor)[0].split("-"))
 
 
 def server_is_ending() -> bool:
-    """Whether the server of this process was told to end: uvicorn waits for streams before it tells its apps."""
+    """Whether the server is shutting down: uvicorn waits for streams before it notifies its apps."""
     servers = (getattr(signal.getsignal(number), "__self__", None) for number in (signal.SIGTERM, signal.SIGINT))
     return any(getattr(server, "should_exit", False) is True for server in servers)
 
 
 class LiveFeeds:
-    """The readers of one app: mostly one, one for each event loop that asks."""
+    """The readers of one app, one per event loop."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
@@ -279,21 +279,21 @@ class LiveFeeds:
         return self._lives[loop]
 
     def close(self) -> None:
-        """End every stream; may be called from any thread, and from a signal handler."""
+        """End every stream; callable from any thread and from signal handlers."""
         for loop, live in list(self._lives.items()):
-            with contextlib.suppress(RuntimeError):  # it is over already
+            with contextlib.suppress(RuntimeError):  # the loop has already ended
                 loop.call_soon_threadsafe(live.close)
 
 
 class Stream:
-    """The answer to a request that wants to listen, until either side ends it."""
+    """The streaming response, until either side ends it."""
 
     def __init__(self, lives: LiveFeeds, telling: StreamFormat, after: str | None) -> None:
         self._lives, self._telling, self._after = lives, telling, after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        if scope["method"] == "HEAD":  # who asks for no body would wait for its end on this connection for ever
+        if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
             await send({"type": "http.response.body", "body": b""})
             return
         chunks = self._lives.here().listen(self._telling, self._after)
@@ -314,7 +314,7 @@ async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
 
 
 async def until_left(receive: Receive) -> None:
-    """Wait until the client ends its connection."""
+    """Wait until the client disconnects."""
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":

@@ -1,4 +1,4 @@
-"""Search by a text over HTTP: among the jobs as they are shown. The store itself would find what is starred out."""
+"""Text search over HTTP. It searches jobs as shown, because a search in the store would also match redacted secrets."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 
 _BATCH = 200
-_MOST = 20_000  # jobs that an action looks at to find those it is meant for
+_MOST = 20_000  # jobs a bulk action scans for matches
 
 
 def find(
     app: Headrace, filters: Mapping[str, Any], *, limit: int, cursor: str | None, reach: int, archived: bool = False
 ) -> JobPage:
-    """The matching jobs, newest first. About `reach` are looked at; the cursor goes on behind them."""
+    """The matching jobs, newest first. It scans about `reach` jobs; the cursor continues after them."""
     text, others = _divided(filters)
     if text is None or archived:
         return app.jobs.find(limit=limit, cursor=cursor, archived=archived, reach=reach, **filters)
@@ -35,7 +35,7 @@ def find(
 
 
 def count_up_to(app: Headrace, reach: int, filters: Mapping[str, Any]) -> JobCount:
-    """How many jobs match, looking at about `reach` of them."""
+    """The number of matches among about `reach` jobs."""
     if "text" not in filters:
         return app.jobs.count_up_to(reach, **filters)
     page = find(app, filters, limit=reach, cursor=None, reach=reach)
@@ -43,12 +43,12 @@ def count_up_to(app: Headrace, reach: int, filters: Mapping[str, Any]) -> JobCou
 
 
 def settled(app: Headrace, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters of an action without a text: in its place, the ids of the jobs that show it."""
+    """The filters of an action with the text replaced by the ids of the matching jobs."""
     if "text" not in filters:
         return dict(filters)
     page = find(app, filters, limit=_MOST, cursor=None, reach=_MOST)
     if page.cursor is not None:
-        raise InvalidJob(f"text: there are more than {_MOST} jobs to look through; narrow them down by another filter")
+        raise InvalidJob(f"text: more than {_MOST} jobs to search; add another filter")
     return {**_divided(filters)[1], "ids": [job.id for job in page]}
 
 

@@ -60,5 +60,5 @@ def test_an_action_on_too_many_to_look_through_is_refused(
 ) -> None:
     monkeypatch.setattr("headrace.web.text_search._MOST", 1)
     told = api("POST", "/jobs/delete", json={"text": "Ann"})
-    assert (told.status_code, "narrow them down" in told.text) == (422, True)
+    assert (told.status_code, "add another filter" in told.text) == (422, True)
     assert app.jobs.count() == 2

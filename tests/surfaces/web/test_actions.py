@@ -68,7 +68,7 @@ def test_a_job_that_runs_is_neither_changed_nor_deleted(app: Headrace, client: C
     job = itself.enqueue()
     drain(app)
     assert told == [
-        f"Job {job.id} has started; it can’t be changed any more.",
+        f"Job {job.id} has started; it can’t be changed.",
         f"Job {job.id} is running; cancel it first.",
         "Cancel itself while it runs?",
     ]
@@ -78,7 +78,7 @@ def test_a_job_that_runs_is_neither_changed_nor_deleted(app: Headrace, client: C
 def test_a_job_is_deleted_once_that_was_confirmed(app: Headrace, client: Client) -> None:
     job = register(app)["add"].enqueue(1, 2)
     asked = ask(client, f"/jobs/{job.id}/delete")
-    assert asked["detail"] == "add, pending. Its history goes too; this can’t be undone."
+    assert asked["detail"] == "add, pending. Its history is deleted too; this can’t be undone."
     assert job.refresh().state is State.PENDING
     answer = client.post(f"/jobs/{job.id}/delete", data={"confirmed": "yes"}).json()
     assert answer == {"ok": True, "text": f"Job {job.id} was deleted.", "goto": "/jobs"}
@@ -118,13 +118,13 @@ def test_one_like_another_has_its_secrets(app: Headrace, client: Client) -> None
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({"task": ""}, "task: name the task that is to run"),
+        ({"task": ""}, "task: required"),
         ({"priority": "high"}, "priority: 'high' is not a number"),
         ({"priority": "1.5"}, "priority: '1.5' is not a number"),
         ({"delay": "a while"}, "delay: 'a while' is not a number"),
         ({"delay": "nan"}, "delay"),
         ({"run_at": "tomorrow"}, "run_at: 'tomorrow' is not a time such as 2025-06-01T12:00"),
-        ({"args": "[1"}, "args: this is no JSON that can be read"),
+        ({"args": "[1"}, "args: this is not valid JSON"),
         ({"kwargs": "[1]"}, 'kwargs: expected an object such as {"a": 1}'),
     ],
 )
@@ -149,7 +149,7 @@ def test_a_schedule_is_made_and_its_next_time_told(app: Headrace, client: Client
     assert "priority: 'x' is not a whole number" in refused(
         client, "/new-schedule", id="b", task="add", every="5", priority="x"
     )
-    assert "id: name the schedule" in refused(client, "/new-schedule", task="add", every="5")
+    assert "id: give the name of the schedule" in refused(client, "/new-schedule", task="add", every="5")
     assert [one.id for one in app.schedules.list()] == ["often"]
 
 
@@ -164,7 +164,7 @@ def test_only_what_the_form_changes_of_a_schedule_is_changed(app: Headrace, clie
     after = app.schedules.get("s")
     assert (after.limit, after.jitter, after.start, after.every) == (None, timedelta(0), None, before.every)
     told = do(client, "/schedules/s/update", every="600", queue="fast", priority="4", args="[1, 3]")
-    assert told == "Schedule s is changed; it runs in 10 min."
+    assert told == "Schedule s was changed; it runs in 10 min."
     after = app.schedules.get("s")
     assert (after.every, after.queue, after.priority, after.args) == (timedelta(seconds=600), "fast", 4, (1, 3))
 
@@ -201,7 +201,7 @@ def test_a_schedule_is_held_up_run_and_deleted(app: Headrace, client: Client) ->
     assert told == f"Job {job.id} of schedule s is enqueued."
     do(client, "/schedules/s/resume")
     assert not app.schedules.get("s").paused
-    assert ask(client, "/schedules/s/delete")["detail"] == "Its history goes too."
+    assert ask(client, "/schedules/s/delete")["detail"] == "Its history is deleted too."
     assert do(client, "/schedules/s/delete") == "Schedule s was deleted."
     assert list(app.schedules.list()) == []
 
@@ -212,7 +212,7 @@ def test_who_deletes_a_schedule_that_code_declares_is_told_that_it_comes_back(ap
     def tick() -> None: ...
 
     app.schedules.sync()
-    assert "comes back with the next worker" in ask(client, "/schedules/tick/delete")["detail"]
+    assert "the next worker to start creates it again" in ask(client, "/schedules/tick/delete")["detail"]
 
 
 # -- channels
@@ -221,19 +221,19 @@ def test_who_deletes_a_schedule_that_code_declares_is_told_that_it_comes_back(ap
 def test_a_channel_is_made_changed_tried_and_deleted(app: Headrace, client: Client) -> None:
     with web_server() as hook:
         told = do(client, "/alerts/new-channel", name="ops", kind="slack", url=f"{hook.url}/hush", severity="warning")
-        assert told == "Channel ops is there; send it a test."
-        assert do(client, "/alerts/channels/ops/test") == "Channel ops was told that this is a test."
+        assert told == "Channel ops was created; send a test message."
+        assert do(client, "/alerts/channels/ops/test") == "Channel ops accepted the test message."
         assert refused(client, "/alerts/channels/ops/update", severity="warning") == "Nothing was changed."
         assert refused(client, "/alerts/channels/ops/update", url="") == "Nothing was changed."
         do(client, "/alerts/channels/ops/update", severity="critical", url="")
         hook.status = 500
         told = refused(client, "/alerts/channels/ops/test", 409)
-        assert told == "Channel ops was not told: the server answered 500"
+        assert told == "Channel ops failed: the server answered 500"
     assert [path for path, _, _ in hook.got] == ["/hush", "/hush"], "what is left empty stays"
     assert app.alerts.channels.get("ops").severity == "critical"
-    assert do(client, "/alerts/channels/ops/switch", enabled="no") == "Channel ops is told nothing."
+    assert do(client, "/alerts/channels/ops/switch", enabled="no") == "Channel ops is off."
     assert not app.alerts.channels.get("ops").enabled
-    assert do(client, "/alerts/channels/ops/switch", enabled="yes") == "Channel ops is told again."
+    assert do(client, "/alerts/channels/ops/switch", enabled="yes") == "Channel ops is on."
     assert app.alerts.channels.get("ops").enabled
     assert ask(client, "/alerts/channels/ops/delete")["ask"] == "Delete channel ops?"
     assert do(client, "/alerts/channels/ops/delete") == "Channel ops was deleted."
@@ -246,7 +246,7 @@ def test_a_port_of_a_channel_is_stored_as_a_number(app: Headrace, client: Client
     do(client, "/alerts/new-channel", **form, port="2525")
     assert "mail.example.com:2525" in app.alerts.channels.get("post").target
     told = refused(client, "/alerts/new-channel", kind="slack")
-    assert told == "name, kind: give the channel a name, and say how it is told"
+    assert told == "name, kind: both are required"
 
 
 # -- terms, and jobs whose time has come
@@ -261,11 +261,11 @@ def test_jobs_that_stay_too_long_are_dealt_with_as_their_terms_say(
     stale, reviewed = add.enqueue(1, 2), add.using(queue="other").enqueue(1, 2)
     clock.advance(61)
     asked = ask(client, "/lifecycle/stale")
-    assert asked["ask"] == "Do with 2 jobs what their terms say?"
-    assert set(asked["detail"].rstrip(".").split("; ")) == {"1 go to the dead letters", "1 stay, for you to look at"}
+    assert asked["ask"] == "Apply the on_stale action to 2 jobs?"
+    assert set(asked["detail"].rstrip(".").split("; ")) == {"1 become dead letters", "1 stay, marked for review"}
     assert stale.refresh().state is State.PENDING
     told = do(client, "/lifecycle/stale")
-    assert told == "1 job ended by the terms. 1 job noted for review, and left alone."
+    assert told == "1 job ended as stale. 1 job marked for review."
     assert (stale.refresh().state, reviewed.refresh().state) == (State.FAILED, State.PENDING)
     assert [letter.job_id for letter in app.dead.list()] == [stale.id]
 
@@ -275,27 +275,27 @@ def test_finished_jobs_are_archived_and_brought_back(app: Headrace, client: Clie
     drain(app)
     clock.advance(60 * DAY)
     asked = ask(client, "/lifecycle/archive")
-    assert asked["ask"] == "Have 1 job leave the store?"
-    assert asked["detail"] == "1 go into the archive, 0 are deleted for good."
+    assert asked["ask"] == "Archive or delete 1 job?"
+    assert asked["detail"] == "1 are archived, 0 are deleted permanently."
     assert app.jobs.count() == 1
-    assert do(client, "/lifecycle/archive") == "1 job went into the archive, 0 were deleted."
+    assert do(client, "/lifecycle/archive") == "1 job archived, 0 deleted."
     assert (app.jobs.count(), app.jobs.count(archived=True)) == (0, 1)
-    assert refused(client, "/lifecycle/restore") == "job: say the id of the archived job"
-    assert do(client, "/lifecycle/restore", job=job.id) == f"Job {job.id} is back, and pending."
+    assert refused(client, "/lifecycle/restore") == "job: give the id of the archived job"
+    assert do(client, "/lifecycle/restore", job=job.id) == f"Job {job.id} is restored and pending."
     assert (app.jobs.count(), app.jobs.count(archived=True)) == (1, 0)
 
 
 def test_terms_are_ordered_and_taken_back(app: Headrace, client: Client) -> None:
     form = {"kind": "task", "name": "add", "max_pending": "60", "max_running": "none", "keep_failed": "default"}
     told = do(client, "/lifecycle/terms", **form, on_stale="fail")
-    assert told == "The terms of task add hold from the next check of a worker on."
+    assert told == "The terms of task add apply from the next check of a worker."
     [said] = app.lifecycle.all_terms()
     assert said.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
     told = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
     assert told == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
     assert app.lifecycle.all_terms() == [said]
-    assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Say of which task or queue."
-    assert do(client, "/lifecycle/reset", kind="task", name="add") == "What was ordered for task add is taken back."
+    assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Give the task or queue."
+    assert do(client, "/lifecycle/reset", kind="task", name="add") == "The terms of task add are removed."
     assert [one.ordered for one in app.lifecycle.all_terms() if one.ordered] == []
 
 
@@ -306,9 +306,9 @@ def test_the_store_is_repaired_once_that_was_confirmed(app: Headrace, client: Cl
     app.engine.transfer.import_flows([FlowRow("empty", "empty", app.clock.now())])
     assert "flow" in ask(client, "/system/repair")["detail"]
     assert app.admin.repair(dry_run=True) == {"orphan_flows": 1}
-    assert do(client, "/system/repair") == "Put right: orphan_flows 1."
+    assert do(client, "/system/repair") == "Repaired: orphan_flows 1."
     assert app.admin.repair(dry_run=True) == {}
-    assert do(client, "/system/repair") == "Put right: nothing."
+    assert do(client, "/system/repair") == "Repaired: nothing."
 
 
 def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
@@ -318,7 +318,7 @@ def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
 @pytest.mark.parametrize(
     ("path", "what", "told"),
     [
-        ("/lifecycle/stale", "lifecycle.detect_stale", "They are being dealt with"),
+        ("/lifecycle/stale", "lifecycle.detect_stale", "Stale jobs are being handled"),
         ("/lifecycle/archive", "lifecycle.archive", "Jobs are being archived"),
         ("/system/repair", "admin.repair", "The store is being repaired"),
         ("/system/optimize", "admin.optimize", "The store is being optimized"),
@@ -337,7 +337,7 @@ def test_what_takes_long_is_told_to_go_on_and_does(
 
     monkeypatch.setattr(background, "_PATIENCE", 0.0)
     monkeypatch.setattr(type(getattr(app, facade)), name, slow)
-    assert do(client, path) == f"{told}; this goes on in the background."
+    assert do(client, path) == f"{told} in the background."
     assert not done.is_set()
     gate.set()
     eventually(done.is_set, "the end of it")

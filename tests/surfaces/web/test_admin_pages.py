@@ -59,13 +59,13 @@ def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) 
 @pytest.mark.parametrize(
     ("path", "status", "told"),
     [
-        ("/flows/nothing", 404, "There is nothing"),
-        ("/flows?before=nothing", 404, "There is nothing"),
-        ("/dead/nothing", 404, "There is nothing"),
+        ("/flows/nothing", 404, "does not exist"),
+        ("/flows?before=nothing", 404, "does not exist"),
+        ("/dead/nothing", 404, "does not exist"),
         ("/dead?status=odd", 400, "odd"),
         ("/dead?since=yesterday", 400, "neither an age"),
-        ("/schedules/nothing", 404, "There is nothing"),
-        ("/alerts/rules/nothing", 404, "There is nothing"),
+        ("/schedules/nothing", 404, "does not exist"),
+        ("/alerts/rules/nothing", 404, "does not exist"),
         ("/new-schedule?try=yes&cron=61+*+*+*+*", 200, "61"),
         ("/new-schedule?try=yes&every=often", 200, "not a number"),
         ("/new-schedule?try=yes&cron=*+*+*+*+*&every=5", 200, "exactly one"),
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, 
         ("/dead/resolve", "confirmed=yes&query=queue%3Dx&status=odd", "status"),
         ("/dead/nothing/requeue", "", "no dead letter"),
         ("/dead/purge", "", "30 days"),
-        ("/new-schedule", "id=x", "name the task"),
+        ("/new-schedule", "id=x", "name of the task"),
         ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&tz=Vienna", "Vienna"),
         ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&args=%7B%7D", "expected a list"),
         ("/schedules/nothing/pause", "", "nothing"),
@@ -96,10 +96,10 @@ def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, 
         ("/alerts/unsilence/nothing", "", "no silence"),
         ("/alerts/new-rule", "name=x&when=depth+%3E+1&for_=soon", "not a number of seconds"),
         ("/alerts/rules/nothing/switch", "enabled=no", "nothing"),
-        ("/lifecycle/archive", "", "time has come"),
-        ("/lifecycle/stale", "", "No job stays too long"),
+        ("/lifecycle/archive", "", "No job is past its retention"),
+        ("/lifecycle/stale", "", "No job is stale"),
         ("/lifecycle/restore", "job=nothing", "nothing"),
-        ("/lifecycle/terms", "kind=host&name=x", "which task or queue"),
+        ("/lifecycle/terms", "kind=host&name=x", "the task or queue"),
         ("/system/repair", "", "nothing to repair"),
     ],
 )
@@ -165,12 +165,12 @@ def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: py
 
     monkeypatch.setattr(type(app.lifecycle), "detect_stale", slow)
     client = Client(app.asgi())
-    assert "Being counted" in client.get("/lifecycle").text
+    assert "Counting…" in client.get("/lifecycle").text
     gate.set()
     assert counted.wait(PATIENCE)
-    while "Being counted" in (text := client.get("/lifecycle").text):
+    while "Counting…" in (text := client.get("/lifecycle").text):
         pass
-    assert "No job stays too long" in text
+    assert "No stale jobs" in text
 
 
 @pytest.mark.engines("sqlite")
@@ -183,7 +183,7 @@ def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
         finding.code for finding in found
     }
     client = Client(app.asgi())
-    while "Being counted" in (page := client.get("/system").text):
+    while "Counting…" in (page := client.get("/system").text):
         pass
     for finding in found:
         assert coded(finding.sentence) in page

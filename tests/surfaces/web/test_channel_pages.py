@@ -39,8 +39,10 @@ def post(client: Client, path: str, **form: str) -> str:
 def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Hook) -> None:
     client = Client(app.asgi())
     url = f"{database.url}/private/path"
-    assert "send it a test" in post(client, "/alerts/new-channel", name="ops", kind="webhook", url=url, secret=SECRET)
-    assert "was told" in post(client, "/alerts/channels/ops/test")
+    assert "send a test message" in post(
+        client, "/alerts/new-channel", name="ops", kind="webhook", url=url, secret=SECRET
+    )
+    assert "accepted the test message" in post(client, "/alerts/channels/ops/test")
     assert len(database.got) == 1
     page = client.get("/alerts/channels/ops").text
     assert "private" not in page
@@ -48,9 +50,11 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
     assert Inline(page).found == []
     assert 'href="/alerts/channels/ops"' in client.get("/alerts").text
     assert post(client, "/alerts/channels/ops/update", severity="info") == "refused: Nothing was changed."
-    assert "is changed" in post(client, "/alerts/channels/ops/update", severity="critical")
+    assert "was changed" in post(client, "/alerts/channels/ops/update", severity="critical")
     assert app.alerts.channels.get("ops").severity == "critical"
-    assert "was told" in post(client, "/alerts/channels/ops/test"), "its address and its secret are what they were"
+    assert "accepted the test message" in post(client, "/alerts/channels/ops/test"), (
+        "its address and its secret are what they were"
+    )
     post(client, "/alerts/channels/ops/switch", enabled="no")
     assert not app.alerts.channels.get("ops").enabled
     app.alerts.rules.create("mine", when="depth > 1", notify=["ops"])
@@ -67,7 +71,7 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
 @pytest.mark.parametrize(
     ("path", "form", "told"),
     [
-        ("/alerts/new-channel", {"name": "x"}, "say how it is told"),
+        ("/alerts/new-channel", {"name": "x"}, "both are required"),
         ("/alerts/new-channel", {"name": "x", "kind": "slack"}, "https://"),
         (
             "/alerts/new-channel",
@@ -78,7 +82,7 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
         ("/alerts/new-channel", {"name": "log", "kind": "log"}, "built in"),
         ("/alerts/channels/nothing/test", {}, "no alert channel"),
         ("/alerts/channels/log/delete", {"confirmed": "yes"}, "built in"),
-        ("/new-webhook", {}, "say where"),
+        ("/new-webhook", {}, "url: required"),
         ("/new-webhook", {"url": "ftp://x"}, "url"),
         ("/new-webhook", {"url": "https://x.example", "types": "job.fails"}, "job.failed"),
         ("/webhooks/nothing/test", {}, "nothing"),
@@ -102,7 +106,7 @@ def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, database: Hoo
     assert "t0k3n" not in told
     hook = app.webhooks.list()[0]
     assert (hook.queue, "job.failed" in hook.types, len(hook.types) > 1) == ("mail", True, True)
-    assert "It answered 200" in post(client, f"/webhooks/{hook.id}/test")
+    assert "The webhook answered 200" in post(client, f"/webhooks/{hook.id}/test")
     for path in ("/webhooks", f"/webhooks/{hook.id}"):
         page = client.get(path).text
         assert Inline(page).found == []
@@ -112,10 +116,10 @@ def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, database: Hoo
     assert app.webhooks.get(hook.id).paused
     post(client, f"/webhooks/{hook.id}/resume")
     database.status = 500
-    assert "refused: It was not taken" in post(client, f"/webhooks/{hook.id}/test")
+    assert "refused: The delivery failed" in post(client, f"/webhooks/{hook.id}/test")
     app.webhooks.task().using(tags=("webhook", f"webhook:{hook.id}")).enqueue(hook.id, "m1", "{}")
     assert "headrace.webhook" in client.get(f"/webhooks/{hook.id}").text
-    assert "any more" in post(client, f"/webhooks/{hook.id}/delete", confirmed="yes")
+    assert "was deleted" in post(client, f"/webhooks/{hook.id}/delete", confirmed="yes")
     assert client.get(f"/webhooks/{hook.id}").status_code == 404
     assert "t0k3n" not in str(app.audit.list(100))
 

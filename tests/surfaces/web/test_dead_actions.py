@@ -67,7 +67,7 @@ def test_picked_ones_are_asked_for_and_run_again(app: Headrace, client: Client, 
     asked = ask(client, "/dead/requeue", id=[first, second])
     assert asked == {"ask": "Requeue 2 jobs?", "detail": "Meant: picked.", "label": "Requeue 2 jobs"}
     assert status_of(app, first, second) == ["pending", "pending"], "asking changes nothing"
-    assert do(client, "/dead/requeue", id=[first, second], note="bank is back") == "2 jobs to run again."
+    assert do(client, "/dead/requeue", id=[first, second], note="bank is back") == "2 jobs requeued."
     assert status_of(app, first, second, other) == ["requeued", "requeued", "pending"]
     assert state_of(app, first) is State.PENDING
     closed = app.dead.get(first)
@@ -81,7 +81,7 @@ def test_of_picked_ones_those_that_somebody_dealt_with_are_left_alone(
     first, second = died(1), died(2)
     app.dead.resolve(second, "cancelled", by="ann")
     told = do(client, "/dead/requeue", id=[first, second])
-    assert told == "1 job to run again; 1 had been dealt with already."
+    assert told == "1 job requeued; 1 had been handled already."
     assert status_of(app, first, second) == ["requeued", "cancelled"]
     assert state_of(app, second) is State.FAILED
 
@@ -90,7 +90,7 @@ def test_those_of_a_filter_are_requeued_and_no_others(app: Headrace, client: Cli
     orders, bills = [died(number) for number in range(2)], died(queue="bills")
     asked = ask(client, "/dead/requeue", query="queue=orders")
     assert (asked["ask"], asked["detail"]) == ("Requeue 2 jobs?", "Meant: queue orders.")
-    assert do(client, "/dead/requeue", query="queue=orders") == "2 jobs to run again."
+    assert do(client, "/dead/requeue", query="queue=orders") == "2 jobs requeued."
     assert status_of(app, *orders, bills) == ["requeued", "requeued", "pending"]
     assert app.dead.get(orders[0]).resolved_by == "local"
 
@@ -118,9 +118,9 @@ def test_those_that_were_requeued_too_often_are_foretold(
 ) -> None:
     often, fresh = used_up(app, clock, died(1)), died(2)
     detail = ask(client, "/dead/requeue", query="queue=orders")["detail"]
-    assert "Requeued too often, and failed for good: 1 dead letter." in detail
+    assert "Permanently failed, because requeued too often: 1 dead letter." in detail
     told = do(client, "/dead/requeue", query="queue=orders")
-    assert told == "1 job to run again. Requeued too often, and failed for good: 1 dead letter."
+    assert told == "1 job requeued. Permanently failed, because requeued too often: 1 dead letter."
     assert status_of(app, often, fresh) == ["permanently_failed", "requeued"]
     assert state_of(app, often) is State.FAILED
 
@@ -130,12 +130,12 @@ def test_of_picked_ones_it_is_told_which_are_given_up(
 ) -> None:
     often = used_up(app, clock, died(1))
     told = do(client, "/dead/requeue", id=[often])
-    assert told == "0 jobs to run again. Requeued too often, and failed for good: 1 dead letter."
+    assert told == "0 jobs requeued. Permanently failed, because requeued too often: 1 dead letter."
 
 
 def test_picked_ones_have_no_pace(app: Headrace, client: Client, died: Dying) -> None:
     letter = died()
-    assert "A pace holds for all that match" in refused(client, "/dead/requeue", id=[letter], rate="1/min")
+    assert "A rate applies to all that match" in refused(client, "/dead/requeue", id=[letter], rate="1/min")
     assert status_of(app, letter) == ["pending"]
 
 
@@ -165,7 +165,7 @@ def test_what_takes_long_goes_on_behind(
     monkeypatch.setattr(background, "_PATIENCE", 0.0)
     monkeypatch.setattr(type(app.engine.dead_letters), "find", slow)
     said = do(client, f"/dead/{act}", query="queue=orders")
-    assert said == f"They are being {told}; this goes on in the background."
+    assert said == f"They are being {told} in the background."
     assert status_of(app, letter) == ["pending"]
     gate.set()
     eventually(lambda: status_of(app, letter) != ["pending"], "the end of it")
@@ -179,7 +179,7 @@ def test_picked_ones_are_resolved_as_is_said(app: Headrace, client: Client, died
     app.dead.resolve(closed, "cancelled", by="ann")
     asked = ask(client, "/dead/resolve", id=[first], status="permanently_failed")
     assert asked["ask"] == "Resolve 1 dead letter as permanently failed?"
-    assert asked["detail"] == "Meant: picked. Their jobs stay as they are."
+    assert asked["detail"] == "Selected: picked. Their jobs do not change."
     assert status_of(app, first) == ["pending"]
     told = do(client, "/dead/resolve", id=[first, closed], status="permanently_failed", note="refunded")
     assert told == "1 dead letter is resolved."
@@ -265,7 +265,7 @@ def test_one_is_requeued_with_other_arguments_and_the_secret_it_had(app: Headrac
         ({"args": "[1, 2, 3, 4]"}, "positional"),
         ({"args": '["seven"]'}, "'order': expected int"),
         ({"args": "{}"}, "args: expected a list such as [1, 2]"),
-        ({"kwargs": "{fine"}, "kwargs: this is no JSON that can be read"),
+        ({"kwargs": "{fine"}, "kwargs: this is not valid JSON"),
         ({"args": f'["{MASK}"]'}, "where no secret was"),
     ],
 )
@@ -283,10 +283,10 @@ def test_one_whose_job_is_gone_is_shown_and_stored_anew(app: Headrace, client: C
     job = app.jobs.get(app.dead.get(letter).job_id)
     job.delete()
     page = client.get(f"/dead/{letter}")
-    assert (page.status_code, '<span class="tag">gone</span>' in page.text) == (200, True)
+    assert (page.status_code, '<span class="tag">deleted</span>' in page.text) == (200, True)
     wanted = json.dumps([8, MASK])
     told = refused(client, f"/dead/{letter}/requeue", args=wanted)
-    assert told == f"The job is gone, and with it what {MASK} stands for: write the secrets out."
+    assert told == f"The job is deleted, so {MASK} can't be resolved: write the secrets out."
     assert status_of(app, letter) == ["pending"]
     told = do(client, f"/dead/{letter}/requeue", args='[8, "4712"]', kwargs='{"fine": true}')
     assert told.endswith("It was gone, and is stored anew.")
@@ -325,7 +325,7 @@ def test_one_is_resolved_once_and_noted_as_often_as_one_likes(app: Headrace, cli
 def test_a_job_is_put_on_the_desk_by_a_form(app: Headrace, client: Client) -> None:
     app.task(name="pay")(lambda: None)
     job = app.task_by_name("pay").using(delay=3600).enqueue()
-    assert "Put a job here by hand" in client.get("/dead").text
+    assert "Make a dead letter of a job" in client.get("/dead").text
     answer = client.post("/dead/add", data={"job_id": job.id, "reason": "wrong_total", "note": "ask the shop"})
     letter = app.dead.get(job.id)
     assert answer.json()["goto"].endswith(f"/dead/{letter.id}")
@@ -347,6 +347,6 @@ def test_a_letter_shows_how_far_its_job_was(app: Headrace, client: Client) -> No
     job = load.enqueue()
     drain(app)
     page = client.get(f"/dead/{app.dead.get(job.id).id}").text
-    for told in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last lines of its log"):
+    for told in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last log lines"):
         assert told in page
     assert "<b>7</b>" not in page

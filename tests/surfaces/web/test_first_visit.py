@@ -19,7 +19,7 @@ from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import app
 
 __all__ = ["app"]  # the fixture: an app on each engine
-NUMBERS_OF = "These are the numbers of"
+NUMBERS_OF = "These numbers are from"
 
 
 @pytest.mark.engines("sqlite")

@@ -72,8 +72,8 @@ def test_an_error_that_nobody_foresaw_is_logged_written_down_and_not_shown(
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("", "Say which jobs are meant"),
-        ("page=2", "Say which jobs are meant"),
+        ("", "Pick jobs, or filter the list first"),
+        ("page=2", "Pick jobs, or filter the list first"),
         ("state=odd", "is not one of"),
         ("state=,", "is not one of"),
         ("since=0001-01-01T00:00%2B14:00", "neither an age"),

@@ -102,12 +102,12 @@ def test_a_part_of_a_page_comes_without_its_frame(app: Headrace) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "told"),
     [
-        ("/jobs/nothing", 404, "There is nothing"),
-        ("/no/such/page", 404, "There is nothing"),
+        ("/jobs/nothing", 404, "does not exist"),
+        ("/no/such/page", 404, "does not exist"),
         ("/jobs?state=odd", 400, "state"),
         ("/jobs?since=yesterday", 400, "neither an age"),
         ("/jobs?cursor=x", 400, "cursor"),
-        ("/enqueue?like=nothing", 404, "There is nothing"),
+        ("/enqueue?like=nothing", 404, "does not exist"),
         ("/queues/" + "x" * 300, 400, "queue"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_form_of_another_site_is_refused(app: Headrace) -> None:
     token = re.search(r'name="form_token" value="(\w+)"', client.get("/queues/sums").text)
     assert token is not None
     answer = client.post("/queues/sums/pause", content=f"form_token={token[1]}", headers=FORM)
-    assert answer.json() == {"ok": True, "text": "Queue sums is paused; what runs goes on.", "goto": None}
+    assert answer.json() == {"ok": True, "text": "Queue sums is paused; running jobs continue.", "goto": None}
     assert app.queue("sums").paused
 
 
@@ -184,7 +184,7 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
     for path in ("/", "/queues"):
-        assert "does not answer" not in client.get(path).text
+        assert "store is unavailable" not in client.get(path).text
     client.post("/queues/sums/pause")  # and whoever looks next wants to see it
 
     def away(*_: Any, **__: Any) -> Any:
@@ -196,7 +196,7 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     for path in ("/", "/queues"):
         page = client.get(path)
         assert page.status_code == 200, path
-        assert "The store does not answer" in page.text
+        assert "The store is unavailable" in page.text
         assert "sums</b>" in page.text
     jobs = client.get("/jobs")
     assert (jobs.status_code, jobs.headers["retry-after"]) == (503, "5")

@@ -298,7 +298,7 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @click.pass_obj
 def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **how: Any) -> None:
     """Create a schedule with --cron, --every or --at. Arguments are JSON, as for `headrace enqueue`."""
-    positional, named = spokencall_arguments(args, kwargs)
+    positional, named = call_arguments(args, kwargs)
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)

@@ -1,1 +1,1 @@
-"""REST under /api/v1. An endpoint is one decorated function (`table.py`); `tables.py` gathers them all."""
+"""REST under /api/v1. An endpoint is one decorated function (`routes.py`); `router.py` collects them all."""

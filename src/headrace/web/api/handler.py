@@ -1,4 +1,4 @@
-"""From a request to an endpoint's function and back: role, parameters, body, answer, ETag."""
+"""Serves an endpoint: checks the role, parses the request, calls the function, encodes the response."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.web.sse import until_left
 
 log = logging.getLogger("headrace.web")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
-# What a job is called with, and what a channel or a webhook is kept with: an address may be as good as a password.
+# Arguments of jobs, and addresses and secrets of channels and webhooks: an address may contain a password.
 _PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs", "url", "secret", "user", "password"})
 _OWN = "…"
 _waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
@@ -39,9 +39,9 @@ _NAME = re.compile(r"{(\w+)}")
 
 
 class EndpointRoute(Route):
-    """An endpoint, to be served. What it does not take is refused with all methods that the path has."""
+    """A route of one endpoint. A 405 response lists all methods of the path."""
 
-    siblings: Sequence[EndpointRoute] = ()  # the longest paths first
+    siblings: Sequence[EndpointRoute] = ()  # longest paths first
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
@@ -50,7 +50,7 @@ class EndpointRoute(Route):
         return match, child
 
     def _is_of_another(self, scope: Scope, child: Scope) -> bool:
-        """Whether a name with slashes is the rest of a longer path: who means the name writes them as %2F."""
+        """Whether a name with slashes is part of a longer path; a client writes slashes in a name as %2F."""
         if not any("/" in str(name) for name in child["path_params"].values()):
             return False
         if b"%2f" in (scope.get("raw_path") or b"").lower():
@@ -78,14 +78,14 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
     async def handle(request: Request) -> ASGIApp:
         try:
             return await call(request)
-        except Exception as error:  # every error is told as a problem, also one that nobody foresaw
+        except Exception as error:  # every error becomes a problem document, also an unexpected one
             return answer(refusal_of(error), request.url.path)
 
     return handle
 
 
 class _ApiCall:
-    """What the signature of an endpoint says is looked at once."""
+    """Reads the signature of the endpoint once."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -105,7 +105,7 @@ class _ApiCall:
             given["query"] = msgspec.structs.replace(given["query"], since=last)
         if self._body is not None:
             given["body"] = self._read_body(await request.body())
-        is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
+        is_recorded = endpoint.writes and visit.caller.role != "worker"  # jobs of remote workers have their own history
         act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
         if endpoint.waits:
             found = await _await(request, functools.partial(act, **given), visit)
@@ -114,7 +114,7 @@ class _ApiCall:
         return self._told(request, found)
 
     def _done(self, visit: RequestContext, **given: Any) -> Any:
-        """Call a function that changes something, and record who wanted it and what became of it."""
+        """Call a function that writes, and record the caller and the outcome in the audit trail."""
         outcome = "failed"
         try:
             found = self._endpoint.handle(visit, **given)
@@ -132,7 +132,7 @@ class _ApiCall:
         detail = {} if "body" not in given else _audited(given["body"])
         try:
             visit.app.audit.record(visit.caller.name, endpoint.name, target, outcome, detail)
-        except HeadraceError as error:  # what was done is done, and has to be answered
+        except HeadraceError as error:  # the change is done; answer in any case
             log.warning("%s by %s could not be recorded: %s", endpoint.name, visit.caller.name, error)
 
     def _read_query(self, request: Request) -> Struct:
@@ -142,7 +142,7 @@ class _ApiCall:
             if name in self._lists:
                 given.setdefault(name, []).extend(part for part in value.split(",") if part)
             elif name in given:
-                raise Refused(422, "invalid-parameter", f"{name}: give it once", field=name)
+                raise Refused(422, "invalid-parameter", f"{name}: may be given only once", field=name)
             else:
                 given[name] = value
         names = [field.encode_name for field in msgspec.structs.fields(self._query)]
@@ -183,32 +183,32 @@ class _ApiCall:
 
 
 async def _await(request: Request, act: Callable[[RequestContext], Any], visit: RequestContext) -> Any:
-    """Call what may take its time, and let it know if its client does not wait for it."""
+    """Call a function that may block for long, and signal it when the client disconnects."""
     left = threading.Event()
-    watching = asyncio.create_task(_store_status(request.receive, left))
+    watching = asyncio.create_task(_watch_disconnect(request.receive, left))
     try:
         waiting = functools.partial(act, msgspec.structs.replace(visit, has_left=left.is_set))
         return await asyncio.get_running_loop().run_in_executor(_waiting_room, waiting)
     finally:
-        left.set()  # some servers cancel a request instead of saying that its client has left
+        left.set()  # some servers cancel the request instead of sending a disconnect
         watching.cancel()
 
 
-async def _store_status(receive: Receive, left: threading.Event) -> None:
-    with contextlib.suppress(Refused):  # a body that nobody asked for
+async def _watch_disconnect(receive: Receive, left: threading.Event) -> None:
+    with contextlib.suppress(Refused):  # an unexpected body
         await until_left(receive)
         left.set()
 
 
 def _audited(body: Struct) -> dict[str, Any]:
-    """What of a body the audit trail keeps: what was given, and nothing that is private."""
+    """The fields of a body for the audit trail: only given and non-private ones."""
     told = msgspec.to_builtins(body)
     blank: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     return {name: _OWN if name in _PRIVATE else value for name, value in blank.items()}
 
 
 def _list_fields(query: type[Struct] | None) -> frozenset[str]:
-    """The parameters that may be repeated, or given as a,b,c."""
+    """The parameters that may be repeated or given as a,b,c."""
     if query is None:
         return frozenset()
     return frozenset(field.encode_name for field in msgspec.structs.fields(query) if _is_list(field.type))
@@ -219,7 +219,7 @@ def _is_list(kind: Any) -> bool:
 
 
 def _misfit(kind: str, error: msgspec.ValidationError, wanted: Any) -> Refused:
-    """What does not fit, where, and, of a field that is not known there, those that are."""
+    """The error text with its place; for an unknown field, also the known ones."""
     said, _, place = str(error).partition(" - at `$")
     place = place.rstrip("`").lstrip(".")
     field = place
@@ -236,7 +236,7 @@ _REQUIRED = re.compile(r"missing required field `([^`]*)`")
 
 
 def _names_at(wanted: Any, place: str) -> list[str]:
-    """The fields of what belongs in this place of a body: `jobs[0].retry`."""
+    """The fields allowed at this place of a body, such as `jobs[0].retry`."""
     for step in filter(None, re.split(r"\.|\[[^]]*\]", place)):
         fields = {field.encode_name: field.type for kind in _structs(wanted) for field in msgspec.structs.fields(kind)}
         wanted = fields.get(step)
@@ -244,7 +244,7 @@ def _names_at(wanted: Any, place: str) -> list[str]:
 
 
 def _structs(kind: Any) -> list[type[Struct]]:
-    """The Structs that a type is made of."""
+    """The Structs in a type."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return [kind]
     return [found for part in get_args(kind) for found in _structs(part)]

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of endpoints."""
+"""The OpenAPI 3.1 document, generated from the table of endpoints."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from headrace.web.problems import MEDIA_TYPE, Problem
 _REF = "#/components/schemas/{name}"
 _ABOUT = """Jobs, queues, workers, schedules, flows and dead letters of one headrace store.
 
-Times are RFC 3339, durations are seconds. Lists go on with `cursor`. What is refused is told as RFC 9457 problem JSON.
-Arguments and results have their secrets starred out; what JSON has no word for is tagged, as in `{"$date": …}`.
-A write needs a bearer token or, with basic authentication or a session, `Content-Type: application/json` or any
-`X-Requested-With`, which no foreign page can send."""
+Times are RFC 3339, durations are seconds. Lists continue with `cursor`. Errors are RFC 9457 problem JSON.
+Secrets in arguments and results are redacted; types that JSON lacks are tagged, as in `{"$date": …}`.
+A write needs a bearer token. With basic authentication or a session it needs `Content-Type: application/json` or any
+`X-Requested-With`, which a page of another site can't send."""
 _SECURITY: list[dict[str, list[str]]] = [{"basic": []}, {"bearer": []}, {}]
 _REFUSALS = {
     "400": "The request is malformed.",
-    "401": "Nobody is known by these credentials, or none were given.",
-    "403": "The caller may not do this.",
-    "404": "It is not there.",
-    "409": "It is not in a state for this.",
-    "413": "The body or what it holds is too large.",
-    "422": "A value breaks a rule; `detail` names it.",
+    "401": "The credentials are wrong or missing.",
+    "403": "The caller's role does not allow this.",
+    "404": "The resource does not exist.",
+    "409": "The state of the resource does not allow this.",
+    "413": "The body or a value in it is too large.",
+    "422": "A value is invalid; `detail` names it.",
     "429": "Too many requests, or the queue is full.",
-    "501": "This store can't do that.",
+    "501": "This store does not support this.",
     "503": "The store is not available.",
-    "504": "It took too long.",
+    "504": "The request timed out.",
 }
 
 
@@ -46,12 +46,12 @@ def _document(tables: Sequence[Table], root: str) -> dict[str, Any]:
     endpoints = [endpoint for table in tables for endpoint in table]
     types = [kind for one in endpoints for kind in (one.query, one.body, one.answer) if kind is not None]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
-    told = iter(schemas)
+    refs = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        query = next(told) if endpoint.query is not None else None
-        body = next(told) if endpoint.body is not None else None
-        answer = next(told) if endpoint.answer is not None else None
+        query = next(refs) if endpoint.query is not None else None
+        body = next(refs) if endpoint.body is not None else None
+        answer = next(refs) if endpoint.answer is not None else None
         parameters = _parameters(endpoint, query, components)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, parameters, body, answer)
     problem = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
@@ -75,7 +75,7 @@ def _document(tables: Sequence[Table], root: str) -> dict[str, Any]:
 
 
 def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
@@ -87,31 +87,31 @@ def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any
         content: dict[str, Any] = {"schema": body}
         if endpoint.example is not None:
             content["example"] = endpoint.example
-        told["requestBody"] = {"required": _is_required(endpoint.body), "content": {"application/json": content}}
-    return told
+        operation["requestBody"] = {"required": _is_required(endpoint.body), "content": {"application/json": content}}
+    return operation
 
 
 def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"204": {"description": "Done."}}
+    responses: dict[str, Any] = {"204": {"description": "Done."}}
     if answer is not None:
         media = "text/event-stream" if endpoint.streams is not None else "application/json"
-        told = {str(endpoint.status): {"description": "Done.", "content": {media: {"schema": answer}}}}
+        responses = {str(endpoint.status): {"description": "Done.", "content": {media: {"schema": answer}}}}
     if endpoint.method == "GET" and endpoint.streams is None:
-        told["304"] = {"description": "It is as it was at the ETag in If-None-Match."}
-    return told | {code: {"$ref": f"#/components/responses/{code}"} for code in _REFUSALS}
+        responses["304"] = {"description": "Unchanged since the ETag in If-None-Match."}
+    return responses | {code: {"$ref": f"#/components/responses/{code}"} for code in _REFUSALS}
 
 
 def _parameters(endpoint: Endpoint, query: Any, components: dict[str, Any]) -> list[Any]:
-    told: list[Any] = [
+    parameters: list[Any] = [
         {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind) | {"minLength": 1}}
         for name, kind in endpoint.places.items()
     ]
     if query is None:
-        return told
+        return parameters
     schema = components[query["$ref"].rpartition("/")[2]]
     for name, kind in schema["properties"].items():
-        told.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": kind})
-    return told
+        parameters.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": kind})
+    return parameters
 
 
 def _is_required(body: type[Struct]) -> bool:

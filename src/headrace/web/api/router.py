@@ -1,4 +1,4 @@
-"""All endpoints, gathered."""
+"""All endpoints."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoin
 
 @functools.cache
 def router() -> Router:
-    """Every endpoint at its path, for any app. Names in a path may have slashes, so the longest paths are tried first.
+    """The routes of all endpoints. Names in a path may contain slashes, so the longest paths come first.
 
-    All apps of a process share one: their signatures take longer to read than all else of an app.
+    All apps of a process share them: reading the signatures is the slowest part of creating an app.
     """
     longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
     routes = [route_of(endpoint) for endpoint in longest_first]

@@ -1,13 +1,13 @@
-"""The table of endpoints. A row is one decorated function, and everything else is made of it: routing, the check of the
-role, parameters and body, the answer, the audit trail and the OpenAPI document.
+"""The table of endpoints. A row is one decorated function, from which everything else follows: routing, the role check,
+parameters and body, the response, the audit trail and the OpenAPI document.
 
     @table.post("/queues/{queue}/pause")
     def pause(visit: Visit, queue: str) -> QueueStats:
-        "Let no worker take jobs from a queue."
+        "Pause a queue."
 
 Names in the path are parameters of the function. `query` is a Struct whose fields are the query's parameters, `body`
-one that the JSON body must fit. The first line of the docstring is the summary. Functions are plain and blocking; they
-are called in a thread.
+one that the JSON body must match. The first line of the docstring is the summary. Functions are plain and blocking;
+they are called in a thread.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ _NAMES = re.compile(r"{(\w+)}")
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One row. `writes` tells whether it changes something, which is then recorded in the audit trail. What `streams`
-    answers with no document but with events, whose data are of this type. What `waits` may take its time, and must not
-    keep others from a thread."""
+    """One row. An endpoint that `writes` is recorded in the audit trail. An endpoint with `streams` returns server-sent
+    events with data of this type. An endpoint that `waits` may block for long and runs in a separate thread pool."""
 
     method: str
     path: str
@@ -44,7 +43,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As it is called in the audit trail and as `operationId`."""
+        """Its name in the audit trail, and its `operationId`."""
         return f"{self.tag}.{self.handle.__name__}"
 
     @property
@@ -57,12 +56,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def home(self) -> str:
-        """Where that which it makes can be found: what a schedule makes is a job."""
+        """The path of the created resource: running a schedule creates a job."""
         return "jobs" if self.path.endswith("/run-now") else self.path.strip("/").partition("/")[0]
 
     @property
     def places(self) -> dict[str, Any]:
-        """The names in its path, each with its type."""
+        """The names in its path with their types."""
         hints = get_type_hints(self.handle, include_extras=True)
         return {name: hints[name] for name in _NAMES.findall(self.path)}
 
@@ -76,13 +75,13 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> Any:
-        """The type of what it answers with, None if that is nothing."""
+        """The type of its response, None if it has no body."""
         answer = self.streams or get_type_hints(self.handle)["return"]
         return None if answer is NoneType else answer
 
 
 class Table:
-    """The endpoints about one thing."""
+    """The endpoints of one resource."""
 
     def __init__(self, tag: str, about: str) -> None:
         self.tag = tag

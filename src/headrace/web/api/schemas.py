@@ -1,4 +1,4 @@
-"""What several endpoints take and give."""
+"""Schemas that several endpoints share."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from headrace.core.codec import codec
 from headrace.core.jobs.states import State
 
 MOST = 1000
-Limit = Annotated[int, Meta(ge=1, le=MOST, description="How many at most.")]
-Cursor = Annotated[str, Meta(max_length=500, description="Where a list goes on: the `cursor` of the one before.")]
+Limit = Annotated[int, Meta(ge=1, le=MOST, description="Maximum number.")]
+Cursor = Annotated[str, Meta(max_length=500, description="The `cursor` of the previous page.")]
 Note = Annotated[str, Meta(max_length=10_000)]
 
 
 class Changed(Struct, frozen=True):
-    """How many were changed; of a dry run, how many would be."""
+    """The number of changed items; for a dry run, the number that would change."""
 
     changed: int
     dry_run: bool = False
 
 
 class Done(Struct, frozen=True):
-    """Whether it was done; False where there was nothing to do any more."""
+    """Whether something changed; false if there was nothing to do."""
 
     done: bool
 
 
 class Trial(Struct, frozen=True):
-    """Whether a message was taken that says it is a test, and if not, why."""
+    """Whether the test message was accepted, and the error if not."""
 
     taken: bool
     error: str | None = None
 
 
 class JobQuery(Struct, frozen=True, kw_only=True):
-    """Which jobs, newest first."""
+    """Filters of jobs, newest first."""
 
     state: list[State] = []
     queue: str | None = None
@@ -56,7 +56,7 @@ class JobQuery(Struct, frozen=True, kw_only=True):
 
 
 class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs are meant, with at least one filter; with `dry_run` they are counted and stay as they are."""
+    """Filters of a bulk action, at least one; `dry_run` only counts the jobs."""
 
     ids: Annotated[list[str], Meta(max_length=10_000)] | None = None
     state: list[State] | None = None
@@ -72,23 +72,23 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class DeleteFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs to remove; with `finished_before` only those that ended before, the oldest first. At most `limit`."""
+    """Jobs to delete, at most `limit`; with `finished_before` only jobs that finished before, oldest first."""
 
     finished_before: datetime | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 
 def said(struct: Struct, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The fields that were given."""
+    """The given fields."""
     told = msgspec.structs.asdict(struct)
     return {name: value for name, value in told.items() if name not in but and value is not UNSET}
 
 
 def filters_of(struct: Struct, *, but: tuple[str, ...]) -> dict[str, Any]:
-    """The filters that were given; an empty list of states is none."""
+    """The given filters; an empty list of states is no filter."""
     return {name: value for name, value in said(struct, but=but).items() if value is not None and value != []}
 
 
 def lifted(value: Any) -> Any:
-    """Arguments as they came in JSON, with what is tagged as what it stands for."""
+    """Decode JSON arguments, including tagged values."""
     return codec.decode(msgspec.json.encode(value).decode())

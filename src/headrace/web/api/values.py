@@ -1,5 +1,4 @@
-"""Values that requests bring and a rule of the core checks. The schema tells the rule; the core refuses what breaks it,
-in words of its own."""
+"""Types of request values that the core validates. The schema documents the rule; the core raises the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting for a bulk action as long as somebody at a browser would; it goes on behind all the same."""
+"""Runs a bulk action and waits a few seconds for it; a longer one continues in the background."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATIENCE = 5.0  # seconds
 
 
 def patiently(act: Callable[[], T]) -> T | None:
-    """What it returns, or None if it takes longer than somebody would wait. It is done all the same."""
+    """The result of the action, or None if it takes longer; it then continues in the background."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -33,6 +33,6 @@ def patiently(act: Callable[[], T]) -> T | None:
 
 
 def _tell_failure(future: Future[Any]) -> None:
-    """Who wanted it was told that it goes on, and hears nothing more."""
+    """Log a failure after the user was told that the action continues."""
     if (error := future.exception()) is not None:
         log.error("a bulk action failed in the background", exc_info=error)

@@ -1,5 +1,5 @@
-"""Curves for pages, from the app's metrics. Where there are none (events are off, nobody has folded yet) there is no
-curve either, and a page leaves its place empty."""
+"""Charts of pages, from the app's metrics. Without metrics (events are off, or nothing is aggregated yet) a page shows
+no chart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WINDOWS = {"15m": "15 min", "1h": "1 hour", "6h": "6 hours", "24h": "24 hours", 
 
 
 class Chart(Struct, frozen=True):
-    """A drawing with what stands beside it."""
+    """A drawing with its axes and legend."""
 
     key: str
     title: str
@@ -32,7 +32,7 @@ class Chart(Struct, frozen=True):
 def chart(
     key: str, title: str, lines: Sequence[ChartLine], words: Callable[[float | None], str] = formatting.brief
 ) -> Chart:
-    """Lines of the same moments as one chart; `words` tells a value."""
+    """One chart of lines with common times; `words` formats a value."""
     top = charts.ceiling(point.value for line in lines for point in line.points)
     moments = [point.at for point in lines[0].points]
     known = {
@@ -45,7 +45,7 @@ def chart(
 
 
 def curve(visit: PageRequest, metric: str, window: str, **where: str | None) -> list[Point]:
-    """One metric over time; empty if nothing is gathered."""
+    """One metric over time; empty without data."""
     series = visit.page_cache.series(metric, window, **where) if visit.app.settings.events else None
     return [] if series is None else [Point(point.at, point.value) for point in series.points]
 
@@ -59,7 +59,7 @@ def has_data(*curves: Sequence[Point]) -> bool:
 
 
 def standard(visit: PageRequest, window: str, **where: str | None) -> list[Chart]:
-    """What a queue, or all of them, did over time: rates, failures, waiting and running."""
+    """Charts of one queue or all queues: rates, failures, wait and run times."""
     read: Mapping[str, list[Point]] = {
         name: curve(visit, name, window, **where)
         for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p50", "wait_p95", "run_p50", "run_p95")
@@ -81,7 +81,7 @@ def standard(visit: PageRequest, window: str, **where: str | None) -> list[Chart
 
 
 def of_worker(visit: PageRequest, window: str, worker: str) -> list[Chart]:
-    """What one worker did over time."""
+    """Charts of one worker."""
     rates = [
         ChartLine("completed", curve(visit, "throughput", window, worker=worker), "completed"),
         ChartLine("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),

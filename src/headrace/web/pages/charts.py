@@ -1,7 +1,7 @@
-"""Figures as SVG. Pure: numbers in, markup out; text that comes from outside is escaped here.
+"""Charts as SVG. Pure functions: numbers in, markup out; text is escaped here.
 
-A drawing is stretched to the width of its place, so it holds no letters of its own; a stroke keeps its width all the
-same. Colors are classes of the stylesheet, lengths are attributes, for the pages allow no inline style.
+A drawing stretches to the width of its container, so it contains no text; strokes keep their width. Colors are classes
+of the stylesheet and lengths are attributes, because the pages allow no inline style.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ChartLine(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a whole, or of a time: how much, how it looks, and what to say when it is pointed at."""
+    """A part of a bar: its size, its look and its tooltip."""
 
     amount: float
     look: str
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 def ceiling(values: Iterable[float | None]) -> float:
-    """A round number at or above all values, for the top of an axis; 1 where all is zero."""
+    """A round number at or above all values, for the top of an axis; 1 if all are zero."""
     most = max((value for value in values if value is not None), default=0.0)
     if most <= 0:
         return 1.0
@@ -55,7 +55,7 @@ def ceiling(values: Iterable[float | None]) -> float:
 
 
 def sparkline(values: Sequence[float | None], title: str, look: str = "accent", height: float = 32.0) -> Markup:
-    """A curve the size of a word."""
+    """A sparkline."""
     if not any(value is not None for value in values):
         return Markup('<span class="spark-none" title="{}">no data</span>').format(title)
     top = ceiling(values)
@@ -64,7 +64,7 @@ def sparkline(values: Sequence[float | None], title: str, look: str = "accent", 
 
 
 def series(lines: Sequence[ChartLine], title: str, height: float = 160.0) -> Markup:
-    """Curves over a common time with a grid. The page writes the axes beside it: `ceiling` is the top one."""
+    """Lines over a common time with a grid. The page labels the axes; `ceiling` is the top label."""
     top = ceiling(point.value for line in lines for point in line.points)
     grid = Markup().join(
         Markup('<line class="grid-line" x1="0" x2="{w}" y1="{y}" y2="{y}"/>').format(
@@ -77,7 +77,7 @@ def series(lines: Sequence[ChartLine], title: str, height: float = 160.0) -> Mar
 
 
 def bar(pieces: Sequence[Piece], title: str, height: float = 10.0) -> Markup:
-    """A whole in its parts, side by side. A part that is not nothing stays visible."""
+    """A stacked bar. Non-zero parts stay visible."""
     whole = sum(piece.amount for piece in pieces)
     if whole <= 0:
         return _svg("bar", height, title, _rect(0, WIDTH, height, Piece(0, "none", title)))
@@ -91,18 +91,18 @@ def bar(pieces: Sequence[Piece], title: str, height: float = 10.0) -> Markup:
 
 
 def states(count: Mapping[str, int], title: str, height: float = 10.0) -> Markup:
-    """How many jobs are in each state, as one bar."""
+    """The number of jobs in each state as a stacked bar."""
     return bar([Piece(count[state], state, f"{state}: {count[state]:,}") for state in State], title, height)
 
 
 def gauge(part: float, title: str, look: str = "accent", height: float = 6.0) -> Markup:
-    """How full, from 0 to 1."""
+    """A gauge from 0 to 1."""
     full = min(max(part, 0.0), 1.0)
     return bar([Piece(full, look, title), Piece(1 - full, "none", title)], title, height)
 
 
 def cells(full: int, all_of_them: int, title: str, height: float = 14.0) -> Markup:
-    """Slots as cells, of which some are taken. Beyond fifty, a gauge tells as much."""
+    """Slots as cells, some taken; a gauge beyond fifty slots."""
     if not 0 < all_of_them <= 50:
         return gauge(full / all_of_them if all_of_them else 0.0, title, "running", height)
     each = WIDTH / all_of_them
@@ -116,7 +116,7 @@ def cells(full: int, all_of_them: int, title: str, height: float = 14.0) -> Mark
 
 
 def _visible(widths: Sequence[float], least: float = 3.0) -> list[float]:
-    """Widths that add up to the same, with none but nothing too small to see."""
+    """Widths with the same sum, and a visible minimum for non-zero parts."""
     grown = [max(width, least) if width > 0 else 0.0 for width in widths]
     excess, room = sum(grown) - sum(widths), sum(width - least for width in grown if width > least)
     if excess <= 0 or room <= 0:
@@ -125,7 +125,7 @@ def _visible(widths: Sequence[float], least: float = 3.0) -> list[float]:
 
 
 def _curve(values: Sequence[float | None], top: float, height: float, look: str) -> Markup:
-    """The line and the area below it, in as many parts as gaps make of it."""
+    """The line and the area below it, split at gaps."""
     step = WIDTH / max(len(values) - 1, 1)
     drawn = Markup()
     for run in _runs(values):

@@ -1,4 +1,4 @@
-"""What Ctrl-K finds: views, queues, tasks, workers, a job by its id, and what can be done."""
+"""The command palette (Ctrl-K): views, queues, tasks, workers, jobs by id, and actions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 12
 
 
 class PaletteEntry(Struct, frozen=True, omit_defaults=True):
-    """One entry: where it leads, or what it sends."""
+    """One entry: a link, or a form to send."""
 
     name: str
     kind: str
@@ -26,7 +26,7 @@ class PaletteEntry(Struct, frozen=True, omit_defaults=True):
 
 
 def find(visit: PageRequest, views: Sequence[View], text: str) -> list[PaletteEntry]:
-    """The best few entries for what was typed."""
+    """The best entries for the typed text."""
     text = text.strip()
     wanted = text.casefold().split()
     hits = [one for one in _everything(visit, views) if _matches(one, wanted)]

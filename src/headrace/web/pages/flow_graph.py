@@ -1,7 +1,7 @@
-"""The graph of a flow as SVG for a page: each job in the look of its state and a link to it. Pure.
+"""The graph of a flow as SVG: each job in the color of its state, with a link. Pure functions.
 
-The places are those of `core.drawing`. Many jobs of one task at the same step are drawn as one bundle, or nobody could
-see the flow for its jobs.
+`core` computes the layout. Many jobs of one task at the same level are drawn as one bundle, to keep the graph
+readable.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from msgspec import Struct
 from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, GraphNode, JobGraph, layers_of, places_of
 from headrace.core.jobs.states import State
 
-MOST = 120  # boxes; beyond, all jobs are bundled
-_WIDEST = 12  # boxes of one task side by side; more of them are one bundle
+MOST = 120  # boxes; beyond this, all jobs are bundled
+_WIDEST = 12  # boxes of one task side by side; more become one bundle
 _LONGEST = 19
 _GRAVEST = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
 
 class DrawnNode(Struct, frozen=True):
-    """A box: one job, or a bundle of those of one task at one step."""
+    """A box: one job, or a bundle of jobs of one task at one level."""
 
     id: str
     label: str
@@ -35,12 +35,12 @@ class DrawnNode(Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The one that an operator would want to know of first."""
+        """The most important state of a bundle."""
         return next((state for state in _GRAVEST if self.counts.get(state)), State.WAITING)
 
 
 class DrawnGraph(Struct, frozen=True):
-    """Nodes, and edges from one to those that wait for it."""
+    """Nodes, and edges from a job to its dependents."""
 
     nodes: Sequence[DrawnNode]
     edges: Sequence[tuple[str, str]]
@@ -115,9 +115,10 @@ def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup
 
 def _box(node: DrawnNode, x: int, y: int) -> Markup:
     label = node.label if len(node.label) <= _LONGEST else f"{node.label[: _LONGEST - 1]}…"
-    told = ", ".join(f"{many:,} {state}" for state, many in node.counts.items()) if node.jobs > 1 else node.state
+    state_text = ", ".join(f"{many:,} {state}" for state, many in node.counts.items()) if node.jobs > 1 else node.state
     return Markup(
-        '<a class="node is-{state}" href="{link}" aria-label="{full}: {told}"><title>{full}: {told}</title>{behind}'
+        '<a class="node is-{state}" href="{link}" aria-label="{full}: {state_text}">'
+        "<title>{full}: {state_text}</title>{behind}"
         '<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6"/>'
         '<text class="node-name" x="{tx}" y="{y1}">{label}</text>'
         '<use class="icon" href="#i-{state}" x="{tx}" y="{iy}" width="12" height="12"/>'
@@ -126,7 +127,7 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
         state=node.state,
         link=node.link,
         full=node.label,
-        told=told,
+        state_text=state_text,
         behind=_behind(x, y) if node.jobs > 1 else "",
         x=x,
         y=y,
@@ -143,7 +144,7 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
 
 
 def _behind(x: int, y: int) -> Markup:
-    """The edge of another sheet, by which a bundle is known."""
+    """The shadow box that marks a bundle."""
     return Markup('<rect class="behind" x="{}" y="{}" width="{}" height="{}" rx="6"/>').format(
         x + 5, y + 5, WIDTH, HEIGHT
     )

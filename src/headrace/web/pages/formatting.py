@@ -1,4 +1,4 @@
-"""Numbers, spans of time and moments as an operator reads them. Pure."""
+"""Formats numbers, durations and times. Pure functions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def size(count: float | None) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """How long, in the two largest units that matter: 820 ms, 3.2 s, 4 min 10 s, 2 d 3 h."""
+    """A duration in its two largest units: 820 ms, 3.2 s, 4 min 10 s, 2 d 3 h."""
     if seconds is None:
         return "–"
     seconds = max(seconds, 0.0)
@@ -73,18 +73,18 @@ def span(seconds: float | None) -> str:
 
 
 def distance(moment: datetime, now: datetime) -> str:
-    """When, seen from now, in one unit: 5 s ago, in 3 min, 2 d ago. The scripts count on in the same words."""
+    """A time relative to now in one unit: 5 s ago, in 3 min, 2 d ago. The scripts update it in the same format."""
     seconds = (now - moment).total_seconds()
     length = abs(seconds)
     if length < 1:
         return "now"
     unit_length, unit = next((known for known in _UNITS if length >= known[0]), _UNITS[-1])
-    told = f"{int(length // unit_length)} {unit}"
-    return f"{told} ago" if seconds > 0 else f"in {told}"
+    text = f"{int(length // unit_length)} {unit}"
+    return f"{text} ago" if seconds > 0 else f"in {text}"
 
 
 def stamp(moment: datetime) -> str:
-    """The exact moment, for where no script tells it in the reader's own zone."""
+    """The exact time in UTC; scripts show it in the reader's zone."""
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"
 
 
@@ -93,12 +93,12 @@ def iso(moment: datetime) -> str:
 
 
 def short_id(job_id: str) -> str:
-    """The end of a long id, which tells neighbors apart: ids begin with their time."""
+    """The end of a long id, which is distinct: ids begin with their time."""
     return job_id if len(job_id) <= 14 else f"…{job_id[-8:]}"
 
 
 def plain_json(value: Any, *, indent: int = 2) -> str:
-    """A value as JSON that people read, tagged where JSON has no word for it; the enqueue form takes the same."""
+    """A value as indented JSON, with tags for types that JSON lacks; the enqueue form accepts the same."""
     try:
         text = codec.encode(list(value) if isinstance(value, tuple) else value)
     except HeadraceError:

@@ -1,4 +1,4 @@
-"""A job as pages show it: read once, secrets starred out, whatever can't be read told in its place."""
+"""A job as pages show it: secrets redacted, and an error text in place of unreadable values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.jobs.job import LOST_RESULT, Job
 from headrace.web.pages.formatting import plain_json
 
-_LONGEST = 20_000  # characters of a call, a result or a log line that a page shows
+_LONGEST = 20_000  # characters shown of a call, a result or a log line
 
 
 class JobSummary(Struct, frozen=True, kw_only=True):
-    """What a list shows of a job."""
+    """A job in a list."""
 
     id: str
     task: str
@@ -75,21 +75,21 @@ def card(job: Job[Any], error: str = "") -> JobSummary:
 
 
 def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
-    """The jobs of a list; those that failed with what their dead letters tell of the error, all in one question."""
+    """The jobs of a list; failed ones with the error of their dead letter, read in one query."""
     listed = list(jobs)
     errors = errors_of(app, listed)
     return [card(job, errors.get(job.id, "")) for job in listed]
 
 
 def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
-    """The error that each of these jobs failed with, by id, where it is known."""
+    """The error of each failed job by id, where known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
     dead_letters = app.engine.dead_letters.latest(failed) if failed else []
     return {letter.job_id: error_in(letter) for letter in dead_letters}
 
 
 def error_in(letter: DeadLetterRow) -> str:
-    """The error that a dead letter tells of, in a line; empty if it tells of none."""
+    """The error of a dead letter in one line; empty if it has none."""
     kept = snapshot_of(letter)
     return cut(f"{kept.error_type}: {kept.error_message}", 300) if kept.error_type else ""
 
@@ -99,7 +99,7 @@ def _progress(job: Job[Any]) -> tuple[float | None, str]:
         return None, ""
     try:
         value = job.redacted(job.progress)
-    except HeadraceError:  # a list must not fail for one job, or for want of a key
+    except HeadraceError:  # a list must not fail because of one damaged job or a missing key
         return None, "unreadable"
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), ""
@@ -107,7 +107,7 @@ def _progress(job: Job[Any]) -> tuple[float | None, str]:
 
 
 def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
-    """Positional and named arguments as JSON, secrets starred out, and what is wrong with them if they are damaged."""
+    """Positional and named arguments as JSON with secrets redacted, and the error if they are damaged."""
     try:
         args, kwargs = job.redacted_call()
     except CorruptPayload as error:
@@ -116,7 +116,7 @@ def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
 
 
 def result(job: Job[Any]) -> str | None:
-    """What a completed job returned; None if nothing."""
+    """The result of a completed job; None without one."""
     stored = job.whole.result
     if stored is None:
         return None

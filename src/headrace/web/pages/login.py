@@ -1,4 +1,4 @@
-"""The dashboard as the web surface mounts it: behind the guard, with a page to sign in, its actions written down."""
+"""Mounts the dashboard: login page, role check, audit trail of actions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dashboard(app: Headrace) -> PageRouter:
 
 
 def routes(frame: PageRouter) -> list[BaseRoute]:
-    """Everything the dashboard answers to; the last route takes whatever nobody else has."""
+    """All routes of the dashboard; the last one matches every path."""
     doors = LoginPages(frame)
     return [
         Route("/login", doors.ask, methods=["GET"]),
@@ -37,7 +37,7 @@ def routes(frame: PageRouter) -> list[BaseRoute]:
 
 
 def visitor_of(request: Request) -> Viewer:
-    """Who asks for a page, if they may look: a worker may not, whose token lies on many machines."""
+    """The visitor of a page. The role worker is refused, because its token is on many machines."""
     seen = visit_of(request.scope)
     seen.require("viewer")
     return Viewer(
@@ -53,18 +53,18 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
 
 
 def record(visit: PageRequest, action: Action, done: ActionResult) -> None:
-    """Write down who did what, and what it came to."""
+    """Record an action in the audit trail."""
     outcome = "done" if done.ok else "refused"
     visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
 
 
 async def _home(request: Request) -> Response:
-    """Where people look for a dashboard."""
+    """Redirect to the dashboard."""
     return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
 
 
 class LoginPages:
-    """Signing in and out."""
+    """Login and logout."""
 
     def __init__(self, frame: PageRouter) -> None:
         self._frame = frame

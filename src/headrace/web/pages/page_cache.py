@@ -1,8 +1,8 @@
-"""What is expensive to count and shown everywhere, shared by all visits for a moment.
+"""A short-lived cache of expensive counts, shared by all requests.
 
-Counting a million jobs takes longer than a page may. So a count is kept for a second at least, and for some times as
-long as it took; while an old one is there, nobody waits for a new one, and the page says how old it is. When the store
-is away, the last one is shown, with its time.
+Counting a million jobs takes too long for a page. So a count is kept for at least a second, and for a multiple of the
+time it took; while an old one exists, no request waits for a new one, and the page shows its age. While the store is
+unavailable, the last count is shown with its time.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from headrace.errors import EngineUnavailable, HeadraceError
 
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
-_REST = 3.0  # times as long as it took
-_QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
-_PATIENCE = 0.1  # and for all figures together that a page can do without
+_REST = 3.0  # multiple of the time it took
+_QUICK = 0.05  # seconds a request waits for a new value while an old one exists
+_PATIENCE = 0.1  # and for all optional figures of a page together
 _THREADS = 4
 _FINISH = 5.0  # seconds that a read may take while the app closes
 _MOST_CURVES = 500
 _FOREVER = 3600.0
-_OLDEST = 15.0  # seconds after which a page has to say that a look is old, while the next is taken
+_OLDEST = 15.0  # seconds after which a page shows the age of a value
 
 
 class CachedReading(Struct, frozen=True):
-    """What was seen, and when; `away` if the store could not be asked since, `late` if it is old and the next is on
-    its way."""
+    """A value and its time; `away` if the store has been unavailable since, `late` if it is old and being refreshed."""
 
     value: Any
     at: datetime
@@ -52,7 +51,7 @@ class CachedReading(Struct, frozen=True):
 
 
 class CachedValue(Generic[T]):
-    """One shared value. It is read in a thread of the pool, once for all who ask meanwhile."""
+    """One shared value, read in a pool thread once for all concurrent requests."""
 
     def __init__(self, read: Callable[[], T], clock: Clock, pool: Executor, fresh: float = _FRESH) -> None:
         self._read = read
@@ -66,13 +65,13 @@ class CachedValue(Generic[T]):
         self._taking: Future[CachedReading] | None = None
 
     def get(self) -> CachedReading:
-        """The value, not older than a moment, or than its cost demands."""
+        """The value, refreshed when it is older than its cost allows."""
         seen = self.glimpse(None)
         assert seen is not None
         return seen
 
     def glimpse(self, patience: float | None) -> CachedReading | None:
-        """The same; None if nothing is known yet and it takes longer than these seconds to find out."""
+        """The same; None if there is no value yet and reading takes longer than these seconds."""
         with self._lock:
             seen, age = self._seen, time.monotonic() - self._taken
             if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
@@ -81,7 +80,7 @@ class CachedValue(Generic[T]):
                 self._taking = self._pool.submit(self._take)
             taking = self._taking
             if seen is not None and age < _OLDEST and (seen.away or self._cost > _QUICK):
-                return seen  # and whoever looks next sees the new one
+                return seen  # the next request sees the new one
             if seen is not None and age < _FOREVER:
                 seen = structs.replace(seen, late=age >= _OLDEST)
                 patience = _PATIENCE if patience is None else min(patience, _PATIENCE)
@@ -99,18 +98,18 @@ class CachedValue(Generic[T]):
                 taking.exception(_FINISH)
 
     def last(self) -> CachedReading | None:
-        """What was seen last, however long ago. The store is not asked."""
+        """The last value, however old. It does not query the store."""
         with self._lock:
             return self._seen
 
     def age(self) -> float:
-        """For how many seconds the value has been known; 0 if nobody has asked for it, or if it may be old."""
+        """The age of the value in seconds; 0 if it was never read, or is invalidated."""
         with self._lock:
             is_prompt = self._seen is not None and self._fresh <= _FRESH
             return min(time.monotonic() - self._taken, _FOREVER) if is_prompt else 0.0
 
     def forget(self) -> None:
-        """After a change: the next one who asks wants to see it."""
+        """Invalidate the value after a change."""
         with self._lock:
             self._taken = float("-inf")
 
@@ -132,12 +131,12 @@ class CachedValue(Generic[T]):
 
 
 class PageCache:
-    """What all pages share of one app. A visit has its own, which knows what that visit has looked at."""
+    """The cache of one app. Each request has its own view, which tracks the values it has used."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
-        # One thread: whoever reads figures counts the newest events first, and two would count the same ones.
+        # One thread: reading figures first aggregates new events, and two threads would aggregate the same ones.
         self._figures = ThreadPoolExecutor(1, "headrace-figures")
         self._curves: dict[tuple[object, ...], CachedValue[Any]] = {}
         self._others: dict[tuple[object, ...], CachedValue[Any]] = {}
@@ -147,11 +146,11 @@ class PageCache:
         self._alerts: CachedValue[list[Alert]] = CachedValue(app.alerts.active, app.clock, self._pool)
         self._used: set[CachedValue[Any]] = set()
         app.background_reads.add(self)
-        self._until: float | None = None  # how long this visit waits for figures, from the first one on
-        self.counted_at: datetime | None = None  # if this visit was shown an old count
+        self._until: float | None = None  # deadline of this request for all figures
+        self.counted_at: datetime | None = None  # set if this request used an old count
 
     def of_visit(self) -> PageCache:
-        """The same looks, for one more visit."""
+        """A view of the cache for one more request."""
         page_cache = copy.copy(self)
         page_cache._used, page_cache._until, page_cache.counted_at = set(), None, None
         return page_cache
@@ -169,17 +168,17 @@ class PageCache:
         self._used.add(look)
         if self._until is None:
             self._until = time.monotonic() + _PATIENCE
-        # One after the other, a dozen curves would each take their time while the first of them counts a backlog.
+        # Otherwise a dozen charts would each wait while the first aggregates a backlog.
         seen = look.glimpse(max(self._until - time.monotonic(), 0.0))
         return None if seen is None else self._shown(look, seen)
 
     def begin(self) -> None:
-        """Count what most pages show, behind whoever calls."""
-        with contextlib.suppress(HeadraceError):  # a store that is away is the first visit's to tell
+        """Start counting the common values in the background."""
+        with contextlib.suppress(HeadraceError):  # the first request reports an unavailable store
             self._queues.glimpse(0.0)
 
     def prepare(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> None:
-        """Begin with what will be asked for `soon`, while the visit looks at something else."""
+        """Start reading values that the request needs soon."""
         self._until = self._until or time.monotonic() + _PATIENCE
         self._other(read, given, fresh).glimpse(0.0)
 
@@ -188,11 +187,11 @@ class PageCache:
         return list(seen)
 
     def counted(self) -> list[QueueStats] | None:
-        """The same where a page can do without; None while a large store is counted for the first time."""
+        """The same, optional; None during the first count of a large store."""
         return self._glimpse(self._queues)
 
     def names(self) -> list[QueueRow]:
-        """Queues as they are called and whether they are paused, where nobody asks how much is in them."""
+        """Names of queues and whether they are paused, without counts."""
         return sorted(self.shared(self._app.engine.queries.queues), key=lambda row: row.name)
 
     def workers(self) -> list[WorkerInfo]:
@@ -200,35 +199,35 @@ class PageCache:
         return list(seen)
 
     def alerts(self) -> list[Alert]:
-        """Those that fire now, the gravest first."""
+        """The firing alerts, most severe first."""
         seen: list[Alert] = self._see(self._alerts)
         return list(seen)
 
     def metrics(self) -> MetricsSnapshot | None:
-        """The figures of the last minute; None while they are gathered, which takes a while after a rest."""
+        """The metrics of the last minute; None while they are aggregated, which is slow after a pause."""
         return self._glimpse(self._metrics)
 
     def series(self, metric: str, window: str, **where: str | None) -> MetricSeries | None:
-        """One metric over time, for all who look at the same curve; None as for metrics."""
+        """One metric over time, shared by equal requests; None as for metrics."""
         read: Callable[[], MetricSeries] = functools.partial(
             self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
         )
         return self._shared((metric, window, *sorted(where.items())), read)
 
     def tasks(self, queue: str) -> list[TaskMetrics] | None:
-        """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
+        """The tasks of a queue in the last hour, most failures first; None as for metrics."""
         return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
 
     def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
         return self._glimpse(self._look(self._curves, key, read, self._figures, fresh=5.0))
 
     def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
-        """Whatever else is worth sharing: what a method of the app returns, for all who ask for the same."""
+        """The cached return value of a method of the app, shared by equal calls."""
         seen: T = self._see(self._other(read, given, fresh))
         return seen
 
     def soon(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T | None:
-        """The same of what may take longer than a page: None while it is being looked for the first time."""
+        """The same for slow methods: None during the first call."""
         return self._glimpse(self._other(read, given, fresh))
 
     def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> CachedValue[T]:
@@ -250,17 +249,17 @@ class PageCache:
         return look
 
     def away_since(self) -> datetime | None:
-        """When the store was last seen, if it can't be asked now."""
+        """When the store last responded, if it is unavailable now."""
         seen = self._queues.glimpse(0.0)
         return seen.at if seen is not None and seen.away else None
 
     def last_totals(self) -> tuple[dict[str, int], datetime] | None:
-        """How many jobs were in each state, and when, by the last count; None if there was none."""
+        """The last count of jobs by state, and its time; None without one."""
         seen = self._queues.last()
         return None if seen is None else (totals(seen.value), seen.at)
 
     def age(self) -> float:
-        """How old the oldest of the counts is that this visit has seen. Who knows of something newer asks again."""
+        """The age of the oldest count this request used. A client that knows of a newer change asks again."""
         return max((look.age() for look in self._used), default=0.0)
 
     def forget(self) -> None:
@@ -276,7 +275,7 @@ class PageCache:
 
 
 def totals(queues: Sequence[QueueStats]) -> dict[str, int]:
-    """How many jobs are in each state, over all queues."""
+    """The number of jobs in each state, over all queues."""
     return {state.value: sum(getattr(stats, state) for stats in queues) for state in State}
 
 

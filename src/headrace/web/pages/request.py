@@ -1,4 +1,4 @@
-"""One visit to the dashboard: who asks, for what, of which app. It knows nothing of templates."""
+"""One request to the dashboard. Independent of templates."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Viewer(Struct, frozen=True):
-    """Who asks, and what proves that a form came from one of our pages."""
+    """The user, and the anti-forgery token of forms."""
 
     name: str
     may_write: bool
     token: str
-    may_leave: bool = False  # whether there is a session to sign out of
+    may_leave: bool = False  # whether there is a session to log out of
 
 
 class PageRequest:
-    """A request with what a view needs of it."""
+    """A request as views use it."""
 
     def __init__(
         self, request: Request, app: Headrace, page_cache: PageCache, visitor: Viewer, form: QueryParams | None = None
@@ -44,7 +44,7 @@ class PageRequest:
 
     @property
     def path(self) -> str:
-        """Where in the dashboard, wherever that is mounted."""
+        """The path inside the dashboard, without the mount path."""
         root = self.root
         path: str = self.request.url.path
         return path.removeprefix(root) or "/"
@@ -66,15 +66,15 @@ class PageRequest:
         return self.form.get(name, "").strip() or None
 
     def at(self, path: str, /, **query: object) -> str:
-        """The address of a page of the dashboard, wherever that is mounted."""
+        """The URL of a page, with the mount path."""
         given = {name: str(value) for name, value in query.items() if value not in (None, "")}
         return f"{self.root}{quote(path, safe='/')}" + (f"?{urlencode(given)}" if given else "")
 
     def here(self, **changes: object) -> str:
-        """The address of this page with some parameters of the query changed, or without those that are None."""
+        """The URL of this page with query parameters changed, or removed if None."""
         return self.at(self.path, **{**self.request.query_params, **changes})
 
 
 def ours(address: str | None) -> str | None:
-    """The address, if it leads nowhere else than to this host."""
+    """The URL, if it stays on this host."""
     return address if address and address.startswith("/") and not address.startswith(("//", "/\\")) else None

@@ -1,4 +1,4 @@
-"""Turns views and actions into routes: errors become pages, outcomes become answers, static files are served."""
+"""Turns views and actions into routes: errors become pages, results of actions become responses."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from headrace.web.problems import Refused, answer, refusal_of
 
 log = logging.getLogger("headrace.web")
 
-PART = "X-Headrace-Part"  # a script asks for what changes of a page, without the frame
-AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
+PART = "X-Headrace-Part"  # a script requests a page without the frame
+AGE = "X-Headrace-Age"  # the age of its counts in milliseconds
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _ANYBODY = Viewer(name="", may_write=False, token="")
@@ -61,15 +61,15 @@ class PageRouter:
         self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
 
     def routes(self) -> list[BaseRoute]:
-        """Everything the dashboard answers to."""
+        """All routes of the dashboard."""
         pages = [Route(view.path, self._page(view), methods=["GET"], name=view.template) for view in self._views]
         forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
-        # Every path below, as these are open to all: nobody is to be led from here to the page of an unknown path.
+        # Every path below: static files need no login, so an unknown one must not redirect to a page.
         files = Route("/static/{file:path}", self._static, methods=["GET"])
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
     def get_ready(self) -> None:
-        """Begin to count the store, and prepare every page, before somebody comes."""
+        """Warm up: start counting the store and compile the templates."""
         self._page_cache.begin()
         compile_all()
 
@@ -79,7 +79,9 @@ class PageRouter:
     # -- pages
 
     def _page(self, view: View) -> Callable[[Request], Response]:
-        def show(request: Request) -> Response:  # not a coroutine: Starlette calls it in a thread, for the store blocks
+        def show(
+            request: Request,
+        ) -> Response:  # not a coroutine: Starlette calls it in a thread, because the store blocks
             began = time.perf_counter()
             response = page_of(request)
             response.headers["Server-Timing"] = f"page;dur={1000 * (time.perf_counter() - began):.1f}"
@@ -109,11 +111,11 @@ class PageRouter:
         return response
 
     def trouble(self, visit: PageRequest, error: Exception) -> Response:
-        """A page that says what is wrong and what to do."""
+        """An error page."""
         status, title = _status_of(error)
         text = _told(error)
         if isinstance(error, NotFound):
-            text = f"There is nothing under {visit.path}; it may have been deleted or archived."
+            text = f"{visit.path} does not exist; it may have been deleted or archived."
         is_away = isinstance(error, EngineUnavailable)
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None, "is_away": is_away}
         shown["known"] = self._page_cache.last_totals() if is_away else None
@@ -122,11 +124,11 @@ class PageRouter:
         return response
 
     def nowhere(self, request: Request) -> Response:
-        """For a path that nobody knows."""
+        """The page of an unknown path."""
         return self.trouble(self._visit(request), NotFound(request.url.path))
 
     def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
-        """A page without the frame around it, for anybody."""
+        """A page without the frame, for any visitor."""
         visit = PageRequest(request, self._app, self._page_cache.of_visit(), _ANYBODY)
         return self._rendered(visit, template, shown, status)
 
@@ -146,7 +148,7 @@ class PageRouter:
 
     def _act(self, action: Action, visit: PageRequest) -> Response:
         if not visit.visitor.may_write:
-            return self._answer(visit, ActionResult("You may look, but not change anything.", ok=False), 403)
+            return self._answer(visit, ActionResult("You have read-only access.", ok=False), 403)
         try:
             if action.ask is not None and not visit.said("confirmed") and (question := action.ask(visit)) is not None:
                 return self._asking(visit, question)
@@ -164,7 +166,7 @@ class PageRouter:
     def _write_down(self, visit: PageRequest, action: Action, done: ActionResult) -> None:
         try:
             self._record(visit, action, done)
-        except HeadraceError as error:  # what was done is done, and has to be answered
+        except HeadraceError as error:  # the change is done; answer in any case
             log.warning("%s by %s could not be recorded: %s", action.what, visit.visitor.name, error)
 
     def _refusing(self, visit: PageRequest, refused: Refused) -> Response:
@@ -193,7 +195,7 @@ class PageRouter:
         )
         return response
 
-    # -- what scripts ask for
+    # -- requests of scripts
 
     def _palette(self, request: Request) -> Response:
         visit = self._visit(request)
@@ -206,7 +208,7 @@ class PageRouter:
         )
 
     async def _static(self, request: Request) -> Response:
-        name = request.path_params["file"].partition("/")[2]  # behind the version
+        name = request.path_params["file"].partition("/")[2]  # after the version
         if name not in self._files:
             return Response(status_code=404)
         kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
@@ -223,7 +225,7 @@ def _wants_json(request: Request) -> bool:
 
 
 def _flash_of(request: Request) -> tuple[bool, str] | None:
-    """What the last action came to, where it was done without scripts."""
+    """The result of the last action, for pages without scripts."""
     try:
         ok, text = json.loads(unquote(request.cookies[_FLASH]))
     except (KeyError, ValueError, TypeError, RecursionError):
@@ -233,7 +235,7 @@ def _flash_of(request: Request) -> tuple[bool, str] | None:
 
 def _told(error: Exception) -> str:
     known = isinstance(error, HeadraceError | Refused)
-    return str(error) if known else "Something went wrong here; the log tells more."
+    return str(error) if known else "Internal error; see the log."
 
 
 def _status_of(error: Exception) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""The Jinja environment: its filters, and what every template knows. Autoescape is on, an unknown name is an error."""
+"""The Jinja environment: filters and globals. Autoescape is on; an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id
 
 
 def static_version(folder: Path = STATIC) -> str:
-    """A name for the files as they are, for addresses that browsers may keep for ever."""
+    """A hash of the static files, for URLs that browsers may cache forever."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + path.read_bytes())
@@ -30,7 +30,7 @@ def static_version(folder: Path = STATIC) -> str:
 
 
 def coded(text: str) -> Markup:
-    """A sentence in which what stands between backticks is code."""
+    """A sentence with backticks rendered as code."""
     parts = text.split("`")
     return Markup().join(
         escape(part) if n % 2 == 0 else Markup("<code>{}</code>").format(part) for n, part in enumerate(parts)
@@ -39,7 +39,7 @@ def coded(text: str) -> Markup:
 
 @functools.cache
 def environment() -> Environment:
-    """The one of this process: what one app has compiled, no other has to compile again."""
+    """The environment of this process, shared by all apps, so that templates compile once."""
     made = Environment(
         loader=FileSystemLoader(_HERE / "templates"),
         autoescape=True,
@@ -56,20 +56,20 @@ def environment() -> Environment:
 
 
 def compile_all() -> None:
-    """Compile every template, so that nobody waits for it at the first visit of a page."""
+    """Compile every template, so that the first request does not wait."""
     known = environment()
     for name in known.list_templates():
         known.get_template(name)
 
 
 class Templates:
-    """Renders pages, whole or only what changes of them."""
+    """Renders pages, whole or without the frame."""
 
     def __init__(self, views: Sequence[View]) -> None:
         self._navigation = [view for view in views if view.label]
 
     def render(self, template: str, visit: PageRequest, shown: Mapping[str, Any], *, part: bool = False) -> str:
-        """A page; with `part`, without the frame around it."""
+        """Render a page; with `part`, without the frame."""
         known = {
             "base": "part.html" if part else "frame.html",
             "visit": visit,
@@ -86,6 +86,6 @@ class Templates:
 
 
 def _theme(visit: PageRequest) -> str:
-    """What the switch says, which is kept in a cookie so that no page flashes up in the wrong one."""
+    """The theme from the cookie, so that a page does not flash in the wrong one."""
     asked = visit.request.cookies.get("headrace_theme", "")
     return asked if asked in ("light", "dark") else "auto"

@@ -1,4 +1,4 @@
-"""What a view and an action are. The frame turns them into routes."""
+"""Views and actions. The router turns them into routes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.web.pages.request import PageRequest
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """A page: its path, what it shows, and where it stands in the navigation, if it has a label.
+    """A page: its path, its function, and its place in the navigation, if it has a label.
 
-    `key` is what to press after g. A view tells what concerns it with `topics` among what it shows, such as
-    "queue:emails" or "job:…"; without them, it is fresh after anything that happened.
+    `key` is the shortcut after g. A view returns `topics`, such as "queue:emails" or "job:…", to be updated on their
+    changes; without them, it is updated on every change.
     """
 
     path: str
@@ -27,16 +27,16 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Confirmation(Struct, frozen=True):
-    """What to ask before something is done that can't be undone."""
+    """The question before an irreversible action."""
 
     text: str
     label: str
     detail: str = ""
-    confirmed: str = "yes"  # what is sent back with the answer
+    confirmed: str = "yes"  # the form value of a confirmation
 
 
 class ActionResult(Struct, frozen=True):
-    """What an action came to: said to whoever did it, and written to the audit trail."""
+    """The result of an action, shown to the user and recorded in the audit trail."""
 
     text: str
     goto: str | None = None
@@ -45,7 +45,7 @@ class ActionResult(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What a form does. `what` is its name in the audit trail; `ask` returns the question, if there is one to ask."""
+    """The action of a form. `what` is its name in the audit trail; `ask` returns the confirmation, if one is needed."""
 
     path: str
     what: str

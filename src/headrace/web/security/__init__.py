@@ -1,3 +1,3 @@
-"""Who may do what over HTTP: credentials, sessions, rate limits."""
+"""Security over HTTP: credentials, sessions, rate limits."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who somebody is: by password, token or session cookie; and on a machine of one's own, by being there.
+"""Authentication by password, token or session cookie, or by being a local client.
 
-A door knows credentials and nothing of requests. A session is a signed cookie and is kept nowhere: its key is made of
-the credentials, so it holds in every process that has the same ones, and ends when they change.
+Independent of requests. A session is a signed cookie without server state: its key derives from the credentials, so it
+is valid in every process with the same ones, and ends when they change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ How = Literal["local", "basic", "bearer", "session"]
 
 
 class Caller(Struct, frozen=True):
-    """Somebody who was let in. `how` tells whether a browser may have sent the credentials by itself."""
+    """An authenticated caller. `how` shows whether a browser may have sent the credentials automatically."""
 
     name: str
     role: Role
@@ -43,30 +43,30 @@ _sessions = msgspec.json.Decoder(_Session)
 
 
 class Credentials:
-    """Knows users with passwords and holders of tokens."""
+    """Checks passwords, tokens and sessions."""
 
     def __init__(self, users: Iterable[Credential], tokens: Iterable[Credential]) -> None:
         self._users = tuple(users)
         self._tokens = tuple(tokens)
         self.tries = LoginAttempts()
         told = "\0".join(f"{known.role}\0{known.name}\0{known.secret}" for known in (*self._users, *self._tokens))
-        # Slow by intent: who has a cookie must not be able to try passwords against its signature.
+        # Slow by intent: prevents guessing passwords offline against a cookie's signature.
         key = hashlib.scrypt(told.encode(), salt=b"headrace.web.session", n=2**14, r=8, p=1) if told else b""
         self._key = key or secrets.token_bytes(32)
 
     @property
     def has_credentials(self) -> bool:
-        """Whether anybody can prove who they are. Without, only who is on this very machine comes in."""
+        """Whether credentials are configured. Without any, only local clients are allowed."""
         return bool(self._users or self._tokens)
 
     def by_secret(self, name: str | None, secret: str, how: How) -> Caller | None:
-        """Who has this name and this password; without a name, who has this token."""
+        """The caller with this name and password; without a name, with this token."""
         return _matching(self._tokens if name is None else self._users, name, secret, how)
 
     # -- sessions
 
     def session(self, caller: Caller, now: float) -> str:
-        """The cookie of a session that begins now."""
+        """The cookie of a new session."""
         told = msgspec.json.encode(_Session(caller.name, caller.role, int(now) + SESSION_SECONDS))
         text = base64.urlsafe_b64encode(told).decode()
         return f"{text}.{self._signed('session', text)}"
@@ -79,7 +79,7 @@ class Credentials:
         return Caller(known.name, known.role, "session") if now < known.until else None
 
     def form_token(self, caller: Caller) -> str:
-        """What a form of ours carries, to tell it from one that somebody else's page has sent in the same name."""
+        """The anti-forgery token of forms."""
         return self._signed("form", f"{caller.how}\0{caller.name}")
 
     def is_form_token(self, caller: Caller, token: str) -> bool:
@@ -90,7 +90,7 @@ class Credentials:
 
 
 def credentials_in(authorization: str) -> tuple[str | None, str, How]:
-    """The name, the secret and the way that an Authorization header tells; what can't be read is a token, and wrong."""
+    """Name, secret and kind from an Authorization header; an unreadable header is a wrong token."""
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return None, rest.strip(), "bearer"
@@ -102,7 +102,7 @@ def credentials_in(authorization: str) -> tuple[str | None, str, How]:
 
 
 def _matching(known: tuple[Credential, ...], name: str | None, secret: str, how: How) -> Caller | None:
-    """Every credential is compared, so that the time taken does not tell which of them was nearly right."""
+    """Compares all credentials, so that timing does not reveal a near match."""
     found = None
     for one in known:
         if _same(secret, one.secret) and (name is None or _same(name, one.name)):

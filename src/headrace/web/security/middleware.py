@@ -1,8 +1,7 @@
-"""The guard at the door: every request passes here before anything else sees it.
+"""The security middleware: every request passes it first.
 
-It says who the caller is or refuses, refuses what another site's page has sent, keeps each client to its pace and its
-bodies to their size, and puts the headers on every answer that keep a browser from being used against its user. What
-a caller may do is asked later, by role (`RequestContext.require`).
+It authenticates the caller, refuses cross-site writes, limits request rates and body sizes, and adds security headers
+to every response. Authorization by role comes later (`RequestContext.require`).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _OF_PROXIES = frozenset(
         "x-envoy-external-address",
     }
 )
-_PREFLIGHTED = frozenset({"PUT", "PATCH", "DELETE"})  # no page sends these to another site without asking it first
+_PREFLIGHTED = frozenset({"PUT", "PATCH", "DELETE"})  # browsers send a CORS preflight before these
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -65,9 +64,9 @@ _HEADERS = {
 
 
 class RequestContext(Struct, frozen=True):
-    """One request as the guard has seen it: by whom, and at which app.
+    """One authenticated request: its caller and its app.
 
-    `has_left` tells whether nobody waits for the answer any more; it is known only where an answer may take its time.
+    `has_left` returns whether the client has disconnected; only endpoints that wait set it.
     """
 
     app: Headrace
@@ -83,13 +82,13 @@ class RequestContext(Struct, frozen=True):
 
     def require(self, role: Role) -> None:
         if self.read_only and role != "viewer":
-            raise Refused(403, "read-only", "this server only shows; it was started with web_read_only")
+            raise Refused(403, "read-only", "this server is read-only (web_read_only)")
         if not self.may(role):
             raise Refused(403, "forbidden", f"this needs the role {role}; {self.caller.name} is a {self.caller.role}")
 
     @property
     def form_token(self) -> str:
-        """What a form has to carry in a field `form_token`."""
+        """The required value of the form field `form_token`."""
         return self.door.form_token(self.caller)
 
 
@@ -99,11 +98,10 @@ def visit_of(scope: Scope) -> RequestContext:
 
 
 def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
-    """Refuse a write that a page of somebody else may have had the caller's browser send.
+    """Refuse a write that a page of another site may have sent through the caller's browser.
 
-    A token can't be sent by accident. Whatever a browser adds by itself needs a proof besides: the form token, or
-    something that no page can add to a request to another site without being allowed to by that site, which this one
-    never does.
+    Browsers do not send bearer tokens by themselves. Other credentials also need the form token, or a header that a
+    cross-site page can only send after a CORS preflight, which this server never allows.
     """
     visit, headers = visit_of(scope), Headers(scope=scope)
     if visit.caller.how == "bearer" or headers.get("sec-fetch-site") == "same-origin":
@@ -118,7 +116,7 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
 
 
 class SecurityMiddleware:
-    """Lets requests in to `inner`."""
+    """The middleware around `inner`."""
 
     def __init__(self, inner: ASGIApp, app: Headrace, door: Credentials, settings: Any, *, login: bool) -> None:
         self._inner = inner
@@ -133,7 +131,7 @@ class SecurityMiddleware:
         self._remote = RemoteWorkers(app)
 
     def end(self) -> None:
-        """Let go of those who listen, or wait for jobs."""
+        """End event streams and waiting claims."""
         self._lives.close()
         self._remote.close()
 
@@ -142,7 +140,7 @@ class SecurityMiddleware:
             await self._inner(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise RuntimeError(f"headrace answers HTTP alone, not {scope['type']}")
+            raise RuntimeError(f"headrace only serves HTTP, not {scope['type']}")
         begun = False
 
         async def reply(message: Message) -> None:
@@ -161,7 +159,7 @@ class SecurityMiddleware:
             response = self._to_login(scope) if self._is_page_without_login(scope, refused) else answer(refused)
             await response(scope, receive, reply)
 
-    # -- who
+    # -- authentication
 
     def _insert_unique(self, scope: Scope) -> None:
         request = HTTPConnection(scope)
@@ -183,23 +181,23 @@ class SecurityMiddleware:
             return LOCAL if _is_local(request, client) else None
         if (written := request.headers.get("authorization")) is not None:
             if (caller := known_by(self._door, client, *credentials_in(written))) is None:
-                raise Refused(401, "unauthorized", "the credentials are not known here", _challenge(request))
+                raise Refused(401, "unauthorized", "wrong credentials", _challenge(request))
             return caller
         cookie = request.cookies.get(COOKIE)
         return None if cookie is None else self._door.by_session(cookie, time.time())
 
     def _nobody(self, request: HTTPConnection) -> Refused:
         if self._door.has_credentials:
-            detail = "say who you are: basic authentication, or a bearer token"
+            detail = "credentials are required: basic authentication or a bearer token"
             return Refused(401, "unauthorized", detail, _challenge(request))
         return Refused(
             403,
             "closed",
-            "no credentials are set, so only clients on the same machine are answered, at localhost and not through a "
+            "no credentials are set, so only clients on the same machine are allowed, at localhost and not through a "
             "proxy; set web_auth or web_tokens",
         )
 
-    # -- people without a session
+    # -- requests without a session
 
     def _is_page_without_login(self, scope: Scope, refused: Refused) -> bool:
         accepts = Headers(scope=scope).get("accept", "")
@@ -212,10 +210,10 @@ class SecurityMiddleware:
 
 
 def _is_local(request: HTTPConnection, client: str) -> bool:
-    """Whether the client is on this machine, and has not been led here.
+    """Whether the client is on this machine and was not redirected by a foreign page or proxy.
 
-    A page may give its own host name the address 127.0.0.1; it is then the Host that betrays it. And whoever comes
-    through a proxy on this machine is not on this machine.
+    DNS rebinding: a page may resolve its host name to 127.0.0.1, but the Host header then shows that name. A client
+    behind a proxy on this machine is not local.
     """
     if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
         return False
@@ -239,25 +237,25 @@ def _host_name(host: str) -> str:
 
 
 def _refuse_other_sites(scope: Scope, request: HTTPConnection) -> None:
-    """A browser tells, and no page can keep it from telling, where a write comes from."""
+    """Check the Sec-Fetch-Site and Origin headers, which a page can't forge."""
     if scope["method"] in SAFE:
         return
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        raise Refused(403, "forgery", "another site's page has sent this; nothing was done")
+        raise Refused(403, "forgery", "cross-site request refused")
     origin = request.headers.get("origin")
     if origin is not None and not _is_of(origin, request.headers.get("host", "")):
-        raise Refused(403, "forgery", "the page that has sent this is of another origin; nothing was done")
+        raise Refused(403, "forgery", "cross-origin request refused")
 
 
 def _is_of(origin: str, host: str) -> bool:
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
-    except ValueError:  # it is no address at all
+    except ValueError:  # not an IP address
         return False
 
 
 def known_by(door: Credentials, client: str, name: str | None, secret: str, how: How) -> Caller | None:
-    """Who has these credentials; wrong ones are slowed down."""
+    """The caller with these credentials; wrong ones are rate-limited."""
     refuse_haste(door.tries.late(client, name, secret))
     caller = door.by_secret(name, secret, how)
     if caller is None:
@@ -274,7 +272,7 @@ def refuse_haste(seconds: float) -> None:
 
 
 def _challenge(request: HTTPConnection) -> dict[str, str]:
-    # A script's request must not make the browser ask for a password.
+    # A script's request must not open the browser's password dialog.
     is_script = request.headers.get("sec-fetch-mode") not in (None, "navigate")
     return {"www-authenticate": "Bearer" if is_script else 'Basic realm="headrace", charset="UTF-8", Bearer'}
 
@@ -285,9 +283,9 @@ def _path(scope: Scope) -> str:
 
 
 def _limited(scope: Scope, receive: Receive, most: int) -> Receive:
-    """`receive`, which refuses a body that is too large as soon as that shows."""
+    """Wrap `receive` to refuse a body as soon as it exceeds the limit."""
     told = Headers(scope=scope).get("content-length", "0")
-    too_large = Refused(413, "body-too-large", f"a body may have {most:,} bytes at most (web_max_body)")
+    too_large = Refused(413, "body-too-large", f"the body exceeds {most:,} bytes (web_max_body)")
     if not told.isdecimal() or int(told) > most:
         raise too_large
     seen = 0

@@ -1,4 +1,4 @@
-"""How much one client may ask for: requests in a second, bytes in a body."""
+"""Rate limits of clients and of failed logins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 _CLIENTS = 10_000
-_TRIES, _TRIES_AT_ONCE = 0.5, 10.0  # wrong passwords in a second, and after a rest
-_TOKENS, _TOKENS_AT_ONCE = 2.0, 20.0  # wrong tokens: they have no names, so all that anybody tries are counted together
+_TRIES, _TRIES_AT_ONCE = 0.5, 10.0  # wrong passwords per second, and burst
+_TOKENS, _TOKENS_AT_ONCE = 2.0, 20.0  # wrong tokens: they have no names, so all clients share one count
 
 
 class RateLimiter:
-    """A token bucket for each client; the longest-unseen are forgotten when there are too many."""
+    """A token bucket for each client; evicts the least recently seen when there are too many."""
 
     def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._every = 1 / rate
@@ -22,7 +22,7 @@ class RateLimiter:
         self._full_at: OrderedDict[str, float] = OrderedDict()
 
     def wait(self, client: str) -> float:
-        """Take one for this client; 0.0, or the seconds after which there will be one."""
+        """Take one token; return 0.0, or the seconds until one is available."""
         late = self.late(client)
         if late <= 0:
             self._full_at[client] = max(self._full_at.get(client, 0.0), self._clock()) + self._every
@@ -32,17 +32,17 @@ class RateLimiter:
         return late
 
     def late(self, client: str) -> float:
-        """The same, and nothing is taken."""
+        """Like `take`, without taking a token."""
         now = self._clock()
         full_at = max(self._full_at.get(client, 0.0), now)
         return max(full_at + self._every - (now + self._burst * self._every), 0.0)
 
 
 class LoginAttempts:
-    """Wrong passwords and tokens, slowed down for each client, and for each name whatever the client's address is.
+    """Limits wrong passwords and tokens per client and per name.
 
-    A client may be able to make its address up. Credentials that were right before from the same address are not held
-    up by what others try in the same name.
+    The limit per name exists because a client may spoof its address. Credentials that were right before from the same
+    address are exempt from it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,21 +52,21 @@ class LoginAttempts:
         self._proven: OrderedDict[tuple[str, bytes], None] = OrderedDict()
 
     def late(self, client: str, name: str | None, secret: str) -> float:
-        """The seconds to wait before these are looked at. `name` is None of a token.
+        """Seconds to wait before checking these credentials. `name` is None for a token.
 
-        To look, and then to hold up wrong ones alone, would answer every guess.
+        The wait comes before the check: delaying only wrong ones would answer every guess.
         """
         if (client, _digest(name, secret)) in self._proven:
             return self._clients.late(client)
         return max(self._clients.late(client), self._of_name(name).late(name or ""))
 
     def wrong(self, client: str, name: str | None) -> None:
-        """Count credentials that were wrong."""
+        """Count wrong credentials."""
         self._clients.wait(client)
         self._of_name(name).wait(name or "")
 
     def right(self, client: str, name: str | None, secret: str) -> None:
-        """Note that these were right."""
+        """Remember right credentials."""
         known = (client, _digest(name, secret))
         self._proven[known] = None
         self._proven.move_to_end(known)

@@ -1,4 +1,4 @@
-"""Signing in and out of a browser. The page that asks for the password is the dashboard's."""
+"""Login and logout of browsers. The login page is the dashboard's."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from headrace.web.security.middleware import COOKIE, known_by, visit_of
 
 
 def sign_in(request: HTTPConnection, name: str, password: str) -> Caller:
-    """Who has this name and this password, or Refused; wrong ones are slowed down."""
+    """The caller with this name and password, or Refused; wrong ones are rate-limited."""
     door, client = visit_of(request.scope).door, request.client.host if request.client else ""
     caller = known_by(door, client, name, password, "session")
     if caller is None:
-        raise Refused(401, "unauthorized", "this name and this password do not go together")
+        raise Refused(401, "unauthorized", "wrong name or password")
     return caller
 
 
 def begin(response: Response, request: HTTPConnection, caller: Caller) -> None:
-    """Have the browser keep the session of somebody who has signed in."""
+    """Set the session cookie after a login."""
     response.set_cookie(
         COOKIE,
         visit_of(request.scope).door.session(caller, time.time()),
@@ -35,5 +35,5 @@ def begin(response: Response, request: HTTPConnection, caller: Caller) -> None:
 
 
 def end(response: Response, request: HTTPConnection) -> None:
-    """Have the browser forget it."""
+    """Delete the session cookie."""
     response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/")

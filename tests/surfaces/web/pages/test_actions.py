@@ -65,7 +65,7 @@ def test_a_job_is_acted_on(app: Headrace, tasks: dict[str, Any], visit: Visit) -
     ids = populate(app, tasks)
     page = visit(f"/jobs/{ids['failed']}")
     press(page, "Retry")
-    told(page, "runs again")
+    told(page, "is queued again")
     assert app.jobs.get(ids["failed"]).state == "pending"
     expect(page.locator("#state")).to_contain_text("pending")
 
@@ -138,7 +138,7 @@ def test_a_job_is_enqueued_by_hand(app: Headrace, tasks: dict[str, Any], visit: 
     page.get_by_label("Task", exact=True).fill("add")
     page.locator("[name=args]").fill("[1, ")
     press(page, "Enqueue")
-    told(page, "no JSON that can be read")
+    told(page, "not valid JSON")
     page.locator("[name=args]").fill('["x", 2]')
     press(page, "Enqueue")
     told(page, "expected int")
@@ -211,7 +211,7 @@ def test_a_viewer_sees_no_buttons_and_an_admin_signs_in(
         page.get_by_label("Name").fill("eve")
         page.get_by_label("Password").fill("wrong")
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("alert")).to_contain_text("do not go together")
+        expect(page.get_by_role("alert")).to_contain_text("wrong name or password")
         page.get_by_label("Password").fill("look")
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("sums")

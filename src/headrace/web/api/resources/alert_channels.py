@@ -1,4 +1,4 @@
-"""Channels of alerts: whom to tell, and how. What is secret goes in and never comes out."""
+"""Alert channels: where notifications are sent. Secrets can be set but not read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Trial, said
 from headrace.web.security.middleware import RequestContext
 
-table = Table("channels", "Channels of alerts: whom to tell, and how.")
+table = Table("channels", "Alert channels: where notifications are sent.")
 _NEW = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/secret", "severity": "warning"}
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 
 
 class ChannelFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of a channel, of which each kind has its own."""
+    """Fields of a channel; each kind uses its own."""
 
     severity: Severity | UnsetType = UNSET
     enabled: bool | UnsetType = UNSET
@@ -36,7 +36,7 @@ class ChannelFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A channel to be made: `slack` and `webhook` have a `url`, `email` has `host` and `to`; `log` needs nothing."""
+    """A new channel: `slack` and `webhook` need `url`, `email` needs `host` and `to`, `log` needs nothing."""
 
     name: str
     kind: Kind
@@ -55,37 +55,37 @@ class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @table.get("/alert-channels")
 def find(visit: RequestContext) -> list[AlertChannel]:
-    """Who is told, without anything secret, and whether that works."""
+    """List the channels with their health, without secrets."""
     return visit.app.alerts.channels.list()
 
 
 @table.post("/alert-channels", status=201, example=_NEW)
 def create(visit: RequestContext, body: NewChannel) -> AlertChannel:
-    """Store a channel."""
+    """Create a channel."""
     return visit.app.alerts.channels.create(body.name, kind=body.kind, **said(body, but=("name", "kind")))
 
 
 @table.post("/alert-channels/{name}/test", waits=True)
 def test(visit: RequestContext, name: str) -> Trial:
-    """Send a message that says it is a test, now, and tell whether it was taken."""
+    """Send a test message now and return whether the channel accepted it."""
     trouble = visit.app.alerts.channels.test(name)
     return Trial(trouble is None, trouble)
 
 
 @table.get("/alert-channels/{name}")
 def get(visit: RequestContext, name: str) -> AlertChannel:
-    """One channel."""
+    """Return one channel."""
     return visit.app.alerts.channels.get(name)
 
 
 @table.patch("/alert-channels/{name}", example={"enabled": False})
 def update(visit: RequestContext, name: str, body: ChannelFields) -> AlertChannel:
-    """Change a channel that is stored; what is not named stays, also what is secret."""
+    """Change a stored channel. Omitted fields and secrets stay."""
     return visit.app.alerts.channels.update(name, **said(body))
 
 
 @table.delete("/alert-channels/{name}")
 def delete(visit: RequestContext, name: str) -> None:
-    """Remove a channel that is stored and that no rule names."""
+    """Delete a stored channel that no rule uses."""
     if not visit.app.alerts.channels.delete(name):
         raise AlertChannelNotFound(name)

@@ -1,4 +1,4 @@
-"""Alerts: what is wrong, what was, and the rules that say so."""
+"""Alerts, their history, their rules and silences."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor, Limit, Note, said
 from headrace.web.security.middleware import RequestContext
 
-table = Table("alerts", "Alerts: what is wrong, what was, and the rules that say so.")
+table = Table("alerts", "Alerts, their history, their rules and silences.")
 _RULE = {"name": "mail-fails", "when": 'error_rate{queue="emails"}[5m] > 5%', "for_": 60, "severity": "critical"}
 Per = Literal["queue", "task", "worker"]
 
 
 class AlertQuery(Struct, frozen=True, kw_only=True):
-    """Which alerts; `pending` adds those whose rule has not held long enough."""
+    """Filters; `pending` adds alerts whose rule has not held long enough to fire."""
 
     severity: Severity | None = None
     acknowledged: bool | None = None
@@ -28,7 +28,7 @@ class AlertQuery(Struct, frozen=True, kw_only=True):
 
 
 class HistoryQuery(Struct, frozen=True, kw_only=True):
-    """What happened, of a rule or of all, before a time, or behind the entry with this cursor."""
+    """Filters of the history: a rule, before a time, or after the entry with this cursor."""
 
     rule: str | None = None
     before: datetime | None = None
@@ -37,7 +37,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
 
 
 class Word(Struct, frozen=True, forbid_unknown_fields=True):
-    """What there is to say about it."""
+    """A note."""
 
     note: Note | None = None
 
@@ -62,7 +62,7 @@ class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rule to be made."""
+    """A new rule."""
 
     name: str
     when: str | UnsetType = UNSET
@@ -82,7 +82,7 @@ class NewRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of which rule, with which labels, or of any, nobody is to be told, for so many seconds."""
+    """Mute notifications of a rule, of labels, or of everything, for a number of seconds."""
 
     rule: str | None = None
     labels: dict[str, str] | None = None
@@ -95,31 +95,31 @@ class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @table.get("/alerts")
 def active(visit: RequestContext, query: AlertQuery) -> list[Alert]:
-    """The alerts that fire, the gravest first."""
+    """List the firing alerts, most severe first."""
     return visit.app.alerts.active(severity=query.severity, acknowledged=query.acknowledged, pending=query.pending)
 
 
 @table.get("/alert-history")
 def history(visit: RequestContext, query: HistoryQuery) -> list[AlertChange]:
-    """What happened to alerts, the newest first; behind the `cursor` of the last one, the list goes on."""
+    """List the history of alerts, newest first. The `cursor` of the last entry continues the list."""
     return visit.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
 
 
 @table.post("/alerts/{alert_id}/acknowledge", example={"note": "looking into it"})
 def acknowledge(visit: RequestContext, alert_id: str, body: Word) -> Alert:
-    """Say that somebody sees to an alert: it is not told again."""
+    """Acknowledge an alert, which stops its repeated notifications."""
     return visit.app.alerts.acknowledge(alert_id, by=visit.caller.name, note=body.note)
 
 
 @table.post("/alerts/{alert_id}/resolve", example={"note": "the mail server is back"})
 def resolve(visit: RequestContext, alert_id: str, body: Word) -> Alert:
-    """End an alert by hand; if its rule still holds it comes back."""
+    """Resolve an alert by hand. It fires again if its rule still holds."""
     return visit.app.alerts.resolve(alert_id, by=visit.caller.name, note=body.note)
 
 
 @table.get("/alerts/{alert_id}")
 def get(visit: RequestContext, alert_id: str) -> Alert:
-    """One alert by its id, or the only open one of the rule of this name."""
+    """Return one alert by its id, or the only open alert of the rule with this name."""
     return visit.app.alerts.get(alert_id)
 
 
@@ -128,58 +128,58 @@ def get(visit: RequestContext, alert_id: str) -> Alert:
 
 @table.get("/alert-rules")
 def rules(visit: RequestContext) -> list[AlertRule]:
-    """Every rule with its state, by name."""
+    """List the rules with their states, by name."""
     return visit.app.alerts.rules.list()
 
 
 @table.post("/alert-rules", status=201, example=_RULE)
 def create_rule(visit: RequestContext, body: NewRule) -> AlertRule:
-    """Store a new rule."""
+    """Create a rule."""
     return visit.app.alerts.rules.create(body.name, **said(body, but=("name",)))
 
 
 @table.post("/alert-rule-test", writes=False, example={"when": "depth > 1000"})
 def test_rule(visit: RequestContext, body: RuleFields) -> list[AlertReading]:
-    """Whether a rule that is not stored would hold now. Nobody is told."""
+    """Evaluate a rule that is not stored. No notification is sent."""
     return visit.app.alerts.rules.test(**said(body))
 
 
 @table.get("/alert-rules/{name}/test")
 def test_stored_rule(visit: RequestContext, name: str) -> list[AlertReading]:
-    """Whether a rule holds now. Nobody is told."""
+    """Evaluate a stored rule. No notification is sent."""
     return visit.app.alerts.rules.test(name)
 
 
 @table.get("/alert-rules/{name}")
 def rule(visit: RequestContext, name: str) -> AlertRule:
-    """One rule with its state."""
+    """Return one rule with its state."""
     return visit.app.alerts.rules.get(name)
 
 
 @table.patch("/alert-rules/{name}", example={"enabled": False})
 def update_rule(visit: RequestContext, name: str, body: RuleFields) -> AlertRule:
-    """Change a rule, also one that is shipped."""
+    """Change a rule, also a built-in one."""
     return visit.app.alerts.rules.update(name, **said(body))
 
 
 @table.delete("/alert-rules/{name}")
 def delete_rule(visit: RequestContext, name: str) -> None:
-    """Remove a rule; a shipped one becomes what it was shipped as."""
+    """Delete a rule. A built-in rule returns to its defaults."""
     visit.app.alerts.rules.delete(name)
 
 
-# -- whom they reach
+# -- silences
 
 
 @table.get("/alert-silences")
 def silences(visit: RequestContext) -> list[AlertSilence]:
-    """What nobody is told of at the moment."""
+    """List the active silences."""
     return visit.app.alerts.silences()
 
 
 @table.post("/alert-silences", status=201, example={"rule": "mail-fails", "for_": 3600, "note": "migration"})
 def silence(visit: RequestContext, body: NewSilence) -> AlertSilence:
-    """Tell nobody of these alerts for a time."""
+    """Mute notifications for a time."""
     return visit.app.alerts.silence(body.rule, labels=body.labels, for_=body.for_, by=visit.caller.name, note=body.note)
 
 

@@ -1,4 +1,4 @@
-"""Dead letters: look into failures, bring their jobs back, or close the matter."""
+"""Dead letters: inspect failed jobs, requeue or resolve them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headrace.web.api.schemas import Changed, Cursor, Limit, Note, filters_of, l
 from headrace.web.api.values import Boost, RateText
 from headrace.web.security.middleware import RequestContext
 
-table = Table("dead", "Dead letters: look into failures, bring their jobs back, or close the matter.")
+table = Table("dead", "Dead letters: inspect failed jobs, requeue or resolve them.")
 AnyStatus = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired", "any"]
 
 
 class DeadQuery(Struct, frozen=True, kw_only=True):
-    """Which dead letters, newest first; `any` status is all of them."""
+    """Filters; the status `any` selects all."""
 
     status: AnyStatus = "pending"
     reason: str | None = None
@@ -35,7 +35,7 @@ class DeadQuery(Struct, frozen=True, kw_only=True):
 
 
 class GroupQuery(Struct, frozen=True):
-    """Groups of which status, and how many."""
+    """The status of the groups, and how many to return."""
 
     status: AnyStatus = "pending"
     limit: Limit = 50
@@ -49,7 +49,7 @@ class DeadList(Struct, frozen=True):
 
 
 class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which job, and why, in a word."""
+    """The job, and a reason of one word."""
 
     job_id: str
     reason: Annotated[str, Meta(min_length=1, max_length=200)] = BY_HAND
@@ -57,7 +57,7 @@ class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to requeue one; `args` and `kwargs` take the place of those it had."""
+    """Options of a requeue; `args` and `kwargs` replace the job's arguments."""
 
     priority_boost: Boost | None = None
     max_requeues: int | None = None
@@ -67,7 +67,7 @@ class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which to requeue, with at least one filter or `everything`; `rate` ("10/s") spreads their starts."""
+    """Filters of a bulk requeue: at least one, or `everything`. `rate` ("10/s") spreads the starts of the jobs."""
 
     reason: str | None = None
     task: str | None = None
@@ -85,20 +85,20 @@ class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Resolve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How it ends."""
+    """The resolution."""
 
     status: Literal["manually_resolved", "permanently_failed", "cancelled"]
     note: Note | None = None
 
 
 class NewNote(Struct, frozen=True, forbid_unknown_fields=True):
-    """What there is to say."""
+    """A note."""
 
     text: Annotated[Note, Meta(min_length=1)]
 
 
 class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which to remove: resolved so many seconds ago, pending ones only if `status` names them."""
+    """Purge dead letters resolved at least `older_than` seconds ago; pending ones only if `status` names them."""
 
     older_than: Annotated[float, Meta(ge=0)] = 30 * 86_400
     status: list[Status] | None = None
@@ -107,27 +107,27 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @table.get("/dead")
 def find(visit: RequestContext, query: DeadQuery) -> DeadList:
-    """Dead letters, newest first; those that nobody has dealt with, unless another status is asked for."""
+    """List dead letters, newest first; pending ones unless a status is given."""
     filters = filters_of(query, but=("status", "limit", "cursor"))
     page = visit.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
-    return DeadList([_shown(letter) for letter in page], page.cursor)
+    return DeadList([_shown(dead_letter) for dead_letter in page], page.cursor)
 
 
 @table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
 def add(visit: RequestContext, body: NewLetter) -> DeadLetter:
-    """Put a job on the desk by hand; one that has not started is failed by it."""
+    """Make a dead letter of a job by hand. A job that has not started fails."""
     return _shown(visit.app.dead.add(body.job_id, reason=body.reason, by=visit.caller.name, note=body.note))
 
 
 @table.get("/dead/groups")
 def groups(visit: RequestContext, query: GroupQuery) -> list[DeadGroup]:
-    """Dead letters that one would look into together, the biggest group first."""
+    """Group dead letters by the fingerprint of their error, largest group first."""
     return visit.app.dead.groups(status=_status(query.status), limit=query.limit)
 
 
 @table.get("/dead/stats")
 def stats(visit: RequestContext) -> list[DeadStats]:
-    """What there is for each reason."""
+    """Count dead letters by reason."""
     return visit.app.dead.stats()
 
 
@@ -150,14 +150,14 @@ def requeue_many(visit: RequestContext, body: RequeueMany) -> BulkRequeue:
 
 @table.post("/dead/purge", example={"older_than": 2_592_000, "dry_run": True})
 def purge(visit: RequestContext, body: Purge) -> Changed:
-    """Remove dead letters that were resolved long ago."""
+    """Delete dead letters that were resolved long ago."""
     gone = visit.app.dead.purge(older_than=body.older_than, status=body.status, dry_run=body.dry_run)
     return Changed(gone, body.dry_run)
 
 
 @table.get("/dead/{letter_id}/history")
 def history(visit: RequestContext, letter_id: str) -> list[HistoryEntry]:
-    """What happened to the job of a dead letter, oldest first."""
+    """Return the history of the job of a dead letter, oldest first."""
     return visit.app.dead.history(letter_id)
 
 
@@ -177,7 +177,7 @@ def requeue(visit: RequestContext, letter_id: str, body: Requeue) -> RequeueResu
 
 @table.post("/dead/{letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
 def resolve(visit: RequestContext, letter_id: str, body: Resolve) -> DeadLetter:
-    """End a pending dead letter; its job stays as it is."""
+    """Resolve a pending dead letter. Its job does not change."""
     return _shown(visit.app.dead.resolve(letter_id, body.status, by=visit.caller.name, note=body.note))
 
 
@@ -189,13 +189,13 @@ def note(visit: RequestContext, letter_id: str, body: NewNote) -> DeadLetter:
 
 @table.get("/dead/{letter_id}")
 def get(visit: RequestContext, letter_id: str) -> DeadLetter:
-    """One dead letter by its id, or the newest of the job with this id."""
+    """Return one dead letter by its id, or the newest of the job with this id."""
     return _shown(visit.app.dead.get(letter_id))
 
 
 @table.delete("/dead/{letter_id}")
 def delete(visit: RequestContext, letter_id: str) -> None:
-    """Forget a dead letter of any status; its job stays as it is."""
+    """Delete a dead letter of any status. Its job does not change."""
     visit.app.dead.delete(letter_id)
 
 
@@ -203,8 +203,8 @@ def _status(status: AnyStatus) -> str | None:
     return None if status == "any" else status
 
 
-def _shown(letter: DeadLetter) -> DeadLetter:
-    args, kwargs, metadata = lowered(letter.args), lowered(letter.kwargs), lowered(letter.metadata)
-    logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in letter.logs)
+def _shown(dead_letter: DeadLetter) -> DeadLetter:
+    args, kwargs, metadata = lowered(dead_letter.args), lowered(dead_letter.kwargs), lowered(dead_letter.metadata)
+    logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in dead_letter.logs)
     told: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
-    return structs.replace(letter, progress=lowered(letter.progress), **told)
+    return structs.replace(dead_letter, progress=lowered(dead_letter.progress), **told)

@@ -1,4 +1,4 @@
-"""Events as they happen."""
+"""Events of the store as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.web.api.schemas import Cursor
 from headrace.web.security.middleware import RequestContext
 from headrace.web.sse import EachEvent, Stream
 
-table = Table("events", "Events as they happen, and what happened lately.")
+table = Table("events", "Events of the store, live and recent.")
 
 
 class EventQuery(Struct, frozen=True, kw_only=True):
-    """Which events: of these types (`job.completed`, `job.*`), of a queue, of a task; `since` is a cursor."""
+    """Filters: types (`job.completed`, `job.*`), a queue, a task; `since` is a cursor."""
 
     types: Annotated[list[str], Meta(max_length=50)] = []
     queue: str | None = None
@@ -26,15 +26,15 @@ class EventQuery(Struct, frozen=True, kw_only=True):
 
 @table.get("/events", streams=Event)
 def stream(visit: RequestContext, query: EventQuery) -> Stream:
-    """Listen to events as server-sent events.
+    """Stream events as server-sent events.
 
-    Each has its cursor as `id`, its type as `event` and itself as `data`. Who was cut off goes on with `Last-Event-ID`,
-    which a browser sends by itself; the first time, `since` does the same, and without either the stream begins now, as
-    it does behind a cursor that the store has not come to yet: that is one of another store. A comment comes when
-    nothing was told for 15 seconds, and `trouble` when the store does not answer. Who does not take what is sent is
-    dropped.
+    Each event has its cursor as `id`, its type as `event` and its JSON as `data`. After a disconnect, a client
+    continues with `Last-Event-ID`, which browsers send by themselves; on the first request, `since` does the same.
+    Without either, or with a cursor ahead of the store (it belongs to another store), the stream starts now. A comment
+    is sent after 15 seconds without an event, and the event `trouble` while the store is unavailable. The server drops
+    a client that reads too slowly.
     """
     if query.since is not None:
-        page_of(query.since)  # or InvalidJob
+        page_of(query.since)  # raises InvalidJob for a bad cursor
     wanted = interest(query.types, query.queue, query.task)
     return Stream(visit.lives, EachEvent(wanted), query.since)

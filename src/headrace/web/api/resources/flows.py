@@ -1,4 +1,4 @@
-"""Flows: jobs that were made together, and what waits for what."""
+"""Flows: jobs created together, and their dependencies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, Cursor, Limit
 from headrace.web.security.middleware import RequestContext
 
-table = Table("flows", "Flows: jobs that were made together, and what waits for what.")
+table = Table("flows", "Flows: jobs created together, and their dependencies.")
 
 
 class FlowRecord(Struct, frozen=True, kw_only=True):
-    """A flow: its state, how many of its jobs are over, and how many are in each state that any is in."""
+    """A flow: its state, its finished jobs, and the number of jobs in each state."""
 
     id: str
     name: str
@@ -36,7 +36,7 @@ class FlowList(Struct, frozen=True):
 
 
 class FlowDetail(Struct, frozen=True):
-    """A flow with its jobs, and the graph of what waits for what."""
+    """A flow with its jobs and the graph of their dependencies."""
 
     flow: FlowRecord
     jobs: list[JobRecord]
@@ -44,7 +44,7 @@ class FlowDetail(Struct, frozen=True):
 
 
 class FlowQuery(Struct, frozen=True):
-    """How many flows, and after which."""
+    """The page of flows to return."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
@@ -52,7 +52,7 @@ class FlowQuery(Struct, frozen=True):
 
 @table.get("/flows")
 def find(visit: RequestContext, query: FlowQuery) -> FlowList:
-    """Flows, newest first."""
+    """List flows, newest first."""
     found = visit.app.flows.list(query.limit + 1, query.cursor)
     shown = [_record(run) for run in found[: query.limit]]
     return FlowList(shown, shown[-1].id if len(found) > query.limit else None)
@@ -60,20 +60,20 @@ def find(visit: RequestContext, query: FlowQuery) -> FlowList:
 
 @table.get("/flows/{flow_id}")
 def get(visit: RequestContext, flow_id: str) -> FlowDetail:
-    """One flow with its jobs and its graph."""
+    """Return one flow with its jobs and its graph."""
     run = visit.app.flows.get(flow_id)
     return FlowDetail(_record(run), [record_of(job) for job in run.jobs], run.graph())
 
 
 @table.post("/flows/{flow_id}/cancel")
 def cancel(visit: RequestContext, flow_id: str) -> Changed:
-    """Cancel whatever of a flow is not over."""
+    """Cancel all unfinished jobs of a flow."""
     return Changed(visit.app.flows.get(flow_id).cancel())
 
 
 @table.post("/flows/{flow_id}/retry")
 def retry(visit: RequestContext, flow_id: str) -> Changed:
-    """Run again what failed or was cancelled, and what was cancelled for that reason."""
+    """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
     return Changed(visit.app.flows.get(flow_id).retry())
 
 

@@ -1,4 +1,4 @@
-"""Jobs: find them, submit them, look into one, act on one or on many."""
+"""Jobs: search, submit, inspect and change them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from headrace.web.bulk import Act, act_on_many, would_concern
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
 
-table = Table("jobs", "Jobs: find them, submit them, look into one, act on one or on many.")
+table = Table("jobs", "Jobs: search, submit, inspect and change them.")
 _FILTER = {"queue": "emails", "state": ["failed"], "dry_run": True}
-_REACH, _REACH_OF_TEXT = 5_000, 2_000  # jobs that a request looks at where no index leads to those that are meant
-_BOUNDS = ("finished_before", "limit")  # of what is removed; they say nothing of which jobs are meant
+_REACH, _REACH_OF_TEXT = 5_000, 2_000  # jobs a request scans when no index serves the filters
+_BOUNDS = ("finished_before", "limit")  # bounds of a deletion, not filters
 _NEW = {"task": "emails.send", "kwargs": {"to": "ann@example.com"}, "queue": "emails", "delay": 60}
 
 
 class JobList(Struct, frozen=True):
-    """Jobs, newest first. `cursor` continues after them; it is null at the end, and only there.
+    """Jobs, newest first. `cursor` continues after them; it is null only at the end.
 
-    `total` counts all that match, if it was asked for. Where that would take too long it is the least that it can be,
-    and `total_is_exact` is false.
+    `total` counts all matches, if requested. Where counting would take too long it is a lower bound, and
+    `total_is_exact` is false.
     """
 
     jobs: list[JobRecord]
@@ -42,19 +42,19 @@ class JobList(Struct, frozen=True):
 
 
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs that are stored together, or not at all."""
+    """Jobs to submit in one commit: all or none."""
 
     jobs: Annotated[list[JobRequest], Meta(max_length=10_000)]
 
 
 class StoredJobs(Struct, frozen=True):
-    """The ids of the jobs, in the order they were given."""
+    """The ids of the jobs, in the given order."""
 
     ids: list[str]
 
 
 class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is to be different; what is not named stays."""
+    """Fields to change; omitted fields stay."""
 
     priority: Priority | UnsetType = UNSET
     run_at: datetime | UnsetType = UNSET
@@ -73,13 +73,13 @@ class Why(Struct, frozen=True):
 def find(visit: RequestContext, query: JobQuery) -> JobList:
     """List and search jobs, newest first.
 
-    Filters that are given must all match. `state` may be repeated. A search that no index helps, as for a text, looks
-    at some thousand jobs at a time: a page may hold fewer than `limit`, or none, and still have a cursor that goes on.
-    A text is looked for in the id, the task, the reason, the arguments and the metadata, with secrets starred out.
-    With `archived`, jobs that have left the store for the archive, where `since` and `until` mean their ends.
+    All given filters must match. `state` may be repeated. A search without an index, such as for a text, scans some
+    thousand jobs per request: a page may have fewer than `limit` jobs, or none, and still a cursor. A text search
+    covers the id, the task, the reason, the arguments and the metadata, with secrets redacted. `archived` selects
+    archived jobs; `since` and `until` then apply to their finish.
     """
     filters = filters_of(query, but=("limit", "cursor", "archived", "total"))
-    reach = (_REACH_OF_TEXT if query.text else _REACH) // (2 if query.total else 1)  # it is looked twice for a total
+    reach = (_REACH_OF_TEXT if query.text else _REACH) // (2 if query.total else 1)  # a total scans twice
     page = text_search.find(
         visit.app, filters, limit=query.limit, cursor=query.cursor, reach=reach, archived=query.archived
     )
@@ -96,7 +96,7 @@ def find(visit: RequestContext, query: JobQuery) -> JobList:
 def create(visit: RequestContext, body: JobRequest) -> JobRecord:
     """Submit a job.
 
-    The task need not be known to the web process; where it is, its arguments are checked.
+    The web process need not know the task; if it does, the arguments are checked.
     """
     call = call_of(visit.app, body)
     (job,) = visit.app.enqueue_many([call])
@@ -105,20 +105,20 @@ def create(visit: RequestContext, body: JobRequest) -> JobRecord:
 
 @table.post("/jobs/bulk", role="worker", status=201, example={"jobs": [_NEW]})
 def create_many(visit: RequestContext, body: NewJobs) -> StoredJobs:
-    """Submit many jobs in one commit: all of them or, if one is not valid, none."""
+    """Submit many jobs in one commit: all, or none if one is invalid."""
     stored = visit.app.enqueue_many([call_of(visit.app, job) for job in body.jobs])
     return StoredJobs([job.id for job in stored])
 
 
 @table.post("/jobs/cancel", example=_FILTER)
 def cancel_many(visit: RequestContext, body: JobFilter) -> Changed:
-    """Cancel the matching jobs that are not over."""
+    """Cancel the matching unfinished jobs."""
     return _bulk(visit, body, "cancel")
 
 
 @table.post("/jobs/retry", example=_FILTER)
 def retry_many(visit: RequestContext, body: JobFilter) -> Changed:
-    """Run the matching jobs again that are over; without a state, those that failed."""
+    """Run the matching finished jobs again; without a state, the failed ones."""
     return _bulk(visit, body, "retry")
 
 
@@ -130,12 +130,12 @@ def promote_many(visit: RequestContext, body: JobFilter) -> Changed:
 
 @table.post("/jobs/delete", example=_FILTER)
 def delete_many(visit: RequestContext, body: DeleteFilter) -> Changed:
-    """Remove the matching jobs that are not running.
+    """Delete the matching jobs that are not running.
 
-    With `finished_before` those that ended before that time, the oldest end first, which no dry run can count.
+    `finished_before` selects jobs that finished before that time, oldest first; a dry run can't count these.
     """
     if body.finished_before is not None and body.dry_run:
-        raise InvalidJob("dry_run: it can't count by ends; leave finished_before out")
+        raise InvalidJob("dry_run: it can't be combined with finished_before")
     told = {name: value for name in _BOUNDS if (value := getattr(body, name)) is not None}
     return _bulk(visit, body, "delete", **told)
 
@@ -143,7 +143,7 @@ def delete_many(visit: RequestContext, body: DeleteFilter) -> Changed:
 def _bulk(visit: RequestContext, body: JobFilter, act: Act, **bounds: Any) -> Changed:
     filters = filters_of(body, but=("dry_run", *_BOUNDS))
     if not filters and "finished_before" not in bounds:
-        raise InvalidJob("say which jobs are meant with at least one filter")
+        raise InvalidJob("give at least one filter")
     filters = text_search.settled(visit.app, filters)
     if body.dry_run:
         many = would_concern(visit.app, act, filters)
@@ -153,45 +153,45 @@ def _bulk(visit: RequestContext, body: JobFilter, act: Act, **bounds: Any) -> Ch
 
 @table.get("/jobs/{job_id}/logs")
 def logs(visit: RequestContext, job_id: str) -> list[LogEntry]:
-    """What a job logged about itself, oldest first."""
+    """Return the log lines of a job, oldest first."""
     job = visit.app.jobs.get(job_id)
     return [log_of(line, job) for line in job.logs()]
 
 
 @table.get("/jobs/{job_id}/history")
 def history(visit: RequestContext, job_id: str) -> list[HistoryEntry]:
-    """Every step of a job's life, oldest first."""
+    """Return the history of a job, oldest first."""
     return visit.app.jobs.get(job_id).history()
 
 
 @table.get("/jobs/{job_id}/why")
 def why(visit: RequestContext, job_id: str) -> Why:
-    """Why a job is not running now, or what it is doing."""
+    """Explain why a job is not running, or what it is doing."""
     job = visit.app.jobs.get(job_id)
     return Why(job.id, job.state, job.why())
 
 
 @table.post("/jobs/{job_id}/cancel")
 def cancel(visit: RequestContext, job_id: str) -> JobRecord:
-    """Cancel a job that is not over; a running attempt is told to stop, and can't change it any more."""
+    """Cancel an unfinished job. A running attempt is asked to stop, and its result is refused."""
     return _act(visit.app.jobs.get(job_id), "cancel", "is over")
 
 
 @table.post("/jobs/{job_id}/retry")
 def retry(visit: RequestContext, job_id: str) -> JobRecord:
     """Run a finished job again, with fresh attempts."""
-    return _act(visit.app.jobs.get(job_id), "retry", "is not over")
+    return _act(visit.app.jobs.get(job_id), "retry", "is not finished")
 
 
 @table.post("/jobs/{job_id}/promote")
 def promote(visit: RequestContext, job_id: str) -> JobRecord:
     """Run a scheduled, retrying or waiting job now."""
-    return _act(visit.app.jobs.get(job_id), "promote", "does not wait for a time or for other jobs")
+    return _act(visit.app.jobs.get(job_id), "promote", "is not scheduled, retrying or waiting")
 
 
 @table.get("/jobs/{job_id}")
 def get(visit: RequestContext, job_id: str) -> JobRecord:
-    """Everything about one job, its secrets starred out."""
+    """Return everything about one job, with secrets redacted."""
     job = visit.app.jobs.get(job_id)
     steps = [] if job.spooled or job.archived else visit.app.engine.queries.steps(job.id)
     return full_record_of(job, steps)
@@ -208,7 +208,7 @@ def update(visit: RequestContext, job_id: str, body: JobChange) -> JobRecord:
 
 @table.delete("/jobs/{job_id}")
 def delete(visit: RequestContext, job_id: str) -> None:
-    """Remove a job that is not running, with its history, also from the archive."""
+    """Delete a job that is not running, with its history, also from the archive."""
     job = visit.app.jobs.get(job_id)
     if not job.delete():
         raise _conflict(job.refresh(), "is running; cancel it first")

@@ -1,4 +1,4 @@
-"""How long jobs may stay: those that stay too long, the archive, the terms."""
+"""Stale jobs, retention, the archive and lifecycle terms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Limit, said
 from headrace.web.security.middleware import RequestContext
 
-table = Table("lifecycle", "How long jobs may stay: those that stay too long, the archive, the terms.")
+table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle terms.")
 
 
 class StaleQuery(Struct, frozen=True, kw_only=True):
-    """Which jobs; `warnings` adds those that are nearly stale."""
+    """Filters; `warnings` adds jobs past 75 % of their limit."""
 
     task: str | None = None
     queue: str | None = None
@@ -26,7 +26,7 @@ class StaleQuery(Struct, frozen=True, kw_only=True):
 
 
 class StaleOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs to deal with as their terms say; nothing is changed unless `dry_run` is false."""
+    """Stale jobs to handle by their on_stale action; nothing changes unless `dry_run` is false."""
 
     task: str | None = None
     queue: str | None = None
@@ -35,20 +35,20 @@ class StaleOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing is changed unless `dry_run` is false."""
+    """Nothing changes unless `dry_run` is false."""
 
     dry_run: bool = True
 
 
 class TermsQuery(Struct, frozen=True):
-    """Whose terms: those of a task, of a queue, of both together, or of any job."""
+    """The task, the queue or both whose terms to return; without either, the defaults."""
 
     task: str | None = None
     queue: str | None = None
 
 
 class TermsChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Terms to order for a task or a queue: seconds, null for no limit, "default" to take an order back."""
+    """Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before."""
 
     task: str | None = None
     queue: str | None = None
@@ -69,7 +69,7 @@ class TermsChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 @table.get("/lifecycle/stale")
 def stale(visit: RequestContext, query: StaleQuery) -> list[StaleJob]:
-    """The jobs that stay too long, those that are over their threshold by most first. It changes nothing."""
+    """List stale jobs, the most overdue first. Nothing changes."""
     return visit.app.lifecycle.detect_stale(
         task=query.task, queue=query.queue, warnings=query.warnings, limit=query.limit
     )
@@ -77,54 +77,54 @@ def stale(visit: RequestContext, query: StaleQuery) -> list[StaleJob]:
 
 @table.post("/lifecycle/stale", example={"queue": "emails", "dry_run": True})
 def deal_with_stale(visit: RequestContext, body: StaleOrder) -> list[StaleJob]:
-    """Do with the jobs that stay too long what their terms say; a dry run unless told otherwise."""
+    """Apply the on_stale action of stale jobs; a dry run unless `dry_run` is false."""
     return visit.app.lifecycle.detect_stale(dry_run=body.dry_run, task=body.task, queue=body.queue, limit=body.limit)
 
 
 @table.get("/lifecycle/ages")
 def ages(visit: RequestContext) -> list[StateAges]:
-    """How long jobs have been where they are, for each open state and queue."""
+    """Return how long jobs have been in their state, for each open state and queue."""
     return visit.app.lifecycle.ages()
 
 
 @table.post("/lifecycle/archive", example={"dry_run": True})
 def archive(visit: RequestContext, body: ArchiveOrder) -> ArchiveRun:
-    """Have every finished job whose time has come leave the store now; a dry run unless told otherwise."""
+    """Archive or delete finished jobs past their retention now; a dry run unless `dry_run` is false."""
     return visit.app.lifecycle.archive(dry_run=body.dry_run)
 
 
 @table.get("/lifecycle/archive")
 def archive_stats(visit: RequestContext) -> ArchiveStats:
-    """What the archive holds, and what the last sweep of a worker did."""
+    """Return the size of the archive and the last retention run of a worker."""
     return visit.app.lifecycle.stats()
 
 
 @table.get("/lifecycle/archive/months")
 def archive_months(visit: RequestContext) -> list[ArchiveMonth]:
-    """How many archived jobs ended in each month, and the space they take."""
+    """Return the number and size of archived jobs by the month they finished in."""
     return visit.app.lifecycle.months()
 
 
 @table.post("/lifecycle/archive/{job_id}/restore")
 def restore(visit: RequestContext, job_id: str) -> JobRecord:
-    """Bring an archived job back, to run again."""
+    """Return an archived job to the store, to run again."""
     return record_of(visit.app.lifecycle.restore(job_id))
 
 
 @table.get("/lifecycle/partitions")
 def partitions(visit: RequestContext) -> list[ArchivePartition]:
-    """The partitions of the archive, the oldest first."""
+    """List the partitions of the archive, oldest first."""
     return visit.app.lifecycle.partitions()
 
 
 @table.get("/lifecycle/terms")
 def terms(visit: RequestContext, query: TermsQuery) -> LifecyclePolicy:
-    """How long jobs of a task, of a queue or of any may stay, and who says so."""
+    """Return the lifecycle terms of a task, a queue or all jobs, and where each is set."""
     return visit.app.lifecycle.terms(task=query.task, queue=query.queue)
 
 
 @table.patch("/lifecycle/terms", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
 def configure(visit: RequestContext, body: TermsChange) -> LifecyclePolicy:
-    """Order terms for a task or for a queue, over what code and settings say."""
+    """Set lifecycle terms of a task or a queue. They override code and settings."""
     fields: dict[str, Any] = said(body, but=("task", "queue"))
     return visit.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)

@@ -1,4 +1,4 @@
-"""Metrics: how the store does now, and how it did."""
+"""Metrics of the store, current and past."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from headrace.web.api.schemas import Limit
 from headrace.web.security.middleware import RequestContext
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
-table = Table("metrics", "Metrics: how the store does now, and how it did.")
+table = Table("metrics", "Metrics of the store, current and past.")
 
 
 def _span(text: str) -> float | str:
-    """Seconds, or words for it."""
+    """A duration: seconds, or a text such as `15m`."""
     return float(text) if _SECONDS.fullmatch(text) else text
 
 
 class Window(Struct, frozen=True):
-    """How far back: `90`, `15m`, `1h30m`."""
+    """The window: `90`, `15m`, `1h30m`."""
 
     window: str = "60"
 
 
 class SeriesQuery(Struct, frozen=True, kw_only=True):
-    """A metric over a window, a point for each step."""
+    """A metric over a window, with one point per step."""
 
     queue: str | None = None
     task: str | None = None
@@ -40,7 +40,7 @@ class SeriesQuery(Struct, frozen=True, kw_only=True):
 
 
 class TasksQuery(Struct, frozen=True, kw_only=True):
-    """The tasks of a queue, or of all."""
+    """Filters of tasks."""
 
     queue: str | None = None
     window: str = "1h"
@@ -48,7 +48,7 @@ class TasksQuery(Struct, frozen=True, kw_only=True):
 
 
 class DaysQuery(Struct, frozen=True, kw_only=True):
-    """How many days back, of a queue, of a task, or of all."""
+    """The number of days, and a queue or a task."""
 
     count: Limit = 7
     queue: str | None = None
@@ -57,40 +57,40 @@ class DaysQuery(Struct, frozen=True, kw_only=True):
 
 @table.get("/metrics")
 def system(visit: RequestContext, query: Window) -> MetricsSnapshot:
-    """How the store does: what became of jobs in the window, by queue, task and worker, and what waits."""
+    """Return throughput, errors and times of the window by queue, task and worker, and the waiting jobs."""
     return visit.app.metrics.snapshot(_span(query.window))
 
 
 @table.get("/metrics/queues")
 def queues(visit: RequestContext, query: Window) -> list[QueueMetrics]:
-    """How each queue does."""
+    """Return the metrics of each queue."""
     return visit.app.metrics.snapshot(_span(query.window)).queues
 
 
 @table.get("/metrics/queues/{queue}")
 def queue(visit: RequestContext, queue: str, query: Window) -> QueueMetrics:
-    """How one queue does."""
+    """Return the metrics of one queue."""
     for found in visit.app.metrics.snapshot(_span(query.window)).queues:
         if found.queue == queue:
             return found
-    raise QueueNotFound(queue, ", or nothing was measured of it")
+    raise QueueNotFound(queue, ", or it has no metrics")
 
 
 @table.get("/metrics/tasks")
 def tasks(visit: RequestContext, query: TasksQuery) -> list[TaskMetrics]:
-    """Tasks with the most failed attempts first, and then the busiest."""
+    """Return the metrics of tasks: most failed attempts first, then the busiest."""
     return visit.app.metrics.tasks(query.queue, window=_span(query.window), limit=query.limit)
 
 
 @table.get("/metrics/days")
 def days(visit: RequestContext, query: DaysQuery) -> list[DayMetrics]:
-    """What became of jobs on the last days, in UTC, today last."""
+    """Return daily totals in UTC, today last."""
     return visit.app.metrics.days(query.count, queue=query.queue, task=query.task)
 
 
 @table.get("/metrics/series/{name}")
 def series(visit: RequestContext, name: str, query: SeriesQuery) -> MetricSeries:
-    """A metric over time, such as `throughput`, `error_rate`, `wait_p95` or `depth`."""
+    """Return a metric over time, such as `throughput`, `error_rate`, `wait_p95` or `depth`."""
     return visit.app.metrics.series(
         name,
         queue=query.queue,

@@ -1,4 +1,4 @@
-"""A job as a program of any language submits it."""
+"""The body of a new job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _NOT_OPTIONS = ("task", "args", "kwargs")
 
 
 class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a failed attempt runs again; times in seconds, errors by their dotted names."""
+    """A retry policy; times in seconds, errors by their dotted names."""
 
     limit: RetryLimit = 3
     backoff: Literal["exponential", "fixed", "linear"] | list[float] = "exponential"
@@ -49,7 +49,7 @@ class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Of several calls that are the same, only one is a job at a time."""
+    """A uniqueness rule: at most one open job per key."""
 
     by: tuple[str, ...] = ("args",)
     key: Key | None = None
@@ -61,7 +61,7 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A call of a task, and options as of `using()`: times in seconds, what is not said follows the task."""
+    """A call of a task, with the options of `using()`: times in seconds; omitted options follow the task."""
 
     task: TaskName
     args: list[Any] = []
@@ -91,7 +91,7 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def options_of(job: Struct) -> dict[str, Any]:
-    """What was said besides the call, as `using()` takes it."""
+    """The options of the body, as `using()` takes them."""
     given = said(job, but=_NOT_OPTIONS)
     retry, unique = given.get("retry"), given.get("unique")
     if isinstance(retry, NewRetry):
@@ -104,5 +104,5 @@ def options_of(job: Struct) -> dict[str, Any]:
 
 
 def call_of(app: Headrace, job: JobRequest) -> Call[Any]:
-    """The call, checked against the task's signature where that is known here."""
+    """The call, checked against the task's signature if this process knows it."""
     return app.task_by_name(job.task).using(**options_of(job)).bind(*lifted(job.args), **lifted(job.kwargs))

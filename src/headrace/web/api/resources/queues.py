@@ -1,4 +1,4 @@
-"""Queues and tasks: what is in them, and their rules."""
+"""Queues and tasks with their counts and rules."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from headrace.web.api.schemas import Changed, Limit, said
 from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
 from headrace.web.security.middleware import RequestContext
 
-table = Table("queues", "Queues, what is in them, and their rules.")
-tasks = Table("tasks", "Tasks: which are known, and their rules.")
+table = Table("queues", "Queues with their counts and rules.")
+tasks = Table("tasks", "Known tasks and their rules.")
 Count = Annotated[int, Meta(ge=1)]
 
 
 class QueueRulesRecord(Struct, frozen=True, kw_only=True):
-    """The rules of a queue as an operator writes them; None is no rule."""
+    """The rules of a queue; null is no rule."""
 
     weight: int | None = None
     strategy: Strategy | None = None
@@ -37,7 +37,7 @@ class QueueRulesRecord(Struct, frozen=True, kw_only=True):
 
 
 class QueueRecord(Struct, frozen=True, kw_only=True):
-    """A queue: how many of its jobs are in each state, since when its oldest pending one could run, and its rules."""
+    """A queue: its jobs by state, since when its oldest pending job has been due, and its rules."""
 
     queue: str
     paused: bool
@@ -56,7 +56,7 @@ class QueueRecord(Struct, frozen=True, kw_only=True):
 
 
 class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules to change: null lifts one, and what is not named stays as it is."""
+    """Rules to change: null removes a rule, omitted rules stay."""
 
     weight: Weight | UnsetType | None = UNSET
     strategy: Strategy | UnsetType | None = UNSET
@@ -71,7 +71,7 @@ class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Peek(Struct, frozen=True):
-    """How many jobs."""
+    """The number of jobs to return."""
 
     limit: Limit = 10
 
@@ -89,7 +89,7 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
 
 
 class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules to change: null lifts one, and what is not named stays as it is."""
+    """Rules to change: null removes a rule, omitted rules stay."""
 
     strategy: Strategy | UnsetType | None = UNSET
     rate: RateText | UnsetType | None = UNSET
@@ -102,39 +102,39 @@ class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @table.get("/queues")
 def find(visit: RequestContext) -> list[QueueRecord]:
-    """Every queue with its counts, by name."""
+    """List the queues with their counts, by name."""
     return [_record(stats) for stats in visit.app.queues()]
 
 
 @table.get("/queues/{queue}/peek")
 def peek(visit: RequestContext, queue: QueueName, query: Peek) -> list[JobRecord]:
-    """The next jobs in the order they will run."""
+    """Return the next jobs in claim order."""
     return [record_of(job) for job in visit.app.queue(queue).peek(query.limit)]
 
 
 @table.get("/queues/{queue}")
 def get(visit: RequestContext, queue: QueueName) -> QueueRecord:
-    """One queue with its counts and rules; one that was never used is empty."""
+    """Return one queue with its counts and rules; an unknown queue is empty."""
     return _record(visit.app.queue(queue).stats())
 
 
 @table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
 def configure(visit: RequestContext, queue: QueueName, body: QueueChange) -> QueueRecord:
-    """Change rules of a queue, for every worker and every caller within a second."""
+    """Change rules of a queue. All workers and callers apply them within a second."""
     visit.app.queue(queue).configure(**said(body))
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/pause")
 def pause(visit: RequestContext, queue: QueueName) -> QueueRecord:
-    """Let no worker take jobs from a queue; those that run go on."""
+    """Pause a queue: workers start none of its jobs. Running jobs continue."""
     visit.app.queue(queue).pause()
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/resume")
 def resume(visit: RequestContext, queue: QueueName) -> QueueRecord:
-    """Let workers take jobs from a queue again."""
+    """Resume a queue."""
     visit.app.queue(queue).resume()
     return _record(visit.app.queue(queue).stats())
 
@@ -147,7 +147,7 @@ def clear(visit: RequestContext, queue: QueueName) -> Changed:
 
 @table.delete("/queues/{queue}")
 def delete(visit: RequestContext, queue: QueueName) -> None:
-    """Take a queue off every list, with its rules and finished jobs; 409 while it has unfinished ones."""
+    """Delete a queue with its rules and finished jobs; 409 while it has unfinished jobs."""
     visit.app.queue(queue).delete()
 
 
@@ -176,27 +176,27 @@ def _rules(rules: QueueRules) -> QueueRulesRecord:
 
 @tasks.get("/tasks")
 def find_tasks(visit: RequestContext) -> list[TaskRecord]:
-    """The tasks that the web process knows, and those that have rules, by name."""
+    """List the tasks that the web process knows or that have rules, by name."""
     rules = visit.app.task_rules()
     return [_task(visit, name, rules.get(name, TaskRules())) for name in sorted({*visit.app.tasks, *rules})]
 
 
 @tasks.patch("/tasks/{task}", example={"rate": "100/min"})
 def configure_task(visit: RequestContext, task: TaskName, body: TaskChange) -> TaskRecord:
-    """Change rules of a task, for every worker from its next claim on."""
+    """Change rules of a task. Workers apply them from their next claim on."""
     return _task(visit, task, visit.app.configure_task(task, **said(body)))
 
 
 @tasks.post("/tasks/{task}/pause")
 def pause_task(visit: RequestContext, task: TaskName) -> TaskRecord:
-    """Let no worker start jobs of a task; jobs of other tasks pass them."""
+    """Pause a task: workers start none of its jobs. Other tasks continue."""
     visit.app.pause_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
 
 
 @tasks.post("/tasks/{task}/resume")
 def resume_task(visit: RequestContext, task: TaskName) -> TaskRecord:
-    """Let workers start jobs of a task again."""
+    """Resume a task."""
     visit.app.resume_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
 

@@ -1,4 +1,4 @@
-"""Schedules: make them, look at them, hold them up, change them, run one by hand."""
+"""Schedules: create, list, change, pause and run them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from headrace.web.api.values import (
 from headrace.web.problems import Refused
 from headrace.web.security.middleware import RequestContext
 
-table = Table("schedules", "Schedules: jobs that are made at their times.")
+table = Table("schedules", "Schedules, which enqueue jobs at their times.")
 _NEW = {"id": "nightly", "task": "reports.build", "cron": "0 2 * * *", "tz": "Europe/Vienna"}
 
 
@@ -70,7 +70,7 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
 
 
 class ScheduleChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different: a timing has exactly one of cron, every (seconds) and at."""
+    """Fields to change; a timing has exactly one of cron, every (seconds) and at."""
 
     task: TaskName | UnsetType = UNSET
     args: list[Any] | UnsetType = UNSET
@@ -94,7 +94,7 @@ class ScheduleChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A schedule to be made: a call, a timing with exactly one of cron, every (seconds) and at, options of its jobs."""
+    """A new schedule: a call, a timing with exactly one of cron, every (seconds) and at, and options of its jobs."""
 
     id: TaskName
     task: TaskName
@@ -124,21 +124,21 @@ class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ScheduleQuery(Struct, frozen=True):
-    """Which schedules."""
+    """Filters."""
 
     task: str | None = None
     paused: bool | None = None
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """How many times, and from when on."""
+    """The number of run times, and the start."""
 
     n: Limit = 5
     after: datetime | None = None
 
 
 class PreviewOf(Struct, frozen=True, kw_only=True):
-    """A timing that is not stored: how many of its times, and from when on."""
+    """A timing to preview: the number of run times, and the start."""
 
     cron: str | None = None
     every: Interval | None = None
@@ -148,20 +148,20 @@ class PreviewOf(Struct, frozen=True, kw_only=True):
 
 
 class Runs(Struct, frozen=True):
-    """How many occurrences."""
+    """The number of runs to return."""
 
     limit: Limit = 100
 
 
 @table.get("/schedules")
 def find(visit: RequestContext, query: ScheduleQuery) -> list[ScheduleRecord]:
-    """Every schedule by its id, or those of a task, or those that are (not) paused."""
+    """List the schedules by id; filter by task or by paused."""
     return [_record(one) for one in visit.app.schedules.list(task=query.task, paused=query.paused)]
 
 
 @table.post("/schedules", status=201, example=_NEW)
 def create(visit: RequestContext, body: NewSchedule) -> ScheduleRecord:
-    """Store a schedule."""
+    """Create a schedule."""
     _refuse_taken(visit, body.id)
     how = options_of(body)
     how.pop("id")
@@ -171,35 +171,35 @@ def create(visit: RequestContext, body: NewSchedule) -> ScheduleRecord:
 
 @table.get("/schedule-preview")
 def preview_of(visit: RequestContext, query: PreviewOf) -> list[datetime]:
-    """The next times of a timing that is not stored, to try an expression."""
+    """Return the next run times of a timing, to test an expression."""
     fields = {name: value for name, value in said(query, but=("n", "after")).items() if value is not None}
     return visit.app.schedules.preview(n=query.n, after=query.after, **fields)
 
 
 @table.get("/schedules/{schedule_id}/preview")
 def preview(visit: RequestContext, schedule_id: str, query: Preview) -> list[datetime]:
-    """The next times of a schedule."""
+    """Return the next run times of a schedule."""
     _find(visit, schedule_id)
     return visit.app.schedules.preview(schedule_id, n=query.n, after=query.after)
 
 
 @table.get("/schedules/{schedule_id}/history")
 def history(visit: RequestContext, schedule_id: str, query: Runs) -> list[ScheduleRun]:
-    """What became of its last times, the newest first."""
+    """Return the last runs of a schedule, newest first."""
     _find(visit, schedule_id)
     return visit.app.schedules.history(schedule_id, limit=query.limit)
 
 
 @table.post("/schedules/{schedule_id}/pause")
 def pause(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
-    """Let a schedule fire no more until it is resumed."""
+    """Pause a schedule."""
     _find(visit, schedule_id)
     return _record(visit.app.schedules.pause(schedule_id))
 
 
 @table.post("/schedules/{schedule_id}/resume")
 def resume(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
-    """Let a schedule fire again; what fell into the pause is not made up for."""
+    """Resume a schedule. Runs missed during the pause are not made up."""
     _find(visit, schedule_id)
     return _record(visit.app.schedules.resume(schedule_id))
 
@@ -213,7 +213,7 @@ def run_now(visit: RequestContext, schedule_id: str) -> JobRecord:
 
 @table.get("/schedules/{schedule_id}")
 def get(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
-    """One schedule."""
+    """Return one schedule."""
     return _record(_find(visit, schedule_id))
 
 
@@ -227,13 +227,13 @@ def update(visit: RequestContext, schedule_id: str, body: ScheduleChange) -> Sch
 
 @table.delete("/schedules/{schedule_id}")
 def delete(visit: RequestContext, schedule_id: str) -> None:
-    """Forget a schedule and its history; one that code declares is back with the next worker."""
+    """Delete a schedule and its history. The next worker creates a schedule declared in code again."""
     _find(visit, schedule_id)
     visit.app.schedules.delete(schedule_id)
 
 
 def _arguments(body: ScheduleChange) -> dict[str, Any]:
-    """Other arguments of the same call; with a task they are those of another one."""
+    """The changed call: new arguments, or another task with its arguments."""
     if body.task is not UNSET:
         return {}
     return {name: lifted(value) for name, value in said(body).items() if name in ("args", "kwargs")}
@@ -252,7 +252,7 @@ def _find(visit: RequestContext, schedule_id: str) -> Schedule:
 
 def _refuse_taken(visit: RequestContext, schedule_id: str) -> None:
     if any(one.id == schedule_id for one in visit.app.schedules.list()):
-        raise Refused(409, "duplicate-schedule", f"there is a schedule {schedule_id!r} already")
+        raise Refused(409, "duplicate-schedule", f"schedule {schedule_id!r} exists already")
 
 
 def _record(schedule: Schedule) -> ScheduleRecord:

@@ -1,4 +1,4 @@
-"""The system itself: version, store, settings, and who did what."""
+"""Version, store, settings and the audit trail."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor, Limit
 from headrace.web.security.middleware import RequestContext
 
-table = Table("system", "The system itself: version, store, settings, and who did what.")
+table = Table("system", "Version, store, settings and the audit trail.")
 
 
 class System(Struct, frozen=True):
-    """What runs here, on which store, with which settings; secrets are starred out."""
+    """Version, store and settings of this server; secrets are redacted."""
 
     version: str
     url: str
@@ -29,7 +29,7 @@ class System(Struct, frozen=True):
 
 
 class Me(Struct, frozen=True):
-    """Who is asking, and what they may do."""
+    """The caller and its role."""
 
     name: str
     role: Role
@@ -37,21 +37,21 @@ class Me(Struct, frozen=True):
 
 
 class AuditQuery(Struct, frozen=True):
-    """How many entries, and after which."""
+    """The page of entries to return."""
 
     limit: Limit = 50
     cursor: Cursor | None = None
 
 
 class StorageQuery(Struct, frozen=True):
-    """Which tables or keys, by name, and how many."""
+    """The pattern of names, and how many to return."""
 
-    pattern: Annotated[str, Meta(max_length=200, description="`*`, `?` and `[ab]` stand for others.")] = "*"
+    pattern: Annotated[str, Meta(max_length=200, description="Supports the wildcards `*`, `?` and `[ab]`.")] = "*"
     limit: Limit = 100
 
 
 class AuditList(Struct, frozen=True):
-    """What was asked for over HTTP, newest first. `cursor` continues after it."""
+    """Audit entries, newest first. `cursor` continues after them."""
 
     entries: list[AuditEntry]
     cursor: str | None
@@ -59,7 +59,7 @@ class AuditList(Struct, frozen=True):
 
 @table.get("/system", role="admin")
 def get(visit: RequestContext) -> System:
-    """Version, store and settings."""
+    """Return version, store and settings."""
     app = visit.app
     shown = app.settings.shown()
     return System(__version__, redacted_url(app.engine.url), dict(app.engine.facts()), shown, app.settings_origin)
@@ -67,19 +67,19 @@ def get(visit: RequestContext) -> System:
 
 @table.get("/system/storage", role="admin")
 def storage(visit: RequestContext, query: StorageQuery) -> list[StoragePart]:
-    """The tables or keys of the store: kind, entries and bytes, never a value."""
+    """List the tables or keys of the store with kind, entries and bytes, without values."""
     return visit.app.admin.storage(query.pattern, limit=query.limit)
 
 
 @table.get("/me")
 def me(visit: RequestContext) -> Me:
-    """Who is asking, and what they may do."""
+    """The caller and its role."""
     return Me(visit.caller.name, visit.caller.role, visit.read_only)
 
 
 @table.get("/audit", role="admin")
 def audit(visit: RequestContext, query: AuditQuery) -> AuditList:
-    """Who did what over HTTP, newest first."""
+    """List the audit trail of changes over HTTP, newest first."""
     found = visit.app.audit.list(query.limit + 1, query.cursor)
     shown = found[: query.limit]
     return AuditList(shown, shown[-1].cursor if len(found) > query.limit else None)

@@ -1,4 +1,4 @@
-"""Webhooks: who is told of which events over the web. A secret is told once, when it was made here."""
+"""Webhooks: HTTP endpoints that receive events. A generated secret is returned once, on creation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Limit, Trial, said
 from headrace.web.security.middleware import RequestContext
 
-table = Table("webhooks", "Webhooks: who is told of which events over the web.")
+table = Table("webhooks", "Webhooks: HTTP endpoints that receive events.")
 _NEW = {"url": "https://example.com/hooks", "types": ["job.failed", "dead.*"], "queue": "emails"}
 Types = Annotated[list[str], Meta(min_length=1, max_length=50)]
 
 
 class NewWebhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A webhook to be made. Without `secret` one is made; `insecure` allows http to another machine."""
+    """A new webhook. Without `secret`, one is generated; `insecure` allows plain HTTP to other machines."""
 
     url: str
     types: Types | UnsetType = UNSET
@@ -31,7 +31,7 @@ class NewWebhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class WebhookChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is to be different; null is any queue, any task."""
+    """Fields to change; null means any queue or any task."""
 
     url: str | UnsetType = UNSET
     types: Types | UnsetType = UNSET
@@ -41,45 +41,45 @@ class WebhookChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Deliveries(Struct, frozen=True):
-    """How many messages."""
+    """The number of deliveries to return."""
 
     limit: Limit = 50
 
 
 @table.get("/webhooks")
 def find(visit: RequestContext) -> list[Webhook]:
-    """Every webhook, the oldest first. A query in its address, which may be a token, is not shown."""
+    """List the webhooks, oldest first. The query of a URL is hidden, because it may contain a token."""
     return [_shown(hook) for hook in visit.app.webhooks.list()]
 
 
 @table.post("/webhooks", status=201, example=_NEW)
 def create(visit: RequestContext, body: NewWebhook) -> Webhook:
-    """Send events to an address from now on; a secret that was made for it is told here, and never again."""
+    """Create a webhook. A generated secret is returned here and never again."""
     made = visit.app.webhooks.create(body.url, **said(body, but=("url",)))
     return _shown(made, made.secret if body.secret is None else None)
 
 
 @table.get("/webhooks/{webhook_id}/deliveries")
 def deliveries(visit: RequestContext, webhook_id: str, query: Deliveries) -> list[JobRecord]:
-    """The newest messages to it, each a job whose state and errors tell how it fared."""
+    """List the newest deliveries of a webhook. Each delivery is a job."""
     return [record_of(job) for job in visit.app.webhooks.deliveries(webhook_id, query.limit)]
 
 
 @table.post("/webhooks/{webhook_id}/pause")
 def pause(visit: RequestContext, webhook_id: str) -> Webhook:
-    """Send it nothing of what happens from now on."""
+    """Pause a webhook. Events during the pause are not sent."""
     return _shown(visit.app.webhooks.pause(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/resume")
 def resume(visit: RequestContext, webhook_id: str) -> Webhook:
-    """Send it events again, of what happens from now on."""
+    """Resume a webhook, with events from now on."""
     return _shown(visit.app.webhooks.resume(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/test", waits=True)
 def test(visit: RequestContext, webhook_id: str) -> Trial:
-    """Send it one message of the type `webhook.test` now, and tell whether it was taken."""
+    """Send one event of the type `webhook.test` now and return whether it was accepted."""
     try:
         visit.app.webhooks.test(webhook_id)
     except (RetryableError, PermanentError) as error:
@@ -89,19 +89,19 @@ def test(visit: RequestContext, webhook_id: str) -> Trial:
 
 @table.get("/webhooks/{webhook_id}")
 def get(visit: RequestContext, webhook_id: str) -> Webhook:
-    """One webhook."""
+    """Return one webhook."""
     return _shown(visit.app.webhooks.get(webhook_id))
 
 
 @table.patch("/webhooks/{webhook_id}", example={"types": ["job.*"]})
 def update(visit: RequestContext, webhook_id: str, body: WebhookChange) -> Webhook:
-    """Change where it is sent and of what; what is under way goes to the new address, too."""
+    """Change a webhook. Pending deliveries go to the new URL, too."""
     return _shown(visit.app.webhooks.update(webhook_id, **said(body)))
 
 
 @table.delete("/webhooks/{webhook_id}")
 def delete(visit: RequestContext, webhook_id: str) -> None:
-    """Forget it; messages that are under way are given up."""
+    """Delete a webhook. Pending deliveries are dropped."""
     visit.app.webhooks.delete(webhook_id)
 
 

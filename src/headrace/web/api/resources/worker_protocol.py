@@ -1,4 +1,4 @@
-"""The protocol of workers that are not written in Python: claim, renew, settle."""
+"""The protocol of workers in other languages: claim, heartbeat, settle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from headrace.web.remote_workers import (
 )
 from headrace.web.security.middleware import RequestContext
 
-table = Table("worker", "For workers of any language: claim jobs, renew their leases, settle them.")
+table = Table("worker", "For workers in any language: claim jobs, renew their leases, settle them.")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 _JOB = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 Seconds = Annotated[float, Meta(ge=0)]
@@ -38,17 +38,17 @@ WorkerId = Annotated[str, Meta(min_length=1, max_length=128, description="The wo
 
 
 class HeldLease(Struct, frozen=True, forbid_unknown_fields=True):
-    """A job that the worker runs."""
+    """A job that the worker holds."""
 
     id: str
     version: Version
 
 
 class ClaimParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a worker could run now: these tasks, from these queues by weight (none: from all), for `lease` seconds.
+    """A claim: the tasks a worker can run, its queues by weight (none: all), and the lease in seconds.
 
-    With `holding`, all that it runs, it gives back what it was handed in an answer that never came. A worker that does
-    so makes one claim at a time.
+    `holding` lists all jobs that the worker runs; jobs of a lost response are released. A worker that sends it must
+    make one claim at a time.
     """
 
     worker: WorkerId
@@ -57,12 +57,12 @@ class ClaimParameters(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     capabilities: list[str] = []
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
-    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait for a job if there is none.")] = 0.0
+    wait: Annotated[float, Meta(ge=0, le=60, description="Seconds to wait if no job is available.")] = 0.0
     holding: Annotated[list[HeldLease], Meta(max_length=1000)] | None = None
 
 
 class ClaimedJob(Struct, frozen=True, kw_only=True):
-    """A job that is the worker's until `lease_until`, as long as it is at this `version`."""
+    """A claimed job. The worker holds it until `lease_until`, while its `version` is unchanged."""
 
     id: str
     version: int
@@ -80,7 +80,7 @@ class ClaimedJob(Struct, frozen=True, kw_only=True):
 
 
 class ClaimedJobs(Struct, frozen=True):
-    """Jobs to run now."""
+    """The claimed jobs."""
 
     jobs: list[ClaimedJob]
 
@@ -94,7 +94,7 @@ class ReportedLogLine(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Held(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that the worker runs, with what there is to tell of it."""
+    """A job that the worker runs, with its progress and log lines."""
 
     id: str
     version: Version
@@ -103,7 +103,7 @@ class Held(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sign of life, every third of the lease: what the worker is, and the jobs it runs."""
+    """A heartbeat, sent every third of the lease: facts about the worker, and the jobs it runs."""
 
     worker: WorkerId
     jobs: Annotated[list[Held], Meta(max_length=1000)] = []
@@ -119,14 +119,14 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class HeartbeatResult(Struct, frozen=True):
-    """Jobs that are the worker's no more, and are to be stopped; and what an operator wishes of it."""
+    """Jobs that the worker has lost and must stop, and an operator's command."""
 
     lost: list[str]
     wish: Literal["run", "pause", "stop"]
 
 
 class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What went wrong."""
+    """The error of an attempt."""
 
     type: str = "Error"
     message: str = ""
@@ -134,11 +134,11 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How an attempt ended.
+    """The outcome of an attempt.
 
-    `success` with a `result`; `failure` with an `error`, after which the retry policy of the task or of the call
-    decides, unless it is `permanent` or asks for a `delay` itself; `snooze` to run again after `delay` seconds,
-    `release` to give it back, both without spending the attempt; `cancel`.
+    `success` has a `result`. `failure` has an `error`; the retry policy of the task or the call decides, unless the
+    failure is `permanent` or gives a `delay`. `snooze` runs the job again after `delay` seconds and `release` returns
+    it to the queue; both do not count as an attempt. `cancel` cancels it.
     """
 
     id: str
@@ -152,20 +152,20 @@ class End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Attempts that ended."""
+    """Outcomes to settle."""
 
     worker: WorkerId
     outcomes: Annotated[list[End], Meta(max_length=1000)]
 
 
 class SettledJobs(Struct, frozen=True):
-    """For each outcome, in their order: whether it counted. One that did not was not the worker's any more."""
+    """For each outcome, in order: whether it was accepted. It is refused if the worker no longer held the job."""
 
     results: list[RemoteSettleResult]
 
 
 class Unregister(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who leaves."""
+    """The worker that ends."""
 
     worker: WorkerId
 
@@ -183,13 +183,13 @@ _SETTLE = {
 
 @table.post("/worker/claim", role="worker", example=_CLAIM, writes=False, waits=True)
 def claim(visit: RequestContext, body: ClaimParameters) -> ClaimedJobs:
-    """Claim jobs, and wait for some if there are none.
+    """Claim jobs, or wait for some.
 
-    A job of another task than those named is left to a worker that knows it. A claim that waits is over when its
-    connection is: nothing is handed to who has left.
+    Jobs of other tasks are left to workers that know them. A waiting claim ends with its connection: a disconnected
+    worker gets no jobs.
     """
     if own := [name for name in body.tasks if is_reserved(name)]:
-        raise InvalidJob(f"tasks: {own[0]!r} is headrace's own, and run by its own workers alone")
+        raise InvalidJob(f"tasks: {own[0]!r} is headrace's own; only Python workers run it")
     told: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
     row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, **told)
     want = want_of(body.worker, body.queues, body.limit, body.lease, body.capabilities)
@@ -200,30 +200,30 @@ def claim(visit: RequestContext, body: ClaimParameters) -> ClaimedJobs:
 
 @table.post("/worker/renew", role="worker", example=_RENEW, writes=False)
 def renew(visit: RequestContext, body: HeartbeatRequest) -> HeartbeatResult:
-    """Renew the leases of running jobs, store their progress and logs, and learn which are lost."""
+    """Renew the leases of running jobs, store their progress and logs, and return the lost ones."""
     known = ("tasks", "queues", "capabilities", "concurrency", "completed", "failed", "host", "pid")
     told = {name: getattr(body, name) for name in known}
     row = _row(visit, body.worker, running=len(body.jobs), heartbeat=round(body.lease * 1000 / 3), **told)
     leases = [Lease(job.id, job.version) for job in body.jobs]
-    lost, wish = visit.remote.renew(row, leases, _notes(visit, body.jobs), round(body.lease * 1000))
-    return HeartbeatResult(sorted(lost), wish)  # type: ignore[arg-type]  # stores know no other wishes
+    lost, command = visit.remote.renew(row, leases, _notes(visit, body.jobs), round(body.lease * 1000))
+    return HeartbeatResult(sorted(lost), command)  # type: ignore[arg-type]  # stores know no other commands
 
 
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
 def settle(visit: RequestContext, body: SettleRequest) -> SettledJobs:
-    """Tell how attempts ended.
+    """Settle attempts.
 
-    Telling it again after a lost answer does no harm: the second time it does not count.
+    A repeated request after a lost response is safe: its outcomes are refused.
     """
     ids = [end.id for end in body.outcomes]
     if len(ids) != len(set(ids)):
-        raise InvalidJob("outcomes: one job may come once")
+        raise InvalidJob("outcomes: a job may occur only once")
     return SettledJobs(visit.remote.settle(_checked(body.worker), [_ending(end) for end in body.outcomes]))
 
 
 @table.post("/worker/leave", role="worker", example={"worker": "node-1"}, writes=False)
 def leave(visit: RequestContext, body: Unregister) -> None:
-    """Forget a worker that ends in order, after it has settled or released its jobs."""
+    """Unregister a worker, after it has settled or released its jobs."""
     visit.remote.leave(_checked(body.worker))
 
 
@@ -238,7 +238,7 @@ def _row(visit: RequestContext, worker: str, *, tasks: list[str], queues: dict[s
         check_queue("queues", queue)
     capabilities = check_capabilities("capabilities", told.pop("capabilities"))
     now = visit.app.clock.now()
-    # Without a heartbeat it only shows up: a claim tells nothing of what renewals tell, and takes nothing of it back.
+    # A claim only registers the worker; facts from earlier heartbeats stay.
     known = {"host": "", "pid": 0, "running": 0, "completed": 0, "failed": 0, "heartbeat": 0}
     return WorkerRow(
         id=_checked(worker),

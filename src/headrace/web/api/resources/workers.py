@@ -1,4 +1,4 @@
-"""Workers: who is alive, on what, and what an operator asks of them."""
+"""Workers, and commands to them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from headrace.errors import WorkerNotFound
 from headrace.web.api.routes import Table
 from headrace.web.security.middleware import RequestContext
 
-table = Table("workers", "Workers: who is alive, on what, and what is asked of them.")
+table = Table("workers", "Workers, and commands to them.")
 
 
 @table.get("/workers")
 def find(visit: RequestContext) -> list[WorkerInfo]:
-    """The workers that are alive."""
+    """List the live workers."""
     return visit.app.workers()
 
 
 @table.get("/workers/{worker_id}")
 def get(visit: RequestContext, worker_id: str) -> WorkerInfo:
-    """One worker as it last reported itself."""
+    """Return one worker as of its last heartbeat."""
     return _worker(visit, worker_id)
 
 
 @table.post("/workers/{worker_id}/pause")
 def pause(visit: RequestContext, worker_id: str) -> WorkerInfo:
-    """Have a worker start no more jobs; it does so at its next sign of life."""
+    """Pause a worker from its next heartbeat on."""
     return _ask(visit, worker_id, visit.app.pause_worker)
 
 
 @table.post("/workers/{worker_id}/resume")
 def resume(visit: RequestContext, worker_id: str) -> WorkerInfo:
-    """Have a paused worker start jobs again."""
+    """Resume a paused worker."""
     return _ask(visit, worker_id, visit.app.resume_worker)
 
 
 @table.post("/workers/{worker_id}/stop")
 def stop(visit: RequestContext, worker_id: str) -> WorkerInfo:
-    """Have a worker finish what it runs, and end."""
+    """Stop a worker after its running jobs."""
     return _ask(visit, worker_id, visit.app.stop_worker)
 
 
-def _ask(visit: RequestContext, worker_id: str, wish: Callable[[str], bool]) -> WorkerInfo:
-    if not wish(worker_id):
+def _ask(visit: RequestContext, worker_id: str, command: Callable[[str], bool]) -> WorkerInfo:
+    if not command(worker_id):
         raise WorkerNotFound(worker_id)
     return _worker(visit, worker_id)
 

@@ -1,4 +1,4 @@
-"""The pages of the dashboard, and what can be done on them."""
+"""The pages and actions of the dashboard."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headrace.web.pages.views import (
     workers,
 )
 
-# In the order of the navigation. Of two paths that match, the first is taken.
+# In the order of the navigation. The first matching path wins.
 VIEWS: list[View] = [
     *overview.VIEWS,
     *queues.VIEWS,

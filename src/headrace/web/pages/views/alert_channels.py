@@ -1,4 +1,4 @@
-"""Channels of alerts: whom to tell, and how; making, changing, trying, removing. What is secret goes in, never out."""
+"""Alert channels: create, change, test, delete. Secrets can be set but not read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _editor(kind: str | None, severity: str) -> dict[str, Any]:
 
 
 def _fields(visit: PageRequest) -> dict[str, Any]:
-    """What the form says; what it leaves empty stays as it is, or is as usual."""
+    """The fields of the form; empty ones keep their value or the default."""
     fields: dict[str, Any] = {name: text for name in _FIELDS if (text := visit.said(name)) is not None}
     if (port := visit.said("port")) is not None:
         if not port.isdecimal() or len(port) > 5:
@@ -44,10 +44,10 @@ def _fields(visit: PageRequest) -> dict[str, Any]:
 def _create(visit: PageRequest) -> ActionResult:
     name, kind = visit.said("name"), visit.said("kind")
     if name is None or kind is None:
-        raise InvalidAlert("name, kind: give the channel a name, and say how it is told")
+        raise InvalidAlert("name, kind: both are required")
     made = visit.app.alerts.channels.create(name, kind=kind, **_fields(visit))
     where = visit.at(f"/alerts/channels/{made.name}")
-    return ActionResult(f"Channel {made.name} is there; send it a test.", goto=where, target=made.name)
+    return ActionResult(f"Channel {made.name} was created; send a test message.", goto=where, target=made.name)
 
 
 def _update(visit: PageRequest) -> ActionResult:
@@ -57,21 +57,21 @@ def _update(visit: PageRequest) -> ActionResult:
     if not fields:
         raise InvalidAlert("Nothing was changed.")
     visit.app.alerts.channels.update(name, **fields)
-    return ActionResult(f"Channel {name} is changed; send it a test.", target=name)
+    return ActionResult(f"Channel {name} was changed; send a test message.", target=name)
 
 
 def _switch(visit: PageRequest) -> ActionResult:
     name, on = visit.name("channel"), visit.said("enabled") == "yes"
     visit.app.alerts.channels.update(name, enabled=on)
-    return ActionResult(f"Channel {name} is {'told again' if on else 'told nothing'}.", target=name)
+    return ActionResult(f"Channel {name} is {'on' if on else 'off'}.", target=name)
 
 
 def _test(visit: PageRequest) -> ActionResult:
     name = visit.name("channel")
     error = visit.app.alerts.channels.test(name)
     if error is not None:
-        return ActionResult(f"Channel {name} was not told: {error}", ok=False, target=name)
-    return ActionResult(f"Channel {name} was told that this is a test.", target=name)
+        return ActionResult(f"Channel {name} failed: {error}", ok=False, target=name)
+    return ActionResult(f"Channel {name} accepted the test message.", target=name)
 
 
 def _delete(visit: PageRequest) -> ActionResult:
@@ -83,7 +83,7 @@ def _delete(visit: PageRequest) -> ActionResult:
 
 def _ask_delete(visit: PageRequest) -> Confirmation:
     one = visit.app.alerts.channels.get(visit.name("channel"))
-    waiting = f"The {one.waiting} alerts that wait for it are told to nobody there." if one.waiting else ""
+    waiting = f"The {one.waiting} waiting notifications are dropped." if one.waiting else ""
     return Confirmation(f"Delete channel {one.name}?", "Delete the channel", waiting)
 
 

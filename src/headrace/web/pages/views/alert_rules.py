@@ -1,4 +1,4 @@
-"""Alert rules: when somebody is told, whether that is so now; trying, making, changing, switching off."""
+"""Alert rules: create, change, test, switch on and off, delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 class RuleTrial(Struct, frozen=True):
-    """What a rule would say now, or why it is none."""
+    """The current evaluation of a rule, or why it is invalid."""
 
     readings: list[AlertReading]
     wrong: str = ""
@@ -49,7 +49,7 @@ def show_new(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _tried(visit: PageRequest, name: str | None, fields: dict[str, Any] | None) -> RuleTrial:
-    """What it says now: as it is stored, or as the query describes it."""
+    """Evaluate the stored rule, or the one in the query."""
     try:
         given = _fields(visit.asked, visit.request.query_params.getlist("per")) if fields is None else fields
         known = () if name is None else (name,)
@@ -78,7 +78,7 @@ def _editor(visit: PageRequest, rule: AlertRule | None, trial: RuleTrial | None)
 
 
 def _fields(said: Callable[[str], str | None], per: list[str]) -> dict[str, Any]:
-    """The fields of a rule that a form, or a query, says."""
+    """The fields of a rule in a form or a query."""
     fields: dict[str, Any] = {name: text for name in _TEXTS if (text := said(name)) is not None}
     fields |= {name: said(name) for name in _WORDS}
     for name in _SPANS:
@@ -99,17 +99,15 @@ def _fields(said: Callable[[str], str | None], per: list[str]) -> dict[str, Any]
 def _create(visit: PageRequest) -> ActionResult:
     name = visit.said("name")
     if name is None:
-        raise InvalidAlert("name: give the rule a name")
+        raise InvalidAlert("name: required")
     made = visit.app.alerts.rules.create(name, **_fields(visit.said, visit.form.getlist("per")))
-    return ActionResult(
-        f"Rule {made.name} is looked at from now on.", goto=visit.at(f"/alerts/rules/{name}"), target=name
-    )
+    return ActionResult(f"Rule {made.name} was created.", goto=visit.at(f"/alerts/rules/{name}"), target=name)
 
 
 def _update(visit: PageRequest) -> ActionResult:
     name = visit.name("rule")
     visit.app.alerts.rules.update(name, **_fields(visit.said, visit.form.getlist("per")))
-    return ActionResult(f"Rule {name} is changed.", target=name)
+    return ActionResult(f"Rule {name} was changed.", target=name)
 
 
 def _switch(visit: PageRequest) -> ActionResult:
@@ -123,17 +121,15 @@ def _delete(visit: PageRequest) -> ActionResult:
     rule = visit.app.alerts.rules.get(name)
     visit.app.alerts.rules.delete(name)
     if rule.shipped:
-        return ActionResult(f"Rule {name} is again as it was shipped.", target=name)
+        return ActionResult(f"Rule {name} was reset to its defaults.", target=name)
     return ActionResult(f"Rule {name} was deleted.", goto=visit.at("/alerts/rules"), target=name)
 
 
 def _ask_delete(visit: PageRequest) -> Confirmation:
     rule = visit.app.alerts.rules.get(visit.name("rule"))
     if rule.shipped:
-        return Confirmation(
-            f"Have rule {rule.name} as it was shipped?", "Take the changes back", "Your changes are lost."
-        )
-    return Confirmation(f"Delete rule {rule.name}?", "Delete the rule", "Nobody is told of it any more.")
+        return Confirmation(f"Reset rule {rule.name} to its defaults?", "Reset the rule", "Your changes are lost.")
+    return Confirmation(f"Delete rule {rule.name}?", "Delete the rule", "It sends no more notifications.")
 
 
 VIEWS = [

@@ -1,4 +1,4 @@
-"""Alerts: what fires now, what is kept quiet, what was; acknowledging, resolving, silencing."""
+"""Alerts, their history and silences: acknowledge, resolve, silence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def firing(visit: PageRequest) -> int:
-    """How many fire and nobody has seen to. The navigation stands also on a page that tells of an absent store."""
+    """The number of unacknowledged alerts. Must not raise: error pages show the navigation too."""
     try:
         return sum(alert.state == "firing" and not alert.silenced for alert in visit.page_cache.alerts())
     except HeadraceError:
@@ -41,12 +41,12 @@ def firing(visit: PageRequest) -> int:
 
 def _acknowledge(visit: PageRequest) -> ActionResult:
     alert = visit.app.alerts.acknowledge(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
-    return ActionResult(f"You see to {alert.rule}; it is not told again.", target=alert.id)
+    return ActionResult(f"{alert.rule} is acknowledged; it is not repeated.", target=alert.id)
 
 
 def _resolve(visit: PageRequest) -> ActionResult:
     alert = visit.app.alerts.resolve(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
-    return ActionResult(f"{alert.rule} is resolved; if its rule still holds it comes back.", target=alert.id)
+    return ActionResult(f"{alert.rule} is resolved; it fires again if its rule still holds.", target=alert.id)
 
 
 def _silence(visit: PageRequest) -> ActionResult:
@@ -60,14 +60,14 @@ def _silence(visit: PageRequest) -> ActionResult:
     made = visit.app.alerts.silence(
         rule, labels=labels, for_=QUIET[length], by=visit.visitor.name, note=visit.said("note")
     )
-    return ActionResult(f"Nobody is told of {made.rule or 'any alert'} for {length}.", target=made.rule or "every rule")
+    return ActionResult(f"{made.rule or 'Every rule'} is silenced for {length}.", target=made.rule or "every rule")
 
 
 def _unsilence(visit: PageRequest) -> ActionResult:
     name = visit.name("silence")
     if not visit.app.alerts.unsilence(name):
         raise AlertSilenceNotFound(name)
-    return ActionResult("The silence is over.", target=name)
+    return ActionResult("The silence has ended.", target=name)
 
 
 VIEWS = [

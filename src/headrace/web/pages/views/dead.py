@@ -1,4 +1,4 @@
-"""Dead letters: what failed for good, by groups that one looks into together; requeued or resolved, one or many."""
+"""Dead letters by groups: requeue, resolve, purge, one or many."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _groups(visit: PageRequest, status: str) -> list[DeadGroup] | None:
-    """None while they are being counted."""
+    """The groups; None while they are counted."""
 
     def read(of: str | None) -> list[DeadGroup]:
         return visit.app.dead.groups(status=of, limit=_GROUPS)
@@ -60,14 +60,14 @@ def _groups(visit: PageRequest, status: str) -> list[DeadGroup] | None:
 
 
 def which(given: QueryParams, visit: PageRequest) -> dict[str, Any]:
-    """What a query says as filters of `app.dead`."""
+    """The filters of `app.dead` in a query."""
     filters = {name: text for name in ("reason", "fingerprint") if (text := given.get(name, "").strip())}
     others = filters_of(given, visit.now)
     return filters | {name: others[name] for name in ("task", "queue", "since", "until") if name in others}
 
 
 def pending(visit: PageRequest) -> int:
-    """How many nobody has dealt with. The navigation stands also on a page that tells of an absent store."""
+    """The number of pending dead letters. Must not raise: error pages show the navigation too."""
     try:
         return sum(tally.pending for tally in visit.page_cache.soon(visit.app.dead.stats) or ())
     except HeadraceError:
@@ -80,21 +80,21 @@ def pending(visit: PageRequest) -> int:
 def _add(visit: PageRequest) -> ActionResult:
     job_id, reason = visit.said("job_id") or "", visit.said("reason") or BY_HAND
     letter = visit.app.dead.add(job_id, reason=reason, note=visit.said("note"), by=visit.visitor.name)
-    return ActionResult("A dead letter is open.", goto=f"/dead/{letter.id}", target=letter.id)
+    return ActionResult("The dead letter was created.", goto=f"/dead/{letter.id}", target=letter.id)
 
 
 # -- in bulk
 
 
 def _meant(visit: PageRequest) -> tuple[list[str], dict[str, Any], str]:
-    """Those picked, or the filters of the list; and these in words."""
+    """The picked ids or the filters of the list, and their description."""
     if ids := visit.form.getlist("id"):
         if visit.said("rate"):
-            raise InvalidJob("A pace holds for all that match: filter the list, and pick none.")
+            raise InvalidJob("A rate applies to all that match: filter the list, and pick none.")
         return ids, {}, "picked"
     filters = which(QueryParams(visit.said("query") or ""), visit)
     if not filters:
-        raise InvalidJob("Say which dead letters are meant: pick some, or filter the list first.")
+        raise InvalidJob("Pick dead letters, or filter the list first.")
     words = ", ".join(
         f"{name} {formatting.stamp(value) if isinstance(value, datetime) else value}" for name, value in filters.items()
     )
@@ -102,7 +102,7 @@ def _meant(visit: PageRequest) -> tuple[list[str], dict[str, Any], str]:
 
 
 def _asked_at(visit: PageRequest) -> datetime:
-    """The time of the question: what has failed since then was not in the number that was confirmed."""
+    """The time of the confirmation: later failures are not included."""
     try:
         return datetime.fromisoformat(visit.said("confirmed") or "")
     except ValueError:
@@ -136,23 +136,23 @@ def _requeue(visit: PageRequest) -> ActionResult:
         for letter_id in ids:
             try:
                 results.append(visit.app.dead.requeue(letter_id, by=by, note=note))
-            except (DeadLetterClosed, DeadLetterNotFound, InvalidJob):  # somebody was quicker, or its job is open again
+            except (DeadLetterClosed, DeadLetterNotFound, InvalidJob):  # already handled, or its job is open again
                 skipped += 1
         back = sum(result.requeued for result in results)
-        left = f"; {skipped} had been dealt with already" if skipped else ""
+        left = f"; {skipped} had been handled already" if skipped else ""
         often = f" {_given_up(len(results) - back)}" if back < len(results) else ""
-        return ActionResult(f"{_jobs(back)} to run again{left}.{often}", target=", ".join(ids))
+        return ActionResult(f"{_jobs(back)} requeued{left}.{often}", target=", ".join(ids))
     done = patiently(
         lambda: visit.app.dead.requeue_where(rate=visit.said("rate"), by=by, note=note, limit=None, **filters)
     )
     if done is None:
-        return ActionResult("They are being requeued; this goes on in the background.", target=words)
+        return ActionResult("They are being requeued in the background.", target=words)
     often = f" {_given_up(done.permanently_failed)}" if done.permanently_failed else ""
-    return ActionResult(f"{_jobs(done.requeued)} to run again.{often}", target=words)
+    return ActionResult(f"{_jobs(done.requeued)} requeued.{often}", target=words)
 
 
 def _given_up(many: int) -> str:
-    return f"Requeued too often, and failed for good: {_dead_letters(many)}."
+    return f"Permanently failed, because requeued too often: {_dead_letters(many)}."
 
 
 def _ask_resolve(visit: PageRequest) -> Confirmation:
@@ -165,7 +165,7 @@ def _ask_resolve(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Resolve {told} as {as_what}?",
         f"Resolve {told}",
-        f"Meant: {words}. Their jobs stay as they are.",
+        f"Selected: {words}. Their jobs do not change.",
         _asked_at(visit).isoformat(),
     )
 
@@ -180,7 +180,7 @@ def _resolve(visit: PageRequest) -> ActionResult:
         done, dead_letters = 0, visit.app.engine.dead_letters
         while page := visit.app.dead.list(status="pending", limit=_AT_ONCE, **filters):
             fresh = dead_letters.resolve([letter.id for letter in page], status, by, note)
-            if not fresh:  # others deal with the same ones
+            if not fresh:  # others handle the same ones
                 break
             done += len(fresh)
         return done
@@ -190,7 +190,7 @@ def _resolve(visit: PageRequest) -> ActionResult:
     else:
         resolved = patiently(every)
     if resolved is None:
-        return ActionResult("They are being resolved; this goes on in the background.", target=words)
+        return ActionResult("They are being resolved in the background.", target=words)
     return ActionResult(f"{_dead_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
 
 

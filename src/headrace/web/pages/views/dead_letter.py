@@ -1,4 +1,4 @@
-"""A dead letter: the job as it was, why it failed, what was noted, what else failed so; requeue, resolve, note."""
+"""A dead letter: its job, error, notes and similar failures; requeue, resolve, note."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _state_of(visit: PageRequest, letter: DeadLetter) -> str | None:
-    """None if the job is gone."""
+    """The job; None if it is deleted."""
     try:
         return visit.app.jobs.get(letter.job_id).state
     except JobNotFound:
@@ -47,7 +47,7 @@ def _requeue(visit: PageRequest) -> ActionResult:
 
 
 def _edited(visit: PageRequest, letter: DeadLetter) -> dict[str, Any]:
-    """The arguments that differ from those shown; stars that still stand are what they stood for."""
+    """The changed arguments; a remaining mask stands for the original secret."""
     changed: dict[str, Any] = {}
     for name, kind, was in (("args", list, list(letter.args)), ("kwargs", dict, letter.kwargs)):
         if name in visit.form and (now := read_json(visit, name, kind)) != was:
@@ -56,7 +56,7 @@ def _edited(visit: PageRequest, letter: DeadLetter) -> dict[str, Any]:
         try:
             job = visit.app.jobs.get(letter.job_id)
         except JobNotFound:
-            raise InvalidJob(f"The job is gone, and with it what {MASK} stands for: write the secrets out.") from None
+            raise InvalidJob(f"The job is deleted, so {MASK} can't be resolved: write the secrets out.") from None
         shown = {"args": letter.args, "kwargs": letter.kwargs}
         changed = unmasked(changed, shown, {"args": job.args, "kwargs": job.kwargs})
     return changed

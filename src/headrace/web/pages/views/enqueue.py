@@ -1,4 +1,4 @@
-"""A job by hand: a new one, or one like another with something changed."""
+"""Enqueue a job: a new one, or a changed copy of another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 def _enqueue(visit: PageRequest) -> ActionResult:
     task = visit.said("task")
     if task is None:
-        raise InvalidJob("task: name the task that is to run")
+        raise InvalidJob("task: required")
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     if model := visit.said("like"):
         job = visit.app.jobs.get(model)
@@ -46,15 +46,15 @@ def _enqueue(visit: PageRequest) -> ActionResult:
 
 
 def read_json(visit: PageRequest, name: str, kind: type) -> Any:
-    """A field of the form that holds a JSON list or object; an empty one of either if nothing is said."""
+    """A JSON list or object from a form field; empty if the field is empty."""
     text = visit.said(name)
     if text is None:
         return kind()
     try:
         value = codec.decode(text)
     except CorruptPayload as error:
-        told = str(error).removeprefix("payload can't be read: ")
-        raise InvalidJob(f"{name}: this is no JSON that can be read ({told})") from None
+        text_ = str(error).removeprefix("payload can't be read: ")
+        raise InvalidJob(f"{name}: this is not valid JSON ({text_})") from None
     if not isinstance(value, kind):
         shape = "a list such as [1, 2]" if kind is list else 'an object such as {"a": 1}'
         raise InvalidJob(f"{name}: expected {shape}")
@@ -77,7 +77,7 @@ def _options(visit: PageRequest) -> dict[str, Any]:
 
 
 def moment_of(name: str, text: str) -> datetime:
-    """A moment as a form sends it; without a zone it is UTC."""
+    """A time from a form field; UTC without a zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

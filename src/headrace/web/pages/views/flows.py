@@ -1,4 +1,4 @@
-"""Flows: jobs that were made together; of one, its graph, its jobs, and cancelling or retrying what is left of it."""
+"""Flows; one flow with its graph and jobs; cancel, retry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _PAGE = 50
-_DRAWN = 2000  # jobs; a larger flow is told in numbers alone
+_DRAWN = 2000  # jobs; a larger flow is not drawn
 _LISTED = 100
 _TOPICS = 150
 
@@ -61,7 +61,7 @@ def draw(visit: PageRequest, run: FlowRun) -> Any:
         lambda job_id: visit.at(f"/jobs/{job_id}"),
         lambda task: visit.at("/jobs", flow=run.id, task=task),
     )
-    return flow_graph.svg(drawn, f"What waits for what in flow {run.name}")
+    return flow_graph.svg(drawn, f"Dependencies in flow {run.name}")
 
 
 # -- actions
@@ -71,7 +71,7 @@ def _cancel(visit: PageRequest) -> ActionResult:
     run = visit.app.flows.get(visit.name("flow"))
     many = run.cancel()
     if not many:
-        raise InvalidJob(f"All of flow {run.name} is over already.")
+        raise InvalidJob(f"All jobs of flow {run.name} are finished.")
     return ActionResult(f"{formatting.exact(many)} of the jobs of flow {run.name} were cancelled.", target=run.id)
 
 
@@ -79,10 +79,10 @@ def _ask_cancel(visit: PageRequest) -> Confirmation:
     run = visit.app.flows.get(visit.name("flow"))
     left = run.progress.total - run.progress.done
     return Confirmation(
-        f"Cancel what is left of flow {run.name}?",
+        f"Cancel the unfinished jobs of flow {run.name}?",
         "Cancel the flow",
-        f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are not over; what runs is "
-        "told to stop.",
+        f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are unfinished; running ones "
+        "are asked to stop.",
     )
 
 
@@ -90,9 +90,9 @@ def _retry(visit: PageRequest) -> ActionResult:
     run = visit.app.flows.get(visit.name("flow"))
     many = run.retry()
     if not many:
-        raise InvalidJob(f"Nothing of flow {run.name} has failed or was cancelled.")
+        raise InvalidJob(f"No job of flow {run.name} has failed or was cancelled.")
     return ActionResult(
-        f"{formatting.exact(many)} of the jobs of flow {run.name} were started anew, with all that waited for them.",
+        f"{formatting.exact(many)} of the jobs of flow {run.name} were queued again, with all that waited for them.",
         target=run.id,
     )
 

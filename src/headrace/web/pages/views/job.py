@@ -1,4 +1,4 @@
-"""A job: its life drawn and told, its call and result, errors, logs, kin, why it is not running, and acting on it."""
+"""A job: timeline, call, result, errors, logs, dependencies and actions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _line(job: Job[Any], line: LogEntry) -> ShownLogLine:
 
 
 def stays(history: Sequence[HistoryEntry], finished_at: datetime | None, now: datetime) -> list[StatePeriod]:
-    """How long the job was in each state it went through; the last one of a job that is not over lasts until now."""
+    """The time in each state; the last state of an unfinished job lasts until now."""
     moves = [entry for entry in history if entry.to_state in tuple(State)]
     found: list[StatePeriod] = []
     for entry, following in zip(moves, [*moves[1:], None], strict=True):
@@ -109,7 +109,7 @@ def stays(history: Sequence[HistoryEntry], finished_at: datetime | None, now: da
 
 
 def draw(lived: Sequence[StatePeriod]) -> Markup:
-    """The life of a job as one bar."""
+    """The timeline of a job as one bar."""
     pieces = [
         Piece(max(stay.seconds, 1e-6), stay.state, f"{stay.state} for {formatting.span(stay.seconds)}")
         for stay in lived
@@ -143,7 +143,7 @@ def _ask_delete(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Delete job {job.id}?",
         "Delete the job",
-        f"{job.task}, {job.state}. Its history goes too; this can’t be undone.",
+        f"{job.task}, {job.state}. Its history is deleted too; this can’t be undone.",
     )
 
 
@@ -154,7 +154,7 @@ def _ask_cancel(visit: PageRequest) -> Confirmation | None:
     return Confirmation(
         f"Cancel {job.task} while it runs?",
         "Cancel the job",
-        "Its attempt is told to stop, and its result is not taken.",
+        "Its attempt is asked to stop, and its result is refused.",
     )
 
 
@@ -173,24 +173,24 @@ def _update(visit: PageRequest) -> ActionResult:
     if not changes:
         raise InvalidJob("Nothing was changed.")
     if not job.update(**changes):
-        raise InvalidJob(f"Job {job.id} has started; it can’t be changed any more.")
+        raise InvalidJob(f"Job {job.id} has started; it can’t be changed.")
     told = ", ".join(f"{name} {value}" for name, value in changes.items())
     return ActionResult(f"Job {job.id} has {told}.", target=job.id)
 
 
 VIEWS = [View(path="/jobs/{job:path}", template="job.html", show=show)]
 ACTIONS = [
-    Action(path="/jobs/{job:path}/retry", what="job.retry", do=_moved("retry", "runs again", "is not over")),
+    Action(path="/jobs/{job:path}/retry", what="job.retry", do=_moved("retry", "is queued again", "is not finished")),
     Action(
         path="/jobs/{job:path}/cancel",
         what="job.cancel",
-        do=_moved("cancel", "is cancelled", "is over already"),
+        do=_moved("cancel", "is cancelled", "is already finished"),
         ask=_ask_cancel,
     ),
     Action(
         path="/jobs/{job:path}/promote",
         what="job.promote",
-        do=_moved("promote", "is pending now", "is not waiting for anything"),
+        do=_moved("promote", "is pending now", "is not scheduled, retrying or waiting"),
     ),
     Action(path="/jobs/{job:path}/update", what="job.update", do=_update),
     Action(path="/jobs/{job:path}/delete", what="job.delete", do=_delete, ask=_ask_delete),

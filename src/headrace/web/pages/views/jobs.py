@@ -1,4 +1,4 @@
-"""Jobs: found by any filter that the query says, and acted on, picked ones or all that match."""
+"""Jobs by filters; bulk actions on picked or matching jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 PAGE = 50
-# How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
+# Jobs a page scans when no index serves the filters; text search is slower.
 REACH, REACH_OF_TEXT = 50_000, 5_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
@@ -60,12 +60,12 @@ def _by_state(queues: Sequence[QueueStats], queue: str | None) -> dict[str, int]
 
 
 def known_tasks(visit: PageRequest) -> list[str]:
-    """The names of tasks that this app, or a worker, knows."""
+    """The names of tasks known to this app or a worker."""
     return sorted({*visit.app.tasks, *(name for worker in visit.page_cache.workers() for name in worker.tasks)})
 
 
 def filters_of(given: QueryParams, now: datetime) -> dict[str, Any]:
-    """What the query says as filters of `app.jobs`."""
+    """The filters of `app.jobs` in the query."""
     filters: dict[str, Any] = {name: text for name in _TEXTS if (text := given.get(name, "").strip())}
     if state := given.get("state", "").strip():
         filters["state"] = state.split(",") if "," in state else state
@@ -89,7 +89,7 @@ def _moment(name: str, text: str, now: datetime) -> datetime:
 
 
 def _meant(visit: PageRequest) -> tuple[str, dict[str, Any], str]:
-    """What to do, with which jobs, and these in words."""
+    """The action, its filters, and their description."""
     does = visit.said("do") or ""
     if does not in _EVENTS:
         raise InvalidJob(f"do: expected one of {', '.join(_EVENTS)}, got {does!r}")
@@ -98,7 +98,7 @@ def _meant(visit: PageRequest) -> tuple[str, dict[str, Any], str]:
     query = visit.said("query") or ""
     filters = filters_of(QueryParams(query), visit.now)
     if not filters:
-        raise InvalidJob("Say which jobs are meant: filter the list first.")
+        raise InvalidJob("Pick jobs, or filter the list first.")
     return does, filters, ", ".join(f"{name} {_told(value)}" for name, value in filters.items())
 
 
@@ -109,7 +109,7 @@ def _told(value: Any) -> str:
 
 
 def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
-    """The filters, narrowed to the states that can be moved so."""
+    """The filters, narrowed to states that the action applies to."""
     asked = filters.get("state")
     try:
         states = set(State) if asked is None else {State(asked)} if isinstance(asked, str) else {*map(State, asked)}
@@ -126,8 +126,8 @@ def _ask_bulk(visit: PageRequest) -> Confirmation | None:
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
     told = "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
-    detail = "This can’t be undone." if does in ("delete", "cancel") else "Those in another state are left alone."
-    return Confirmation(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Meant: {words}. {detail}")
+    detail = "This can’t be undone." if does in ("delete", "cancel") else "Jobs in other states do not change."
+    return Confirmation(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Selected: {words}. {detail}")
 
 
 def _bulk(visit: PageRequest) -> ActionResult:
@@ -135,7 +135,7 @@ def _bulk(visit: PageRequest) -> ActionResult:
     act: Callable[..., int] = getattr(visit.app.jobs, does)
     many = patiently(lambda: act(**text_search.settled(visit.app, _movable(does, filters))))
     if many is None:
-        return ActionResult(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
+        return ActionResult(f"The jobs are being {_DID[does]} in the background.", target=words)
     told = "1 job was" if many == 1 else f"{formatting.exact(many)} jobs were"
     return ActionResult(f"{told} {_DID[does]}.", target=words)
 

@@ -1,4 +1,4 @@
-"""Lifecycle: jobs that stay too long, the archive and its partitions, and the terms that say how long."""
+"""Lifecycle: stale jobs, the archive and its partitions, lifecycle terms."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _SHOWN = 100
-_MOST = 1000  # jobs that are dealt with at once; the next look shows what is left
+_MOST = 1000  # jobs handled at once
 _RARELY = 5.0  # seconds
-_DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for you to look at"}
+_DOES = {"dead": "become dead letters", "fail": "fail", "review": "stay, marked for review"}
 
 
 def show(visit: PageRequest) -> Mapping[str, Any]:
@@ -58,8 +58,8 @@ def _stale(visit: PageRequest) -> Any:
 def _ask_stale(visit: PageRequest) -> Confirmation:
     found = visit.app.lifecycle.detect_stale(limit=_MOST)
     if not found:
-        raise InvalidJob("No job stays too long.")
-    return Confirmation(f"Do with {_jobs(len(found))} what their terms say?", "Do it", _told(found))
+        raise InvalidJob("No job is stale.")
+    return Confirmation(f"Apply the on_stale action to {_jobs(len(found))}?", "Apply", _told(found))
 
 
 def _told(found: Sequence[StaleJob]) -> str:
@@ -70,50 +70,49 @@ def _told(found: Sequence[StaleJob]) -> str:
 def _deal(visit: PageRequest) -> ActionResult:
     found = patiently(lambda: visit.app.lifecycle.detect_stale(dry_run=False, limit=_MOST))
     if found is None:
-        return ActionResult("They are being dealt with; this goes on in the background.", target="stale jobs")
+        return ActionResult("Stale jobs are being handled in the background.", target="stale jobs")
     ended = sum(one.applied and one.action != "review" for one in found)
     noted = sum(one.applied and one.action == "review" for one in found)
-    left = f" {_jobs(noted)} noted for review, and left alone." if noted else ""
-    return ActionResult(f"{_jobs(ended)} ended by the terms.{left}", target="stale jobs")
+    left = f" {_jobs(noted)} marked for review." if noted else ""
+    return ActionResult(f"{_jobs(ended)} ended as stale.{left}", target="stale jobs")
 
 
 def _ask_archive(visit: PageRequest) -> Confirmation:
     would = visit.app.lifecycle.archive(dry_run=True)
     if not would.archived + would.deleted:
-        raise InvalidJob("No job’s time has come.")
+        raise InvalidJob("No job is past its retention.")
     return Confirmation(
-        f"Have {_jobs(would.archived + would.deleted)} leave the store?",
+        f"Archive or delete {_jobs(would.archived + would.deleted)}?",
         "Archive now",
-        f"{formatting.exact(would.archived)} go into the archive, "
-        f"{formatting.exact(would.deleted)} are deleted for good.",
+        f"{formatting.exact(would.archived)} are archived, {formatting.exact(would.deleted)} are deleted permanently.",
     )
 
 
 def _archive(visit: PageRequest) -> ActionResult:
     done = patiently(lambda: visit.app.lifecycle.archive(dry_run=False))
     if done is None:
-        return ActionResult("Jobs are being archived; this goes on in the background.", target="archive")
-    told = f"{_jobs(done.archived)} went into the archive, {formatting.exact(done.deleted)} were deleted."
+        return ActionResult("Jobs are being archived in the background.", target="archive")
+    told = f"{_jobs(done.archived)} archived, {formatting.exact(done.deleted)} deleted."
     return ActionResult(told, target="archive")
 
 
 def _restore(visit: PageRequest) -> ActionResult:
     job_id = visit.said("job")
     if job_id is None:
-        raise InvalidJob("job: say the id of the archived job")
+        raise InvalidJob("job: give the id of the archived job")
     job = visit.app.lifecycle.restore(job_id)
-    return ActionResult(f"Job {job.id} is back, and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
+    return ActionResult(f"Job {job.id} is restored and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
 
 
 def _configure(visit: PageRequest) -> ActionResult:
     kind, name = visit.said("kind") or "", visit.said("name")
     if kind not in ("task", "queue") or name is None:
-        raise InvalidJob("Say of which task or queue.")
+        raise InvalidJob("Give the task or queue.")
     fields: dict[str, Any] = {field: _term(field, text) for field in SPANS if (text := visit.said(field)) is not None}
     if (action := visit.said("on_stale")) is not None:
         fields["on_stale"] = action
     visit.app.lifecycle.configure(**{kind: name}, **fields)
-    return ActionResult(f"The terms of {kind} {name} hold from the next check of a worker on.", target=f"{kind} {name}")
+    return ActionResult(f"The terms of {kind} {name} apply from the next check of a worker.", target=f"{kind} {name}")
 
 
 def _term(name: str, text: str) -> float | str | None:
@@ -128,9 +127,9 @@ def _term(name: str, text: str) -> float | str | None:
 def _reset(visit: PageRequest) -> ActionResult:
     kind, name = visit.said("kind") or "", visit.said("name") or ""
     if kind not in ("task", "queue"):
-        raise InvalidJob("Say of which task or queue.")
+        raise InvalidJob("Give the task or queue.")
     visit.app.lifecycle.reset(**{kind: name})
-    return ActionResult(f"What was ordered for {kind} {name} is taken back.", target=f"{kind} {name}")
+    return ActionResult(f"The terms of {kind} {name} are removed.", target=f"{kind} {name}")
 
 
 def _jobs(many: int) -> str:

@@ -1,4 +1,4 @@
-"""Overview: is all well, and if not, where to look."""
+"""Overview: health and key figures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 RECENT = 8
-_OLD = 300.0  # seconds that the oldest pending job may wait before somebody should look
+_OLD = 300.0  # seconds of waiting after which the oldest pending job is a warning
 
 
 class Tile(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Tile(Struct, frozen=True, kw_only=True):
 
 
 class OverviewWarning(Struct, frozen=True, kw_only=True):
-    """Something to look at."""
+    """A warning with a link."""
 
     text: str
     link: str = ""
@@ -71,7 +71,7 @@ def recent(app: Headrace, state: State) -> list[JobSummary]:
 
 
 def drained_in(visit: PageRequest) -> dict[str, str]:
-    """In how long each queue in which jobs wait is empty, in words, if it goes on as in the last minute."""
+    """The time until each queue is empty at the rate of the last minute."""
     known = visit.page_cache.metrics() if visit.app.settings.events else None
     waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
     return {figures.queue: "never" if figures.eta is None else formatting.span(figures.eta) for figures in waiting}
@@ -84,12 +84,12 @@ def _pressing(stats: QueueStats) -> tuple[int, str]:
 def troubles(
     visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[OverviewWarning]:
-    """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
+    """Warnings, most severe first: alerts and obvious problems."""
     firing = [alert for alert in visit.page_cache.alerts() if alert.state in ("firing", "acknowledged")]
     for alert in firing:
         if alert.state == "firing" and not alert.silenced:
             yield OverviewWarning(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
-    told = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or not to be told
+    told = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or silenced
     yield from _of_workers(visit, [stats for stats in queues if stats.queue not in told], workers)
     for stats in queues:
         link = visit.at(f"/queues/{stats.queue}")
@@ -119,10 +119,10 @@ def _of_workers(
             yield OverviewWarning(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
     for worker in workers:
         if worker.silent:
-            text = f"Worker {worker.id} fell silent; another one takes over what it ran."
+            text = f"Worker {worker.id} missed its heartbeats; another one takes over its jobs."
             yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
         elif worker.stalled:
-            text = f"Worker {worker.id} lives, but stands still in part: {', '.join(worker.stalled)}. Restart it."
+            text = f"Worker {worker.id} is alive, but stalled in part: {', '.join(worker.stalled)}. Restart it."
             yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
 
 

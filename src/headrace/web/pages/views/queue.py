@@ -1,4 +1,4 @@
-"""A queue: its states, its course over time, what fails in it, what comes next, its rules, and holding it up."""
+"""A queue: states, charts, failures, next jobs, rules and actions."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.overview import drained_in
 
 _NEXT = 10
-_SAMPLE = 100  # the latest failures, from which the top ones are told
+_SAMPLE = 100  # latest failures, grouped for the top ones
 _NUMBERS = ("max_length", "weight", "concurrency", "burst", "key_burst", "key_concurrency")
 
 
 class Failing(Struct, frozen=True):
-    """A task and an error that it failed with, and how often among the latest failures."""
+    """A task and an error, with its count among the latest failures."""
 
     task: str
     reason: str
@@ -68,7 +68,7 @@ def _stats(visit: PageRequest, name: str) -> QueueStats:
 
 
 def _top(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
-    """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
+    """The most frequent failures by task and kind of error, each with its newest job."""
     kinds: dict[tuple[str, str], list[DeadLetterRow]] = {}
     for letter in dead_letters:
         kinds.setdefault((letter.task, snapshot_of(letter).error_type or letter.reason), []).append(letter)
@@ -86,7 +86,7 @@ def _top(dead_letters: Sequence[DeadLetterRow]) -> list[Failing]:
 
 
 def spoken(rules: QueueRules) -> dict[str, str]:
-    """The rules as the form shows them."""
+    """The rules for the form."""
     told = {name: getattr(rules, name, None) for name in QUEUE_RULES}
     for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
         if (known := told[rate]) is not None:
@@ -102,7 +102,7 @@ def spoken(rules: QueueRules) -> dict[str, str]:
 def _pause(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     queue.pause()
-    return ActionResult(f"Queue {queue.name} is paused; what runs goes on.", target=queue.name)
+    return ActionResult(f"Queue {queue.name} is paused; running jobs continue.", target=queue.name)
 
 
 def _resume(visit: PageRequest) -> ActionResult:
@@ -124,7 +124,7 @@ def _ask_clear(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Delete all {formatting.exact(waiting)} jobs of queue {name} that have not started?",
         f"Delete {formatting.exact(waiting)} jobs",
-        "Those that run go on, and what is over stays. This can’t be undone.",
+        "Running and finished jobs stay. This can’t be undone.",
     )
 
 
@@ -141,18 +141,18 @@ def _ask_delete(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Delete queue {name}, its rules and its finished jobs?",
         "Delete the queue",
-        "It comes back when it is used again. While it has jobs that are not finished, it stays.",
+        "A new job creates it again. A queue with unfinished jobs can’t be deleted.",
     )
 
 
 def _configure(visit: PageRequest) -> ActionResult:
     queue = visit.app.queue(visit.name("queue"))
     queue.configure(**{name: _rule(name, visit.said(name)) for name in QUEUE_RULES if _is_meant(visit, name)})
-    return ActionResult(f"The rules of queue {queue.name} hold for every worker within a second.", target=queue.name)
+    return ActionResult(f"The rules of queue {queue.name} apply to every worker within a second.", target=queue.name)
 
 
 def _is_meant(visit: PageRequest, name: str) -> bool:
-    """A burst without a rate is no rule; with one it may be left out, and is then what starts in a second."""
+    """A burst needs a rate; with a rate it is optional and defaults to one second's worth."""
     if name in ("burst", "key_burst"):
         return visit.said(name.replace("burst", "rate")) is not None
     return name in visit.form

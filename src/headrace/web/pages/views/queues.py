@@ -1,4 +1,4 @@
-"""Queues: what waits where."""
+"""The list of queues."""
 
 from __future__ import annotations
 

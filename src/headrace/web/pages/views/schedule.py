@@ -1,4 +1,4 @@
-"""A schedule: its next times, what became of the last ones; holding it up, running it now, changing it, a new one."""
+"""A schedule: next and last runs; create, change, pause, run, delete."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _editor(visit: PageRequest, one: Schedule | None) -> dict[str, Any]:
         "queue": one.queue if one else "",
         "priority": one.priority if one else "",
         "positional": formatting.plain_json(one.args if one else ()),
-        "named": formatting.plain_json(one.kwargs if one else {}),  # `kwargs` has a meaning of its own in a macro
+        "named": formatting.plain_json(one.kwargs if one else {}),  # `kwargs` is reserved in a macro
         "masked": one is not None and MASK in formatting.plain_json([one.args, one.kwargs]),
         "trial": tried(visit),
         "tasks": known_tasks(visit),
@@ -66,7 +66,7 @@ def _known(visit: PageRequest) -> Schedule:
 def _create(visit: PageRequest) -> ActionResult:
     name, task = visit.said("id"), visit.said("task")
     if name is None or task is None:
-        raise InvalidSchedule(f"{'task' if name else 'id'}: name the {'task that is to run' if name else 'schedule'}")
+        raise InvalidSchedule(f"{'task' if name else 'id'}: give the name of the {'task' if name else 'schedule'}")
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     options = {name: value for name, value in _place(visit).items() if value is not None}
     made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
@@ -92,11 +92,11 @@ def _update(visit: PageRequest) -> ActionResult:
         raise InvalidSchedule("Nothing was changed.")
     after = visit.app.schedules.update(one.id, call=call, **changes)
     when = f"; it runs {formatting.distance(after.next_run, visit.now)}" if after.next_run else ""
-    return ActionResult(f"Schedule {one.id} is changed{when}.", target=one.id)
+    return ActionResult(f"Schedule {one.id} was changed{when}.", target=one.id)
 
 
 def _place(visit: PageRequest) -> dict[str, Any]:
-    """Where its jobs go: the queue and the priority, None for what is not said."""
+    """Queue and priority of its jobs; None if not given."""
     text = visit.said("priority")
     try:
         return {"queue": visit.said("queue"), "priority": None if text is None else int(text)}
@@ -105,7 +105,7 @@ def _place(visit: PageRequest) -> dict[str, Any]:
 
 
 def _call(visit: PageRequest, one: Schedule, changes: dict[str, Any]) -> Any:
-    """Another task, if the form says so; what differs of the arguments of the same is one of the changes."""
+    """The new task, if the form changes it; changed arguments of the same task are among the changes."""
     task = visit.said("task") or one.task
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     if task == one.task:
@@ -113,7 +113,7 @@ def _call(visit: PageRequest, one: Schedule, changes: dict[str, Any]) -> Any:
         changes |= {name: now for name, (now, was) in given.items() if name in visit.form and now != was}
         return None
     if MASK in formatting.plain_json([args, kwargs]):
-        raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not handed to another task; write it out")
+        raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not passed to another task; write it out")
     changes.setdefault("queue", one.queue)
     changes.setdefault("priority", one.priority)
     return visit.app.task_by_name(task).bind(*args, **kwargs)
@@ -126,7 +126,7 @@ def _pause(visit: PageRequest) -> ActionResult:
 
 def _resume(visit: PageRequest) -> ActionResult:
     one = visit.app.schedules.resume(_known(visit).id)
-    return ActionResult(f"Schedule {one.id} goes on; what fell into the pause is not made up for.", target=one.id)
+    return ActionResult(f"Schedule {one.id} is resumed; runs missed during the pause are not made up.", target=one.id)
 
 
 def _run(visit: PageRequest) -> ActionResult:
@@ -143,8 +143,8 @@ def _delete(visit: PageRequest) -> ActionResult:
 
 def _ask_delete(visit: PageRequest) -> Confirmation:
     one = _known(visit)
-    back = " It is declared in code, and comes back with the next worker that starts." if one.origin == "code" else ""
-    return Confirmation(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history goes too.{back}")
+    back = " It is declared in code, so the next worker to start creates it again." if one.origin == "code" else ""
+    return Confirmation(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history is deleted too.{back}")
 
 
 VIEWS = [

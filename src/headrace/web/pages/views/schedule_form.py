@@ -1,4 +1,4 @@
-"""The timing of a schedule between a form and the app: read from fields, told in words, tried before it is stored."""
+"""The timing of a schedule in forms: parse, format, preview."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _SHOWN = 6
 
 
 class SchedulePreview(Struct, frozen=True):
-    """What a timing would come to: its next times, or why it is none."""
+    """The next runs of a timing, or why it is invalid."""
 
     times: list[datetime]
     wrong: str = ""
 
 
 def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
-    """The fields of a timing that a form, or a query, says."""
+    """The fields of a timing in a form or a query."""
     fields: dict[str, Any] = {name: text for name in TEXTS if (text := said(name)) is not None}
     for name in MOMENTS:
         if (text := said(name)) is not None:
@@ -49,7 +49,7 @@ def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
 
 
 def tried(visit: PageRequest) -> SchedulePreview | None:
-    """What the query describes, if somebody is trying a timing."""
+    """The preview of the timing in the query, if there is one."""
     if visit.asked("try") is None:
         return None
     try:
@@ -70,7 +70,7 @@ def in_words(schedule: Schedule) -> str:
 
 
 def as_form(schedule: Schedule | None) -> dict[str, str]:
-    """The fields as a form shows them; moments in UTC."""
+    """The fields for the form; times in UTC."""
     if schedule is None:
         return dict.fromkeys((*TEXTS, *MOMENTS, *_NUMBERS), "")
     shown = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit", "catch_up_limit")}

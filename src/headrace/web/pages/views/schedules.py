@@ -1,4 +1,4 @@
-"""Schedules: what is to run when, what is next, and which do not do what they should."""
+"""The list of schedules with next runs and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System: the store's health and sizes, what the doctor finds, the settings and who says so, who did what."""
+"""System: store health and sizes, doctor findings, settings and their origin, audit trail."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
 _PAGE = 30
-_RARELY = 15.0  # seconds; what the doctor counts takes a while in a large store
-# Where in the dashboard something can be done about a finding, by what its code begins with.
+_RARELY = 15.0  # seconds; the doctor is slow in a large store
+# The page that helps with a finding, by the prefix of its code.
 _PLACES = {
     "alert": "/alerts",
     "archive": "/lifecycle",
@@ -60,7 +60,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _facts(visit: PageRequest, is_admin: bool) -> dict[str, str]:
-    """What the engine tells of itself; where it is, only to admins."""
+    """Facts of the engine; its location only for admins."""
     known = visit.page_cache.shared(visit.app.engine.facts, fresh=5.0)
     hidden = () if is_admin else ("file", "server", "address")
     return {
@@ -71,7 +71,7 @@ def _facts(visit: PageRequest, is_admin: bool) -> dict[str, str]:
 
 
 def _settings(visit: PageRequest) -> dict[str, tuple[str, str]]:
-    """Each setting with its value and who says so."""
+    """Each setting with its value and origin."""
     values, origin = visit.app.settings.shown(), visit.app.settings_origin
     return {name: (_told(values[name]), origin.get(name, "default")) for name in sorted(values)}
 
@@ -92,22 +92,22 @@ def _told(value: Any) -> str:
 def _repair(visit: PageRequest) -> ActionResult:
     done = patiently(visit.app.admin.repair)
     if done is None:
-        return ActionResult("The store is being repaired; this goes on in the background.", target="store")
+        return ActionResult("The store is being repaired in the background.", target="store")
     told = ", ".join(f"{code} {formatting.exact(many)}" for code, many in done.items()) or "nothing"
-    return ActionResult(f"Put right: {told}.", target="store")
+    return ActionResult(f"Repaired: {told}.", target="store")
 
 
 def _ask_repair(visit: PageRequest) -> Confirmation:
     would: list[Finding] = [one for one in visit.app.admin.check() if one.repairable]
     if not would:
         raise InvalidJob("There is nothing to repair.")
-    return Confirmation("Repair what can be?", "Repair", " ".join(f"{one.sentence}." for one in would))
+    return Confirmation("Repair the store?", "Repair", " ".join(f"{one.sentence}." for one in would))
 
 
 def _optimize(visit: PageRequest) -> ActionResult:
     done = patiently(visit.app.admin.optimize)
     if not done:
-        return ActionResult("The store is being optimized; this goes on in the background.", target="store")
+        return ActionResult("The store is being optimized in the background.", target="store")
     sizes = " to ".join(formatting.size(many) for many in done.values())
     return ActionResult(f"Statistics are up to date; the store went from {sizes}.", target="store")
 

@@ -1,4 +1,4 @@
-"""Webhooks: who is sent which events over the web, and how the last messages fared."""
+"""Webhooks and their last deliveries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show_one(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def show_new(visit: PageRequest) -> Mapping[str, Any]:
-    """The secret is made here: it is seen once, by who makes the webhook, and is nowhere else but in the store."""
+    """Generates the secret here: the page shows it once, to the user who creates the webhook."""
     return {
         "secret": secret_of(secrets.token_bytes(32)) if visit.visitor.may_write else "",
         "types": TYPES,
@@ -37,7 +37,7 @@ def show_new(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _where(url: str) -> str:
-    """The address without its query, which may hold a token."""
+    """The URL without its query, which may contain a token."""
     path, _, query = url.partition("?")
     return f"{path}?***" if query else path
 
@@ -48,7 +48,7 @@ def _where(url: str) -> str:
 def _create(visit: PageRequest) -> ActionResult:
     url = visit.said("url")
     if url is None:
-        raise InvalidJob("url: say where events are sent to")
+        raise InvalidJob("url: required")
     types = [name.strip() for name in (visit.said("types") or "").split(",") if name.strip()]
     made = visit.app.webhooks.create(
         url,
@@ -64,12 +64,12 @@ def _create(visit: PageRequest) -> ActionResult:
 
 def _pause(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.pause(visit.name("webhook"))
-    return ActionResult("It is sent nothing of what happens from now on.", target=hook.id)
+    return ActionResult("The webhook is paused.", target=hook.id)
 
 
 def _resume(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.resume(visit.name("webhook"))
-    return ActionResult("It is sent events again, of what happens from now on.", target=hook.id)
+    return ActionResult("The webhook is active, with events from now on.", target=hook.id)
 
 
 def _test(visit: PageRequest) -> ActionResult:
@@ -77,20 +77,20 @@ def _test(visit: PageRequest) -> ActionResult:
     try:
         status = visit.app.webhooks.test(hook.id)
     except RetryableError as error:
-        return ActionResult(f"It was not taken: {error}", ok=False, target=hook.id)
-    return ActionResult(f"It answered {status}.", target=hook.id)
+        return ActionResult(f"The delivery failed: {error}", ok=False, target=hook.id)
+    return ActionResult(f"The webhook answered {status}.", target=hook.id)
 
 
 def _delete(visit: PageRequest) -> ActionResult:
     hook = visit.app.webhooks.get(visit.name("webhook"))
     visit.app.webhooks.delete(hook.id)
-    return ActionResult(f"{_where(hook.url)} is sent nothing any more.", goto=visit.at("/webhooks"), target=hook.id)
+    return ActionResult(f"The webhook to {_where(hook.url)} was deleted.", goto=visit.at("/webhooks"), target=hook.id)
 
 
 def _ask_delete(visit: PageRequest) -> Confirmation:
     hook = visit.app.webhooks.get(visit.name("webhook"))
     return Confirmation(
-        "Delete this webhook?", "Delete the webhook", f"What is under way to {_where(hook.url)} is given up."
+        "Delete this webhook?", "Delete the webhook", f"Pending deliveries to {_where(hook.url)} are dropped."
     )
 
 

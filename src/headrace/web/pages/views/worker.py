@@ -1,4 +1,4 @@
-"""A worker: what it runs now and since when, what it did, and asking it to pause or stop."""
+"""A worker: running jobs, charts, and commands to pause or stop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
 
 
 def _known(visit: PageRequest, name: str) -> WorkerInfo | None:
-    """None if it has signed off; what it did is still there."""
+    """The worker; None if it has unregistered."""
     return next((worker for worker in visit.page_cache.workers() if worker.id == name), None)
 
 
@@ -45,7 +45,7 @@ def _resume(visit: PageRequest) -> ActionResult:
 
 
 def _stop(visit: PageRequest) -> ActionResult:
-    return _asked(visit, visit.app.stop_worker(visit.name("worker")), "finishes what it runs, and ends")
+    return _asked(visit, visit.app.stop_worker(visit.name("worker")), "finishes its running jobs and stops")
 
 
 def _asked(visit: PageRequest, known: bool, does: str) -> ActionResult:
@@ -59,7 +59,7 @@ def _ask_stop(visit: PageRequest) -> Confirmation:
     return Confirmation(
         f"Stop worker {visit.name('worker')}?",
         "Stop the worker",
-        "It finishes what it runs, and ends. From here it can’t be started again.",
+        "It finishes its running jobs and stops. It can’t be restarted from here.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Workers: who is alive, on what, and how busy."""
+"""The list of workers."""
 
 from __future__ import annotations
 
