@@ -1,13 +1,13 @@
 """headrace: background jobs that need nothing but a file.
 
-The house has five floors, and a floor imports only the ones below it:
+The code has five layers, and a layer imports only the ones below it:
 
     errors.py     one exception tree
-    core/         values and rules: pure, no I/O, never reads a clock
-    engines/      where jobs live: the seam (protocol.py), SQLite, PostgreSQL, Redis, group commit, the bells
-    runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
+    core/         values and rules: pure, no I/O, no clock
+    engines/      storage: the engine protocol, SQLite, PostgreSQL, Redis, group commit, bells
+    runtime/      execution: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
-    cli/ testing/ web/ contrib/ surfaces; nothing imports them
+    cli/ testing/ web/ contrib/ user interfaces; nothing imports them
 
 Everything public is importable from here, from `headrace.testing` and from `headrace.contrib`; all other modules are
 private.
@@ -241,7 +241,7 @@ __all__ = [
 ]
 
 
-# Loaded when they are first used: a program that only enqueues has need of none of them.
+# Imported on first use: a program that only enqueues needs none of them.
 _LATER = {
     "Alert": "headrace.app.alerts.records",
     "AlertChange": "headrace.app.alerts.records",

@@ -1,12 +1,12 @@
-"""Every exception headrace raises, and the ones a task may raise to steer its own job.
+"""All exceptions of headrace, and those a task may raise to control its own job.
 
 HeadraceError
-├── InvalidJob (ValueError)         the call, an option or an argument breaks a rule; nothing was stored
+├── InvalidJob (ValueError)         the call, an option or an argument is invalid; nothing was stored
 │   ├── PayloadTooLarge
 │   └── UnknownTask
-├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
+├── DuplicateJob                    a job with this job_id or unique key exists already
 ├── QueueFull                       the queue is at its max_length, or the spool at its limit
-├── QueueNotEmpty                   a queue that is to be deleted has unfinished jobs
+├── QueueNotEmpty                   a queue to delete has unfinished jobs
 ├── NotFound (KeyError)             nothing has this id or name
 │   ├── JobNotFound
 │   │   ├── FlowNotFound
@@ -19,7 +19,7 @@ HeadraceError
 │       ├── AlertRuleNotFound
 │       ├── AlertChannelNotFound
 │       └── AlertSilenceNotFound
-├── DeadLetterClosed                somebody has dealt with this dead letter already
+├── DeadLetterClosed                this dead letter is not pending
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
 ├── ResultUnavailable               the job completed, but its result could not be stored
@@ -29,12 +29,12 @@ HeadraceError
 ├── AppClosed (RuntimeError)        the app was closed
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
-├── InvalidAlert (ValueError)       a rule, a channel or a silence breaks a rule; nothing was stored
+├── InvalidAlert (ValueError)       a rule, a channel or a silence is invalid; nothing was stored
 └── ConfigError
     ├── SchemaMismatch              the store's tables are older or newer than this headrace
-    └── StoreMoved                  the jobs of this store were carried over to another one
+    └── StoreMoved                  the jobs of this store were copied to another one
 
-JobTimeout (TimeoutError)           what an attempt that ran out of time is recorded as
+JobTimeout (TimeoutError)           the recorded error of an attempt that timed out
 
 Raised by a task, caught by the worker:
 RetryLater · Snooze · CancelJob · PermanentError · RetryableError
@@ -47,13 +47,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-_BY_MESSAGE = ""  # the message itself names the field, as its first word
+_BY_MESSAGE = ""  # the first word of the message is the field
 _FIELD = re.compile(r"(?:@app\.task: )?([a-z][a-z0-9_]*)(?:, [a-z][a-z0-9_]*)*: ")
 _PLAIN = (str, int, float, bool, type(None))
 
 
 class _Portable(Exception):
-    """Made again by copy and pickle from what it is, not by a call that may want other arguments."""
+    """Copy and pickle restore the attributes instead of calling __init__, whose arguments differ."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         return _again, (type(self), self.args), dict(self.__dict__)
@@ -64,13 +64,13 @@ def _again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
 
 
 class HeadraceError(_Portable):
-    """Something headrace itself refused or could not do."""
+    """Base class of all errors of headrace."""
 
 
 class _Refusal(HeadraceError):
-    """A value breaks a rule. `field` is the name of the option, argument, filter or setting; `value` is the value.
+    """A value is invalid. `field` is the name of the option, argument, filter or setting; `value` is the value.
 
-    Both are None where no single one is to blame. `value` is None also where it may be a secret.
+    Both are None if no single value is the cause. `value` is also None if it may be a secret.
     """
 
     def __init__(self, message: str = "", *, field: str | None = _BY_MESSAGE, value: Any = None) -> None:
@@ -82,24 +82,24 @@ class _Refusal(HeadraceError):
         self.value: Any = value
 
     def concerns(self, field: str, value: Any) -> None:
-        """Say which field is meant, where the one that found the mistake does not know."""
+        """Set the field where the raising code does not know it."""
         self.field, self.value = field, value
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         again, args, state = super().__reduce__()
-        if not isinstance(self.value, _PLAIN):  # it may be a connection, or a function
+        if not isinstance(self.value, _PLAIN):  # it may be a connection or a function
             state["value"] = repr(self.value)
         return again, args, state
 
 
 class InvalidJob(_Refusal, ValueError):
-    """The job breaks a rule and was not stored. `field` and `value` tell what is wrong, if it is a single value."""
+    """The job is invalid and was not stored. `field` and `value` name the cause, if it is a single value."""
 
 
 class PayloadTooLarge(InvalidJob):
     """The encoded arguments or result are over the size limit.
 
-    `limit` is that limit and `size` the size, both in bytes. `size` is None if it was not counted to its end.
+    `limit` and `size` are in bytes. `size` is None if it was not measured completely.
     """
 
     def __init__(self, message: str = "", *, size: int | None = None, limit: int | None = None, **more: Any) -> None:
@@ -113,7 +113,7 @@ class UnknownTask(InvalidJob):
 
 
 class DuplicateJob(HeadraceError):
-    """A job with this id, or one that counts as the same, exists already; nothing was stored. `job_id` is its id."""
+    """A job with this id or unique key exists already; nothing was stored. `job_id` is its id."""
 
     def __init__(self, job_id: str, told: str = "job_id {} is taken by an existing job; nothing was stored") -> None:
         super().__init__(told.format(repr(job_id)))
@@ -121,9 +121,9 @@ class DuplicateJob(HeadraceError):
 
 
 class QueueFull(HeadraceError):
-    """The queue has no room for these jobs by its `max_length`, or the spool has none; nothing was stored.
+    """The queue is at its `max_length`, or the spool at its limit; nothing was stored.
 
-    `queue` is its name, None of the spool; `limit` is how many jobs may wait, and `waiting` how many did.
+    `queue` is its name, None for the spool; `limit` is the maximum of waiting jobs, `waiting` their number.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class QueueFull(HeadraceError):
 
 
 class NotFound(HeadraceError, KeyError):
-    """Nothing has this id or name. `id` is what was asked for."""
+    """Nothing has this id or name. `id` is the requested one."""
 
     told = "nothing has the id {!r}"
 
@@ -163,8 +163,8 @@ class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
     told = (
-        "no flow has the id {!r}; it goes with the last of its jobs, which may have been deleted, or archived: those "
-        "are found by app.jobs.find(archived=True)"
+        "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived jobs "
+        "are found with app.jobs.find(archived=True)"
     )
 
 
@@ -195,7 +195,7 @@ class ScheduleNotFound(NotFound):
 class WebhookNotFound(NotFound):
     """There is no webhook of this id."""
 
-    told = "there is no webhook {!r}; app.webhooks.list() tells those there are"
+    told = "there is no webhook {!r}; app.webhooks.list() lists them"
 
 
 class AlertNotFound(NotFound):
@@ -223,26 +223,26 @@ class AlertSilenceNotFound(AlertNotFound):
 
 
 class QueueNotEmpty(HeadraceError):
-    """The queue has jobs that are not finished, so it was not deleted. `jobs` is how many."""
+    """The queue has unfinished jobs and was not deleted. `jobs` is their number."""
 
     def __init__(self, queue: str, jobs: int) -> None:
-        many = "1 job that is" if jobs == 1 else f"{jobs} jobs that are"
-        super().__init__(f"queue {queue!r} has {many} not finished; let them run, cancel or delete them first")
+        many = "1 unfinished job" if jobs == 1 else f"{jobs} unfinished jobs"
+        super().__init__(f"queue {queue!r} has {many}; let them run, cancel or delete them first")
         self.queue = queue
         self.jobs = jobs
 
 
 class DeadLetterClosed(HeadraceError):
-    """The dead letter is not pending: somebody has dealt with it already. `status` tells how."""
+    """The dead letter is not pending; `status` is its status."""
 
     def __init__(self, letter_id: str, status: str) -> None:
-        super().__init__(f"dead letter {letter_id} is {status} already; only a pending one can be dealt with")
+        super().__init__(f"dead letter {letter_id} is {status} already; only a pending one can be changed")
         self.letter_id = letter_id
         self.status = status
 
 
 class JobFailed(HeadraceError):
-    """The job failed for good. `error_type`, `error_message` and `error_traceback` tell its last error."""
+    """The job failed for good. `error_type`, `error_message` and `error_traceback` are its last error."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class ResultUnavailable(HeadraceError):
 
 
 class LeaseLost(HeadraceError):
-    """This attempt lost its lease: the job was cancelled, or another worker has it. Stop working on it."""
+    """This attempt lost its lease: the job was cancelled, or another worker has claimed it. Stop working on it."""
 
     def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
         super().__init__(message)
@@ -291,7 +291,7 @@ class CorruptPayload(HeadraceError):
 
 
 class EngineUnavailable(HeadraceError):
-    """The store can't be reached or refuses to work just now. `permanent` tells that waiting alone won't help."""
+    """The store can't be reached or is not usable now. `permanent`: waiting alone won't help."""
 
     permanent = False
 
@@ -304,15 +304,15 @@ class AppClosed(HeadraceError, RuntimeError):
 
 
 class UnsupportedByEngine(HeadraceError):
-    """This engine can't do that; the message names the alternative."""
+    """This engine does not support that; the message names the alternative."""
 
 
 class InvalidSchedule(_Refusal, ValueError):
-    """The schedule's expression, zone or range is not valid. `field` and `value` tell which."""
+    """The schedule's expression, zone or range is invalid. `field` and `value` name the cause."""
 
 
 class InvalidAlert(_Refusal, ValueError):
-    """A rule, a channel or a silence of alerts is not valid; nothing was stored. `field` and `value` tell what."""
+    """An alert rule, channel or silence is invalid; nothing was stored. `field` and `value` name the cause."""
 
 
 class ConfigError(_Refusal):
@@ -320,22 +320,22 @@ class ConfigError(_Refusal):
 
 
 class SchemaMismatch(ConfigError):
-    """The store's tables are not of the version this headrace works with."""
+    """The store's schema version differs from the one this headrace needs."""
 
 
 class StoreMoved(ConfigError):
-    """The jobs of this store were carried over to another one; nothing was stored here."""
+    """The jobs of this store were copied to another one; nothing was stored here."""
 
     def __init__(self, other: str) -> None:
         super().__init__(
-            f"the jobs of this store were carried over to {other}; use that URL, or bring this store back into use "
+            f"the jobs of this store were copied to {other}; use that URL, or reopen this store "
             "with `headrace copy --reopen`"
         )
         self.other = other
 
 
 class JobTimeout(TimeoutError):
-    """The attempt ran longer than its timeout. Told apart from a TimeoutError the task itself raised."""
+    """The attempt exceeded its timeout. Distinct from a TimeoutError that the task itself raised."""
 
 
 class RetryLater(_Portable):
@@ -347,7 +347,7 @@ class RetryLater(_Portable):
 
 
 class Snooze(_Portable):
-    """Raise in a task to run it again after `delay` seconds without spending an attempt."""
+    """Raise in a task to run it again after `delay` seconds; it does not count as an attempt."""
 
     def __init__(self, delay: float | timedelta, message: str = "snoozed") -> None:
         super().__init__(message)

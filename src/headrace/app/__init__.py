@@ -1,1 +1,1 @@
-"""Floor 4: the app and its facades, which users hold in their hands."""
+"""Floor 4: the app and its facades, the public API."""

@@ -1,4 +1,4 @@
-"""Headrace: the app. It holds the settings, the tasks and the engine, and hands out everything else."""
+"""Headrace: the app. It holds the settings, the tasks and the engine, and creates everything else."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Headrace:
             self.spool.start()
         extend(self, self.settings)
 
-    # -- its parts, each made when it is first asked for
+    # -- its parts, each created on first use
 
     schedules = functools.cached_property(parts.schedules)
     flows = functools.cached_property(parts.flows)
@@ -110,18 +110,18 @@ class Headrace:
     # -- schedules
 
     def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> Decorator:
-        """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
+        """Schedule the decorated task: cron("0 9 * * MON", tz="Europe/Vienna"); options as for schedules.create()."""
         return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
 
     def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> Decorator:
-        """Run the task below every(minutes=5), or of weeks, days, hours and seconds; the rest is as for cron()."""
+        """Schedule the decorated task: every(minutes=5), or weeks, days, hours, seconds; options as for cron()."""
         return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
 
     # -- flows
 
     def flow(self, name: str) -> Flow:
-        """A new flow: jobs that wait for each other, to be enqueued together."""
-        from headrace.runtime.flows.flow import Flow  # deferred: many programs have none
+        """A new flow: jobs with dependencies, enqueued together."""
+        from headrace.runtime.flows.flow import Flow  # deferred: many programs use no flows
 
         return Flow(name, self.submitter)
 
@@ -132,13 +132,13 @@ class Headrace:
         return self.webhooks.task() if name == "headrace.webhook" else self.registry.find(name)
 
     def task_by_name(self, name: str) -> Task[..., Any, Any]:
-        """A task to enqueue by name; its code need not be known here, then its arguments are not checked here."""
+        """A task to enqueue by name. If its code is unknown here, its arguments are not checked."""
         return self.registry.by_name(name)
 
     # -- submitting
 
     def enqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Store a job for a task, given as such, by name, or as a plain importable function."""
+        """Store a job for a task, given as a task, by name, or as a plain importable function."""
         return self.registry.as_task(task).enqueue(*args, **kwargs)
 
     async def aenqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
@@ -146,7 +146,7 @@ class Headrace:
         return await self.registry.as_task(task).aenqueue(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
-        """Store many jobs in one commit: all of them or, if one is not valid, none.
+        """Store many jobs in one commit: all, or none if one is invalid.
 
         A call is `task.bind(1, 2)`, or a dict with `task`, `args`, `kwargs` and any options.
         """
@@ -159,9 +159,9 @@ class Headrace:
     # -- events
 
     def signal(self, job: Job[Any] | str, name: str, data: Any = None) -> bool:
-        """Send an event to a job, which gets it with `current_job().wait_event(name)`; False if the job is over.
+        """Send an event to a job, which gets it with `current_job().wait_event(name)`; False if the job is finished.
 
-        It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
+        The job need not wait yet: events are kept for it in order. `job` may be its id.
         """
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
         return self.services.signal(job_id, check_name("event", name), data)
@@ -173,77 +173,78 @@ class Headrace:
         return self.events.follow_async(since, **which)
 
     def on(self, *types: str, name: str | None = None, everywhere: bool = False, **where: Any) -> Callable[[H], H]:
-        """Have workers call the function below for events of these types, as in on("job.failed", queue="emails").
+        """Register the decorated function as a handler of event types: on("job.failed", queue="emails").
 
-        Each event is handled by one process, in order and at least once; `everywhere`, by every process from now on.
+        Workers call it. One process handles each event, in order and at least once; with `everywhere`, every process
+        handles each event from now on.
         """
         return self.events.on(types, name, everywhere, **where)
 
     def listening(self) -> AbstractContextManager[None]:
-        """Have this process call handlers of events inside a `with`, as a worker does."""
+        """Call event handlers in this process inside a `with`, as a worker does."""
         return self.events.listening()
 
     def correlation(self, correlation_id: str) -> contextlib.AbstractContextManager[None]:
-        """Inside a `with`, jobs that are enqueued, all that come of them, and lines that are logged carry this id."""
+        """Inside a `with`, enqueued jobs, their descendants and log lines carry this correlation id."""
         return correlated(correlation_id)
 
     def trace(self, tracer: Tracer | None) -> None:
-        """Have a tracer around whatever is enqueued from here on, and run by workers that start from here on."""
+        """Install a tracer for later enqueues and for workers started later."""
         self.submitter.tracer = tracer
 
-    # -- looking
+    # -- queries
 
     def queue(self, name: str) -> Queue:
         """The queue of that name; it need not exist yet."""
         return Queue(name, self.services)
 
     def queues(self) -> list[QueueStats]:
-        """Every queue with its counts, by name."""
+        """All queues with their counts, by name."""
         return all_stats(self.services)
 
     def workers(self) -> list[WorkerInfo]:
-        """The workers that are alive, on what, and since when."""
+        """The live workers."""
         return all_workers(self.engine, self.clock.now())
 
     def pause_worker(self, worker_id: str) -> bool:
-        """Have a worker start no more jobs; False if it is not known."""
+        """Pause a worker: it starts no more jobs. False if it is unknown."""
         return self.services.wish(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
-        """Have a paused worker start jobs again."""
+        """Resume a paused worker; False if it is unknown."""
         return self.services.wish(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
-        """Have a worker finish what it runs and end."""
+        """Stop a worker after its running jobs; False if it is unknown."""
         return self.services.wish(worker_id, "stop")
 
     def set_worker_log_level(self, worker_id: str, level: str) -> bool:
-        """Have the process of a worker log at a level such as "INFO,headrace.store=DEBUG"; False if it is not known."""
+        """Set the log level of a worker's process, such as "INFO,headrace.store=DEBUG"; False if it is unknown."""
         return self.services.set_log_level(worker_id, level)
 
     def task_rules(self) -> dict[str, TaskRules]:
-        """The rules of every task that has any, by its name."""
+        """The rules of all tasks that have any, by name."""
         return rules_of_tasks(self.engine)
 
     def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
-        """Change rules of a task, for every worker from its next claim on; all the rules it has then.
+        """Change rules of a task; returns all its rules. Workers apply them from their next claim on.
 
-        `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
-        `concurrency` how many may run at the same time, over all queues and workers. `strategy` is the order among
-        its own jobs: priority, fifo, lifo, weighted_random or fresh_first, whatever their queue's. None lifts a rule.
+        `rate` limits starts ("10/s"), `burst` the starts at once after a pause, `concurrency` the running jobs over all
+        queues and workers. `strategy` is the order among its own jobs, which overrides the queue's: priority, fifo,
+        lifo, weighted_random or fresh_first. None removes a rule.
         """
         return rule_task(self.engine, name, lambda before: changed(before, rules))
 
     def pause_task(self, name: str) -> None:
-        """Let no worker start jobs of this task; those that run go on, and jobs of other tasks pass them."""
+        """Pause a task: workers start none of its jobs. Running jobs and other tasks continue."""
         rule_task(self.engine, name, lambda before: structs.replace(before, paused=True))
 
     def resume_task(self, name: str) -> None:
-        """Let workers start jobs of this task again."""
+        """Resume a task."""
         rule_task(self.engine, name, lambda before: structs.replace(before, paused=False))
 
     def spooled(self) -> int:
-        """How many jobs wait in the spool for the server to return; 0 without a spool."""
+        """The number of jobs in the spool, waiting for the server; 0 without a spool."""
         return 0 if self.spool is None else self.spool.count()
 
     asignal = twin(signal)
@@ -255,16 +256,16 @@ class Headrace:
     apause_task = twin(pause_task)
     aresume_task = twin(resume_task)
 
-    # -- working
+    # -- workers
 
     def worker(self, **settings: Any) -> Worker:
-        """A worker of this process's threads, for `with app.worker(concurrency=4): ...`."""
+        """A worker in threads of this process: `with app.worker(concurrency=4): ...`."""
         worker = self._make_worker(self._with(settings))
         self._workers = [known for known in self._workers if not known.stopped.is_set()] + [worker]
         return worker
 
     def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
-        """Run workers and block until SIGTERM or SIGINT; a second one hurries."""
+        """Run workers and block until SIGTERM or SIGINT; a second signal cuts the shutdown short."""
         from headrace.app.run_workers import run_until_empty, run_until_stopped  # deferred: see _make_worker
 
         chosen = self._with(settings)
@@ -274,7 +275,7 @@ class Headrace:
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def asgi(self, **options: Any) -> ASGI:
-        """The REST API and the dashboard, to serve or to mount; options are the settings web_*, without `web_`."""
+        """The REST API and the dashboard as an ASGI app; options are the settings web_*, without `web_`."""
         return asgi_of(self, options)
 
     def _with(self, settings: dict[str, Any]) -> Settings:
@@ -283,7 +284,7 @@ class Headrace:
         return find_settings({**base, **given}).settings
 
     def _make_worker(self, settings: Settings, **how: Any) -> Worker:
-        # Deferred: a program that only enqueues need not load the machinery that runs jobs.
+        # Deferred: a program that only enqueues need not import the worker.
         from headrace.runtime.worker.worker import Worker
 
         if self.spool is not None:
@@ -293,7 +294,7 @@ class Headrace:
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
-        """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""
+        """Store what the code declares. Lifecycle terms first, because storing a schedule may raise."""
         self.lifecycle.sync()
         self.schedules.sync()
 
@@ -301,7 +302,7 @@ class Headrace:
 
     @contextlib.contextmanager
     def on_another_store(self, engine: Engine, clock: Clock) -> Iterator[None]:
-        """Work on this store, by this clock, inside a `with`; tasks, handles and facades follow."""
+        """Use this store and clock inside a `with`; tasks, handles and facades follow."""
         before, workers, closed = (self.engine, self.clock, self.spool), self._workers, self.submitter.closed
         self._workers, self.submitter.closed = [], False
         self._attach(engine, clock)
@@ -314,7 +315,7 @@ class Headrace:
 
     @contextlib.contextmanager
     def intercepting(self, hook: Callable[[Job[Any]], None]) -> Iterator[None]:
-        """Inside a `with`, hand every job to `hook` as soon as it is stored, in the thread that enqueued it."""
+        """Inside a `with`, call `hook` with every job after it is stored, in the enqueuing thread."""
         before, self.submitter.intercept = self.submitter.intercept, hook
         try:
             yield
@@ -327,7 +328,7 @@ class Headrace:
         self.submitter.attach(engine, clock, spool)
 
     def start_afresh(self) -> None:
-        """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
+        """Reset in a forked child: it must not use the threads, locks and workers of the parent."""
         self._workers = []
         if self.spool is not None:
             self.spool.start_afresh()
@@ -336,9 +337,9 @@ class Headrace:
     # -- closing
 
     def close(self) -> None:
-        """Stop embedded workers and release the store; jobs that wait in the spool stay there.
+        """Stop embedded workers and close the store; jobs in the spool stay there.
 
-        From then on enqueue() raises AppClosed, until the app is entered again with `with app:`.
+        Afterwards enqueue() raises AppClosed, until `with app:` opens the app again.
         """
         self.submitter.closed = True
         for worker in self._workers:

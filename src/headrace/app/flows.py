@@ -1,4 +1,4 @@
-"""The facade of all flows: list them, and get the handle of one."""
+"""`app.flows`: list flows, and get the handle of one."""
 
 from __future__ import annotations
 

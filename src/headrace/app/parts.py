@@ -1,4 +1,4 @@
-"""The parts of an app. Each is loaded when it is first asked for: many programs only enqueue, and need none."""
+"""The parts of an app, each imported on first use: many programs only enqueue and need none."""
 
 from __future__ import annotations
 
@@ -62,49 +62,49 @@ def dead(app: AppParts) -> Dead:
 
 
 def lifecycle(app: AppParts) -> Lifecycles:
-    """How long the jobs of this app's store may stay, and those that stay too long."""
+    """Retention, the archive and stale jobs of this app's store."""
     from headrace.app.retention.lifecycle import Lifecycles
 
     return Lifecycles(app.services, app.settings, app.tasks)
 
 
 def alerts(app: AppParts) -> Alerts:
-    """What is wrong now and who is told: rules, alerts, channels, silences."""
+    """Alerts, their rules, channels and silences."""
     from headrace.app.alerts.alerts import Alerts
 
     return Alerts(app.services, app.settings)
 
 
 def metrics(app: AppParts) -> Metrics:
-    """How this app's store does: what became of jobs, how fast, and what waits."""
+    """Metrics of this app's store."""
     from headrace.app.metrics.metrics import Metrics
 
     return Metrics(app.services, app.settings)
 
 
 def admin(app: AppParts) -> Admin:
-    """What keeps this app's store sound: backups, checks, upkeep by hand."""
+    """Backups, checks and maintenance of this app's store."""
     from headrace.app.admin.admin import Admin
 
     return Admin(app.services, app.settings)
 
 
 def audit(app: AppParts) -> Audit:
-    """Who did what over HTTP."""
+    """The audit trail of changes over HTTP."""
     from headrace.app.admin.audit import Audit
 
     return Audit(app.services)
 
 
 def webhooks(app: AppParts) -> Webhooks:
-    """Who is told of which events over the web."""
+    """Webhooks: HTTP endpoints that receive events."""
     from headrace.app.events.webhooks import Webhooks
 
     return Webhooks(app.services, app.registry.builtin)
 
 
 def events(app: AppParts) -> EventStream:
-    """What happens in this app's store: `for event in app.events(): ...`."""
+    """Events of this app's store: `for event in app.events(): ...`."""
     from headrace.app.events.events import EventStream
 
     return EventStream(lambda: app.engine, app.webhooks)

@@ -1,4 +1,4 @@
-"""The workers as an operator sees them."""
+"""Workers as users see them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from headrace.engines.protocol.engine import Engine
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
-    """One worker as it last reported itself.
+    """A worker as of its last heartbeat.
 
-    `heartbeat` is in seconds, 0 until it has told. `cpu` is the share of a core that its process takes, `memory` its
-    size in bytes; None until it has told. `memory_trace` is what it last saw if it traces its memory. `stalled` are
-    those of its parts that make no progress although it is alive.
+    `heartbeat` is in seconds, 0 until reported. `cpu` is the share of a core that its process uses, `memory` its size
+    in bytes; None until reported. `memory_trace` is its last memory trace, if it traces memory. `stalled` are its parts
+    that make no progress although it is alive.
     """
 
     id: str
@@ -47,7 +47,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
 
     @property
     def condition(self) -> str:
-        """Its state in one word, or what is wrong with it."""
+        """Its state in one word, or its problem."""
         return "silent" if self.silent else "stalled" if self.stalled else self.state
 
     def knows(self, task: str) -> bool:
@@ -79,7 +79,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
 
 
 def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
-    """The workers that are alive, oldest first."""
+    """The live workers, oldest first."""
     rows = engine.queries.workers()
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
     known = told(engine.document_store.get(KIND, sorted(set(keys.values()))), now) if rows else {}

@@ -1,7 +1,7 @@
-"""The testing kit: run a user's jobs in their tests without a worker, without waiting, in an order that never varies.
+"""The testing kit: run jobs in tests without a worker, without waiting, in a deterministic order.
 
-It uses the app as any caller does and the engine as a worker does, so what passes here runs the same in production.
-Nothing else in headrace knows of it.
+It uses the app as any caller does and the engine as a worker does, so jobs run the same in production. No other module
+of headrace imports it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    # Deferred, because pytest loads the plugin beside this module in every run of everybody who has headrace.
+    # Deferred, because pytest imports this package for the plugin in every run where headrace is installed.
     if name in _HOMES:
         return getattr(importlib.import_module(f"headrace.testing.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'headrace.testing' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What was enqueued: to look at, and to assert."""
+"""Assertions about enqueued jobs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def enqueued(
     kwargs: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> list[Job[Any]]:
-    """The jobs that enqueue() stored, oldest first, whatever became of them.
+    """The jobs that enqueue() stored, oldest first, in any state.
 
     `task` is a task or its name. `args` and `kwargs`, if given, are the whole call, no matter which arguments were
     passed by position and which by name. `options` are queue, state, priority, delay, run_at, job_id, tags, metadata
@@ -46,7 +46,7 @@ def enqueued(
     """
     for name in options:
         if name not in _READ:
-            raise TypeError(f"unknown option {name!r}; jobs are told apart by {', '.join(_READ)}")
+            raise TypeError(f"unknown option {name!r}; options are {', '.join(_READ)}")
     wanted = {name: _AS_READ.get(name, _as_is)(value) for name, value in options.items() if value is not None}
     jobs = [job for job in _all(app, task) if all(_READ[name](job) == value for name, value in wanted.items())]
     if args is None and kwargs is None:
@@ -65,7 +65,7 @@ def assert_enqueued(
     count: int | None = None,
     **options: Any,
 ) -> None:
-    """At least one such job was enqueued, or exactly `count` of them. See enqueued() for what `such` may say."""
+    """At least one such job was enqueued, or exactly `count` of them. `such` takes the arguments of enqueued()."""
     __tracebackhide__ = True
     found = len(enqueued(app, task, args=args, kwargs=kwargs, queue=queue, **options))
     if found == count or (count is None and found):
@@ -119,12 +119,12 @@ def _all(app: Headrace, task: AnyTask | None) -> Iterator[Job[Any]]:
 
 
 def _is_call(app: Headrace, job: Job[Any], call: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-    """Compared by the names of the parameters, with dataclasses and models as the worker would rebuild them."""
+    """Compare by parameter names, with dataclasses and models as a worker rebuilds them."""
     signature = app.task_by_name(job.task).signature
     return bool(signature.names(*signature.rebuild(job.args, job.kwargs)) == signature.names(*call))
 
 
-# -- what a failed assertion says
+# -- assertion messages
 
 
 def _number(count: int) -> str:

@@ -10,7 +10,7 @@ from headrace.core.option_times import check_moment
 
 
 class VirtualClock:
-    """Give it to an app, `Headrace("memory://", clock=VirtualClock())`, and move it: an hour passes in no time.
+    """A clock for an app under test: `Headrace("memory://", clock=VirtualClock())`. The test moves it.
 
     It starts at `start`, or at the present moment, because the code under test may still read the real clock.
     """
@@ -21,11 +21,11 @@ class VirtualClock:
         self._begun = self._now
 
     def now(self) -> int:
-        """Milliseconds since 1970, UTC: what headrace asks."""
+        """Milliseconds since 1970, UTC, as headrace reads it."""
         return self._now
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Let time pass. It only goes forward this way; `set` also goes back."""
+        """Move the clock forward; `set` also moves it back."""
         step = to_ms(seconds)
         if step < 0:
             raise ValueError(f"advance({seconds!r}) would go back in time; use set() if that is meant")
@@ -40,7 +40,7 @@ class VirtualClock:
 
     @property
     def moment(self) -> datetime:
-        """The same as now(), for people."""
+        """The same as now(), as a datetime."""
         moment = to_datetime(self._now)
         assert moment is not None
         return moment

@@ -1,4 +1,4 @@
-"""Sets the stage for a test: jobs that run as soon as they are enqueued, or an app on a store of the test's own."""
+"""Context managers for tests: run jobs on enqueue, or isolate an app on a fresh store."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _STEERING = (CancelJob, RetryLater, Snooze)
 
 @contextlib.contextmanager
 def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
-    """Inside a `with`, enqueue() runs the job at once, in its own thread, before it returns.
+    """Inside a `with`, enqueue() runs the job at once, in the calling thread, before it returns.
 
-    What is delayed stays scheduled, and what fails stays to be retried: drain() runs it when its time has come. The
-    outcome is recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
+    Delayed jobs stay scheduled, and failed ones stay retrying: drain() runs them when they are due. The outcome is
+    recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
     RetryLater, Snooze and CancelJob are no errors, and neither is a sleep or a wait for an event.
     """
 
@@ -43,7 +43,7 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
 
 
 def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
-    """Run the job, and whatever becomes due by its end or that it has to wait for; the first error of all."""
+    """Run the job, the jobs that become due by it, and those it waits for; returns the first error."""
     first: BaseException | None = None
     left = [job]
     seen = {job.id}
@@ -56,7 +56,7 @@ def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
             due = [other for other in kin if other.state is State.PENDING and other.id not in seen]
             left += reversed(due)
             seen.update(other.id for other in due)
-    if job.state is State.WAITING:  # for what it spawned, which has run meanwhile
+    if job.state is State.WAITING:  # for jobs it spawned, which have run meanwhile
         with contextlib.suppress(JobNotFound):
             job.refresh()
     return first
@@ -64,13 +64,13 @@ def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
 
 def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
     """Whether it could run, and its error."""
-    if job.state is State.WAITING:  # what it waits for may have ended before it was stored
+    if job.state is State.WAITING:  # its dependencies may have finished before it was stored
         job.refresh()
     if job.state is not State.PENDING:
         return False, None
     shift = InlineWorker(app)
     claim = shift.claim_this(job)
-    if claim is None:  # its queue is paused, or somebody was quicker
+    if claim is None:  # its queue is paused, or another worker claimed it
         return False, None
     attempt = InlineAttempt(shift, claim)
     attempt.run()
@@ -84,14 +84,14 @@ def isolated(app: Headrace) -> AbstractContextManager[VirtualClock]: ...
 @overload
 def isolated(app: Headrace, clock: C) -> AbstractContextManager[C]: ...
 def isolated(app: Headrace, clock: Clock | None = None) -> AbstractContextManager[Any]:
-    """Inside a `with`, the app and all its tasks work on a fresh memory:// store: for an app that a module holds.
+    """Inside a `with`, the app and its tasks use a fresh memory:// store: for an app defined in a module.
 
         with isolated(shop.app) as clock:
             shop.place_order(7)
             drain(shop.app)
             clock.advance(3600)
 
-    Without a clock of your own it is a new VirtualClock. Afterwards everything is as before.
+    The default clock is a new VirtualClock. Afterwards the app uses its own store again.
     """
     return _isolated(app, clock or VirtualClock())
 

@@ -1,4 +1,4 @@
-"""Runs everything that is due, one job after the other, in the caller's thread."""
+"""Runs all due jobs, one after the other, in the calling thread."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.testing.runner import InlineAttempt, InlineWorker
 
 
 def drain(app: Headrace, *, limit: int = 10_000) -> int:
-    """Run what is due by the app's clock, and what becomes due by it; how many attempts that were.
+    """Run all jobs due by the app's clock, and those that become due by them; returns the number of attempts.
 
-    Schedules fire first, as with a worker that comes back after a while; those that code declares began when the
-    VirtualClock did. Queues take their turns by name, jobs by priority and age. A failed attempt is retried here only
-    once its time has come, so `clock.advance(60)` and drain again. After `limit` attempts it raises: some job enqueues
-    itself for ever. A job of an unknown task raises UnknownTask.
+    Schedules fire first, as after a pause of all workers; declared ones begin at the start of the VirtualClock. Queues
+    run in order of name, jobs by priority and age. A failed attempt is retried only when it is due, so
+    `clock.advance(60)` and drain again. It raises after `limit` attempts, because a job may enqueue itself forever. A
+    job of an unknown task raises UnknownTask.
     """
     shift = InlineWorker(app)
     ran = 0
@@ -44,7 +44,7 @@ async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
 
 
 def _store_declared(app: Headrace) -> None:
-    """As a worker does when it starts. A clock that was moved since the test began has let that much time pass."""
+    """Store declared schedules, as a worker does at its start, from the start of the clock on."""
     if app.schedules.declared:
         app.schedules.sync(since=app.clock.begun if isinstance(app.clock, VirtualClock) else None)
 
@@ -52,5 +52,5 @@ def _store_declared(app: Headrace) -> None:
 def _endless(limit: int, claim: Claim) -> HeadraceError:
     return HeadraceError(
         f"drain() ran {limit} attempts and jobs are still due, next one of task {claim.task!r}; "
-        "does a job enqueue itself for ever? If so many are right, raise `limit`"
+        "does a job enqueue itself forever? If not, raise `limit`"
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def headrace_clock() -> VirtualClock:
-    """The clock of `headrace_app`; it stands still until the test moves it."""
+    """The clock of `headrace_app`; only the test moves it."""
     from headrace.testing.clock import VirtualClock  # see above
 
     return VirtualClock()
@@ -24,7 +24,7 @@ def headrace_clock() -> VirtualClock:
 
 @pytest.fixture
 def headrace_app(headrace_clock: VirtualClock) -> Iterator[Headrace]:
-    """An empty app on a store of its own, which is gone after the test."""
+    """An empty app on its own store, for one test."""
     from headrace import Headrace  # see above
 
     with Headrace("memory://", clock=headrace_clock) as app:

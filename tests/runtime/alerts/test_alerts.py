@@ -242,7 +242,7 @@ def test_shipped_rules_can_be_changed_switched_off_and_be_as_before(app: Headrac
     assert (again.when, again.changed, again.enabled) == ("depth > 1000", False, True)
     with pytest.raises(InvalidAlert, match="switch it off"):
         rules.delete("queue_depth")
-    with pytest.raises(InvalidAlert, match="there is a rule 'queue_depth' already"):
+    with pytest.raises(InvalidAlert, match="rule 'queue_depth' exists already"):
         rules.create("queue_depth", when="depth > 1")
 
 
@@ -545,7 +545,7 @@ def test_what_is_asked_for_wrongly_is_told(app: Headrace) -> None:
         (lambda: alerts.rules.update("nobody", enabled=True), "there is no alert rule 'nobody'"),
         (lambda: alerts.acknowledge("nobody"), "there is no alert 'nobody'"),
         (lambda: alerts.active(severity="loud"), "severity: expected one of"),
-        (lambda: alerts.silence("x"), "say either how long"),
+        (lambda: alerts.silence("x"), "give exactly one of them"),
         (lambda: alerts.silence("x", for_=0), "ends within 90 days"),
         (lambda: alerts.silence("x", until=datetime(2000, 1, 1, tzinfo=UTC)), "ends within 90 days"),
         (lambda: alerts.silence("x", for_=5, by="a\nb"), "by: expected a text of one line"),

@@ -276,7 +276,7 @@ def test_a_channel_is_kept_changed_and_tried(app: Headrace, hook: Hook, clock: V
     hook.status = 500
     assert channels.test("ops") == "the server answered 500"
     app.alerts.rules.create("mine", when="depth > 1", notify="ops")
-    with pytest.raises(InvalidAlert, match="is told of alerts by mine"):
+    with pytest.raises(InvalidAlert, match="is used by mine"):
         channels.delete("ops")
     app.alerts.rules.delete("mine")
     assert channels.delete("ops")
@@ -329,7 +329,7 @@ def test_a_setting_makes_channels_and_is_never_shown(hook: Hook) -> None:
         app.alerts.trigger("deploy", "x")
         app.alerts.evaluate()
         assert len(hook.got) == 1
-        with pytest.raises(InvalidAlert, match="said by the setting"):
+        with pytest.raises(InvalidAlert, match="defined in the setting"):
             app.alerts.channels.delete("ops")
     parsed = from_setting(texts[2])
     assert (parsed.password, parsed.security, parsed.sender) == ("hush@", "starttls", "jobs@b.c")

@@ -108,7 +108,7 @@ def test_a_requeued_job_runs_again_and_can_succeed(app: Headrace, failed: Making
     assert [(note.text, note.by) for note in closed.notes] == [("bank is back", "ann")]
     assert not app.dead.list()
     assert [found.id for found in app.dead.list(status=None)] == [letter.id]
-    assert "requeued from the desk by ann" in [entry.message for entry in job.history()]
+    assert "requeued from its dead letter by ann" in [entry.message for entry in job.history()]
     assert len(job.errors) == 1
 
 
@@ -227,7 +227,7 @@ def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) ->
     [letter] = app.dead.list()
     assert [entry.event for entry in app.dead.history(letter.id)] == ["fail"]
     answer = app.dead.requeue(letter.id, kwargs={"fine": True})
-    assert "stored anew" in answer.message
+    assert "stored again" in answer.message
     drain(app)
     back = app.jobs.get(job.id)
     assert (back.state, back.result(PATIENCE), back.tags) == (State.COMPLETED, 5, ("vip",))

@@ -335,7 +335,7 @@ def test_acting_on_many_needs_to_say_which(still: Headrace, document_store: dict
     before = still.jobs.count()
     for act in (still.jobs.cancel, still.jobs.delete, still.jobs.promote):
         for filters in ({}, {"queue": None}, {"ids": None, "state": None}):
-            with pytest.raises(InvalidJob, match="say which jobs are meant"):
+            with pytest.raises(InvalidJob, match="give at least one filter"):
                 act(**filters)
         assert act(state=[]) == act(ids=[]) == 0
     assert still.jobs.count() == before

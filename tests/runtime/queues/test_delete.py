@@ -51,7 +51,7 @@ def test_with_unfinished_jobs_it_is_refused(app: Headrace, work: Task[..., Any, 
     drain(app)
     work.using(queue="mail", delay=60 if state == "scheduled" else 0).enqueue()
     app.queue("mail").configure(weight=3)
-    with pytest.raises(QueueNotEmpty, match="queue 'mail' has 1 job that is not finished") as refused:
+    with pytest.raises(QueueNotEmpty, match="queue 'mail' has 1 unfinished job") as refused:
         app.queue("mail").delete()
     assert (refused.value.queue, refused.value.jobs) == ("mail", 1)
     assert (app.jobs.count(), app.queue("mail").rules.weight) == (2, 3)

@@ -64,11 +64,11 @@ def test_the_other_filters_count_as_well(app: Headrace, clock: VirtualClock) -> 
 
 
 def test_what_is_no_end_is_refused(app: Headrace) -> None:
-    with pytest.raises(InvalidJob, match="only completed, failed and cancelled jobs have an end"):
+    with pytest.raises(InvalidJob, match="only completed, failed and cancelled jobs have finished"):
         app.jobs.delete(state="pending", finished_before=START)
     with pytest.raises(InvalidJob, match=r"finished_before: .* has no time zone"):
         app.jobs.delete(finished_before=START.replace(tzinfo=None))
-    with pytest.raises(InvalidJob, match="limit: expected how many"):
+    with pytest.raises(InvalidJob, match="limit: expected a maximum number"):
         app.jobs.delete(state="pending", limit=0)
 
 

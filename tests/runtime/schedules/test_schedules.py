@@ -333,7 +333,7 @@ def test_an_update_of_arguments_keeps_the_rest_of_the_call_and_what_stars_stand_
     for wrong in ({"args": [MASK, MASK]}, {"kwargs": {"other": MASK}}, {"args": "ann"}, {"args": ["a", "b", "c", "d"]}):
         with pytest.raises(HeadraceError):
             app.schedules.update("s", **wrong)
-    with pytest.raises(InvalidSchedule, match="another one has its own"):
+    with pytest.raises(InvalidSchedule, match="a new call has its own"):
         app.schedules.update("s", call=app.tasks["note"].bind(), args=[1])
 
 
@@ -500,7 +500,7 @@ def test_a_wrong_call_is_refused_when_it_is_scheduled(app: Headrace) -> None:
 @pytest.mark.engines("sqlite")
 def test_names_that_are_taken_unknown_or_wrong_are_told(app: Headrace) -> None:
     app.schedules.create("nightly", "note", every=60)
-    with pytest.raises(InvalidSchedule, match="there is a schedule 'nightly' already"):
+    with pytest.raises(InvalidSchedule, match="schedule 'nightly' exists already"):
         app.schedules.create("nightly", "note", every=60)
     with pytest.raises(ScheduleNotFound, match="did you mean 'nightly'"):
         app.schedules.get("nightl")

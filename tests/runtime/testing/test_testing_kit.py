@@ -585,7 +585,7 @@ def test_options_are_compared_by_name(app: Headrace, add: Any) -> None:
     }
     for name, value in wrong.items():
         assert_not_enqueued(app, add, **{name: value})
-    with pytest.raises(TypeError, match="unknown option 'colour'; jobs are told apart by queue, state"):
+    with pytest.raises(TypeError, match="unknown option 'colour'; options are queue, state"):
         assert_enqueued(app, add, colour="red")
 
 

@@ -174,7 +174,7 @@ def test_of_two_that_move_the_same_jobs_to_different_stores_at_once_one_is_refus
         return told
 
     monkeypatch.setattr(source.transfer, "store_status", slow)
-    with pytest.raises(ConfigError, match="were carried over to"):
+    with pytest.raises(ConfigError, match="were copied to"):
         StoreCopy(source, target).run(0)
     assert (states(target), target.transfer.store_status()) == ({}, None)
     assert states(third) == {"job": State.PENDING}
@@ -225,6 +225,6 @@ def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: En
     made.run(0)
     assert made.verify().differences == []
     reopen(source)
-    with pytest.raises(ConfigError, match=r"was brought back into use while its jobs were carried"):
+    with pytest.raises(ConfigError, match=r"was reopened while its jobs were copied"):
         made.open()
     assert target.transfer.store_status() is not None

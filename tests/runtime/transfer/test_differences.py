@@ -227,7 +227,7 @@ def test_many_differences_are_counted_and_the_first_are_told(source: Engine, tar
 @pytest.mark.parametrize(
     ("store_status", "told"),
     [
-        (StoreStatus("moved", ELSEWHERE, 1), f"The jobs of this store were carried over to {ELSEWHERE}"),
+        (StoreStatus("moved", ELSEWHERE, 1), f"The jobs of this store were copied to {ELSEWHERE}"),
         (StoreStatus("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
     ],
     ids=lambda given: getattr(given, "kind", "told"),

@@ -92,7 +92,7 @@ def test_nothing_is_taken_from_the_workers_of_a_store_that_was_brought_back_into
         if step.stage == "waiting":
             reopen(source)
 
-    with pytest.raises(ConfigError, match="was brought back into use"):
+    with pytest.raises(ConfigError, match="was reopened"):
         StoreCopy(source, target, progress=give_up).run(0)
     assert source.exchange([succeed(claim)], None).refused == []
 

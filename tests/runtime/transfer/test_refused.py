@@ -83,7 +83,7 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
 @pytest.mark.parametrize(
     ("at_source", "at_target", "told"),
     [
-        (StoreStatus("moved", ELSEWHERE, 1), None, "were carried over to postgresql://elsewhere/db on 1970-01-01"),
+        (StoreStatus("moved", ELSEWHERE, 1), None, "were copied to postgresql://elsewhere/db on 1970-01-01"),
         (StoreStatus("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
         (None, StoreStatus("moved", ELSEWHERE, 1), "choose another store, an empty one"),
         (None, StoreStatus("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
@@ -111,7 +111,7 @@ def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(sour
     assert reopen(source) == store_status
     assert source.insert([new_job("new")]) == [True]
     assert reopen(source) is None
-    with pytest.raises(ConfigError, match="brought back into use after a part of its jobs"):
+    with pytest.raises(ConfigError, match="was reopened after a part of its jobs"):
         StoreCopy(source, target).run(0)
     assert source.transfer.store_status() is None
 

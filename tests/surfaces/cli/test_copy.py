@@ -69,7 +69,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     assert target.transfer.store_status() is None
     refused = shell("--url", FROM, "enqueue", "x")
     assert refused.code == 2
-    assert f"carried over to {target.url}" in refused.err
+    assert f"copied to {target.url}" in refused.err
 
 
 def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, target: Engine) -> None:

@@ -96,7 +96,7 @@ def test_a_job_is_put_on_the_desk_by_hand(shell: Shell, app: Headrace, jobs: lis
 def test_one_is_requeued(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
     done = shell("dead", "requeue", jobs[0].id, "--by", "ann", "--note", "go", "--args", "[7]")
     assert done.code == 0
-    assert f"job {jobs[0].id} is to run again (requeue 1 of 3)" in done.out
+    assert f"job {jobs[0].id} is queued again (requeue 1 of 3)" in done.out
     assert jobs[0].refresh().args == (7,)
     assert app.dead.get(jobs[0].id).resolved_by == "ann"
     again = shell("dead", "requeue", jobs[0].id)

@@ -101,6 +101,6 @@ def test_an_unknown_flow_is_told(shell: Shell, run: FlowRun) -> None:
     for command in ("show", "cancel", "retry", "graph"):
         told = shell("flows", command, "nowhere")
         assert told.code == 1
-        assert told.err.startswith("error: no flow has the id 'nowhere'; it goes with the last of its jobs, which may")
-        assert told.err.endswith("or archived: those are found by app.jobs.find(archived=True)\n")
+        assert told.err.startswith("error: no flow has the id 'nowhere'; a flow is deleted with the last of its jobs")
+        assert told.err.endswith("Archived jobs are found with app.jobs.find(archived=True)\n")
     assert shell("flows", "graph", run.id, "--format", "png").code == 2

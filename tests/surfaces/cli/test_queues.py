@@ -132,7 +132,7 @@ def test_a_worker_that_fell_silent_is_shown_as_such(shell: Shell, app: Headrace)
 def test_a_queue_is_deleted_when_its_jobs_are_over(shell: Shell, app: Headrace) -> None:
     refused = shell("queues", "delete", "mail", "--yes")
     assert refused.code == 1
-    assert "queue 'mail' has 4 jobs that are not finished" in refused.err
+    assert "queue 'mail' has 4 unfinished jobs" in refused.err
     shell("queues", "clear", "mail", "--yes")
     assert "this would delete queue mail" in shell("queues", "delete", "mail").err
     assert shell("queues", "delete", "mail", "--yes").out == "queue mail is deleted, and 0 finished jobs with it\n"

@@ -245,7 +245,7 @@ def test_one_is_requeued_as_it_was(app: Headrace, client: Client, died: Dying) -
     shown = {"args": json.dumps([7, MASK]), "kwargs": '{"fine": false}'}
     told = do(client, f"/dead/{letter}/requeue", note="again", **shown)
     job = app.jobs.get(app.dead.get(letter).job_id)
-    assert told == f"Job {job.id} is to run again (requeue 1 of 3)."
+    assert told == f"Job {job.id} is queued again (requeue 1 of 3)."
     assert (job.args, job.kwargs, job.state) == ((7, "4711"), {"fine": False}, State.PENDING)
     assert [note.text for note in app.dead.get(letter).notes] == ["again"]
 
@@ -289,7 +289,7 @@ def test_one_whose_job_is_gone_is_shown_and_stored_anew(app: Headrace, client: C
     assert told == f"The job is deleted, so {MASK} can't be resolved: write the secrets out."
     assert status_of(app, letter) == ["pending"]
     told = do(client, f"/dead/{letter}/requeue", args='[8, "4712"]', kwargs='{"fine": true}')
-    assert told.endswith("It was gone, and is stored anew.")
+    assert told.endswith("It was deleted, and is stored again.")
     drain(app)
     assert app.jobs.get(job.id).result(PATIENCE) == "8 by 4712"
 
@@ -307,7 +307,7 @@ def test_one_that_was_requeued_too_often_is_told_to_be_over(
 def test_one_is_resolved_once_and_noted_as_often_as_one_likes(app: Headrace, client: Client, died: Dying) -> None:
     letter = died()
     assert do(client, f"/dead/{letter}/note", text="looking into it") == "Noted."
-    assert "say something" in refused(client, f"/dead/{letter}/note", text=" ")
+    assert "it is empty" in refused(client, f"/dead/{letter}/note", text=" ")
     told = do(client, f"/dead/{letter}/resolve", status="permanently_failed", note="the bank is closed")
     assert told == "This dead letter is permanently failed."
     assert "permanently_failed already" in refused(client, f"/dead/{letter}/resolve")

@@ -452,7 +452,7 @@ def test_a_store_that_moved_is_followed_by_whoever_has_its_new_url(opened: Calla
     old.go(EngineUnavailable("away"))
     before.insert(jobs("a", "b"))
     old.away = StoreMoved("redis://new:6379/0?prefix=shop")
-    eventually(lambda: "carried over" in str(before.stats().error), "that it has heard of the move")
+    eventually(lambda: "were copied to" in str(before.stats().error), "that it has heard of the move")
     before.close()
     after = opened(new)
     assert after.insert(jobs("c")) == ["spooled"]

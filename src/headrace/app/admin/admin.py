@@ -1,4 +1,4 @@
-"""The facade of maintenance: `app.admin`. Workers do most of it by themselves, but no backups and no repairs."""
+"""`app.admin`: maintenance by hand. Workers do most of it themselves, except backups and repairs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Admin:
         self._settings = settings
 
     def migrate(self) -> list[str]:
-        """Bring the tables to the version this headrace works with; the names of the migrations that ran."""
+        """Migrate the tables to the schema version of this headrace; returns the names of the migrations that ran."""
         return self._services.engine.migrate()
 
     # -- copies
@@ -49,10 +49,10 @@ class Admin:
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> Backup:
-        """Write the store into an SQLite file, while it is in use; the file appears when it is whole and checked.
+        """Back up the store to an SQLite file, while it is in use; the file appears when it is complete and checked.
 
-        Every job that was accepted before and is not deleted meanwhile is in it, and, unless `archive` is False, the
-        archive. `progress` is called with how much is done and how much there is.
+        It has every job that was accepted before and is not deleted meanwhile, and, unless `archive` is False, the
+        archive. `progress` is called with the amount done and the total.
         """
         kept = self._services.archive if archive else None
         return backups.take(self._services.engine, _path(path), archive=kept, overwrite=overwrite, progress=progress)
@@ -60,10 +60,10 @@ class Admin:
     def restore(
         self, path: str | os.PathLike[str], *, replace: bool = False, progress: Progress | None = None
     ) -> Restored:
-        """Make the store what the backup is. No worker may be alive, and it must be empty unless it is to be replaced.
+        """Restore a backup. No worker may be alive, and the store must be empty unless `replace` is given.
 
-        Jobs that ran when the backup was taken begin anew, without the loss of an attempt. Archived jobs come back to
-        the archive, where nothing is removed.
+        Jobs that were running at the backup start again, which does not count as an attempt. Archived jobs are added to
+        the archive, where nothing is deleted.
         """
         return backups.restore(
             self._services.engine,
@@ -75,38 +75,38 @@ class Admin:
         )
 
     def examine(self, path: str | os.PathLike[str]) -> int:
-        """Make sure that a file is a whole backup that could be restored; how many jobs are in it."""
+        """Check that a file is a complete backup; returns the number of its jobs."""
         return backups.examine(_path(path))
 
     # -- upkeep by hand
 
     def checkpoint(self) -> dict[str, int]:
-        """Shorten the write-ahead log of a file: its bytes before and after. A server minds its own; nothing then."""
+        """Truncate the write-ahead log of an SQLite file; returns its bytes before and after. Empty for servers."""
         return self._services.engine.maintenance.checkpoint()
 
     def optimize(self, *, full: bool = False) -> dict[str, int]:
-        """Bring statistics up to date and give free space back: the bytes of the store before and after.
+        """Update statistics and reclaim free space; returns the bytes of the store before and after.
 
-        With `full` all of it is given back; meanwhile nobody can write to a file, nor read tables of PostgreSQL.
+        With `full` all free space is reclaimed; meanwhile a file can't be written, and PostgreSQL tables can't be read.
         """
         return self._services.engine.maintenance.optimize(full=full)
 
     # -- looking
 
     def storage(self, pattern: str = "*", *, limit: int = 100) -> list[StoragePart]:
-        """The tables or keys of the store whose names fit the pattern: kind, entries, bytes, never a value.
+        """The tables or keys of the store that match the pattern: kind, entries, bytes, no values.
 
-        Nobody has to wait for it. In a pattern `*` stands for anything, `?` for one character, `[ab]` for one of these.
+        It blocks nobody. A pattern has the wildcards `*`, `?` and `[ab]`.
         """
         return self._services.engine.maintenance.storage(check_text("pattern", pattern), check_limit("limit", limit))
 
     # -- checking
 
     def check(self, *, deep: bool = False) -> list[Finding]:
-        """What looks wrong with the store and what is in it, each with what to do about it; nothing is changed.
+        """Problems of the store and its data, each with advice; nothing changes.
 
-        With `deep` every job is read, its checksums are compared, and the largest ones are told; and whatever else no
-        longer decodes.
+        With `deep` every job is read and its checksums compared; the findings include the largest jobs and all records
+        that no longer decode.
         """
         engine = self._services.engine
         found = engine.maintenance.inspect()
@@ -124,9 +124,9 @@ class Admin:
         return found + (self._read_all() if deep else [])
 
     def repair(self, codes: Collection[str] | None = None, *, dry_run: bool = False) -> dict[str, int]:
-        """Put right what can be of what check() finds, or only findings of these codes; how many of each.
+        """Repair the findings of check(), or only those with these codes; returns the number of each.
 
-        With `dry_run` nothing is changed, and it tells what would be.
+        With `dry_run` nothing changes, and the result shows what would.
         """
         if codes is not None:
             _refuse_unknown(codes)

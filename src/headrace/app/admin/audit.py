@@ -1,4 +1,4 @@
-"""The facade of the audit trail."""
+"""`app.audit`: the audit trail."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _DROPPED_AT_ONCE = 20
 
 
 class Audit:
-    """`app.audit`: what was asked for over HTTP, for 90 days."""
+    """`app.audit`: changes over HTTP, kept for 90 days."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def record(self, who: str, what: str, target: str, outcome: str, detail: dict[str, Any] | None = None) -> None:
-        """Add an entry; what in `detail` sounds like a secret is starred out."""
+        """Add an entry; values in `detail` that look secret are redacted."""
         document_store, now = self._services.engine.document_store, self._services.clock.now()
         shown = redact(detail or {}, frozenset(), self._services.words)
         document_store.put([document_of(now, secrets.token_hex(4), who, what, target, outcome, shown)])
         document_store.drop(KIND, key_of(now - _KEPT_MS), _DROPPED_AT_ONCE)
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[AuditEntry]:
-        """The newest entries, or those before the entry of this cursor."""
+        """The newest entries, or those before the entry with this cursor."""
         last = None if before is None else check_text("before", before)
         documents = self._services.engine.document_store.browse(
             KIND, "", last, check_limit("limit", limit), newest_first=True

@@ -1,4 +1,4 @@
-"""The facade of alerts: what is wrong now, what was, who has seen it, and what is not to be told for a time."""
+"""`app.alerts`: alerts, their history, acknowledgement and silences."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class Alerts:
 
     @cached_property
     def rules(self) -> AlertRules:
-        """When somebody is to be told."""
+        """The alert rules."""
         return AlertRules(lambda: self._queries, self._readings)
 
     @cached_property
     def channels(self) -> AlertChannels:
-        """Whom to tell, and how."""
+        """The alert channels."""
         return AlertChannels(lambda: self._queries, lambda: self._services.clock, self._settings)
 
     @property
@@ -70,9 +70,9 @@ class Alerts:
     def active(
         self, *, severity: str | None = None, acknowledged: bool | None = None, pending: bool = False
     ) -> list[Alert]:
-        """The alerts that fire, the gravest first; with `pending` also those whose rule has not held long enough.
+        """The firing alerts, most severe first; with `pending` also those whose rule has not held long enough.
 
-        Only those of a severity, or only those that somebody has (not) acknowledged, if that is said.
+        Filter by severity or by acknowledged.
         """
         if severity is not None and severity not in core.SEVERITIES:
             raise InvalidAlert(
@@ -88,7 +88,7 @@ class Alerts:
         return self._shown(sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.id)))
 
     def get(self, alert_id: str) -> Alert:
-        """The alert with this id, or the only open one of the rule of this name; AlertNotFound if there is none."""
+        """The alert with this id, or the only open alert of the rule with this name; otherwise AlertNotFound."""
         return self._shown([self._find(alert_id)[1]])[0]
 
     def history(
@@ -99,9 +99,9 @@ class Alerts:
         cursor: str | None = None,
         rule: str | None = None,
     ) -> list[AlertChange]:
-        """What happened to alerts, the newest first; kept for `alert_keep` seconds.
+        """The history of alerts, newest first; kept for `alert_keep` seconds.
 
-        It goes on behind the entry with this `cursor`, or with what was before a moment.
+        It continues after the entry with this `cursor`, or before a time.
         """
         most, found = check_limit("limit", limit), list[AlertChange]()
         last = None if before is None else cursor_of(check_moment("before", before))
@@ -121,11 +121,11 @@ class Alerts:
     # -- acting
 
     def acknowledge(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
-        """Say that somebody sees to it: it is not told again, and ends when its rule does not hold any more."""
+        """Acknowledge an alert: it is not repeated, and resolves when its rule no longer holds."""
         return self._act(alert_id, by, note, lambda alert, now: core.acknowledge(alert, now, by, note))
 
     def resolve(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
-        """End it by hand. If its rule still holds it comes back, and is told when its cooldown is over."""
+        """Resolve an alert by hand. If its rule still holds it fires again, and notifies after its cooldown."""
         return self._act(
             alert_id,
             by,
@@ -149,12 +149,12 @@ class Alerts:
             if not alert.is_open:
                 raise InvalidAlert(f"alert {alert.id} is resolved already")
             if alert.state == "pending":
-                raise InvalidAlert(f"alert {alert.id} is pending: it has not held long enough to be one")
+                raise InvalidAlert(f"alert {alert.id} is pending: its rule has not held long enough")
             step = change(alert, self._services.clock.now())
             if self._queries.keep(document, step, by, note):
                 assert step.alert is not None
                 return self._shown([step.alert])[0]
-        raise EngineUnavailable(f"alert {alert_id!r} is being changed by others all the time; try again")
+        raise EngineUnavailable(f"alert {alert_id!r} keeps being changed by others; try again")
 
     def _find(self, alert_id: str) -> tuple[Document, core.AlertRow]:
         found = list(self._queries.alerts())
@@ -162,14 +162,14 @@ class Alerts:
         of_rule = [one for one in found if one[1].rule == alert_id and one[1].is_open]
         if exact or len(of_rule) == 1:
             return (exact or of_rule)[0]
-        hint = f"; {len(of_rule)} are open of this rule, name one by its id" if of_rule else ""
+        hint = f"; {len(of_rule)} alerts of this rule are open, use an id" if of_rule else ""
         raise AlertNotFound(alert_id, hint)
 
     def trigger(self, name: str, summary: str, /, *, labels: Mapping[str, str] | None = None, **how: Any) -> Alert:
-        """Raise an alert by hand, for what no rule can see; it ends with resolve().
+        """Raise an alert by hand, for a problem that no rule can see; resolve() ends it.
 
-        While one of this name and these labels is open it is told again only after its cooldown. `how` may be
-        severity, cooldown, notify and runbook, as of a rule.
+        While an alert with this name and labels is open, it is repeated only after its cooldown. `how` may have
+        severity, cooldown, notify and runbook, as for a rule.
         """
         series = check_labels("labels", labels)
         made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
@@ -182,12 +182,12 @@ class Alerts:
             step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
             if self._queries.keep(known and known[0], step) and step.alert is not None:
                 return self._shown([step.alert])[0]
-        raise EngineUnavailable(f"alert {name!r} is being changed by others all the time; try again")
+        raise EngineUnavailable(f"alert {name!r} keeps being changed by others; try again")
 
     def evaluate(self) -> list[Alert]:
-        """Look at every rule now, as workers do every `alert_check` seconds, and tell whom it concerns.
+        """Evaluate every rule now and send notifications, as workers do every `alert_check` seconds.
 
-        The answer are the alerts to which something happened.
+        Returns the changed alerts.
         """
         clock, queries = self._services.clock, self._queries
         steps = AlertEvaluation(queries, self._readings(), clock.now()).finish()
@@ -207,9 +207,9 @@ class Alerts:
         by: str | None = None,
         note: str | None = None,
     ) -> AlertSilence:
-        """Tell nobody of alerts of this rule, with these labels, or of any, for so long or until then.
+        """Mute notifications of a rule, of labels, or of everything, for a time or until a time.
 
-        They are shown all the same; what still fires when it is over is told then.
+        Alerts are still listed; those that still fire at the end of the silence are sent then.
         """
         if rule is not None:
             check_rule_name(rule)
@@ -227,13 +227,13 @@ class Alerts:
         return shown_silence(made)
 
     def silences(self) -> list[AlertSilence]:
-        """The silences that hold now, the one that ends first first."""
+        """The active silences, by their end."""
         now = self._services.clock.now()
         found = [silence for _, silence in self._queries.silences() if silence.until > now]
         return [shown_silence(silence) for silence in sorted(found, key=lambda one: one.until)]
 
     def unsilence(self, silence_id: str) -> bool:
-        """End a silence; False if there is none of this id."""
+        """End a silence; False if there is none with this id."""
         document = self._queries.get(SILENCE, check_text("silence", silence_id))
         return document is not None and self._queries.remove(document)
 
@@ -251,7 +251,7 @@ class Alerts:
 
 def _end(now: int, for_: float | timedelta | None, until: datetime | None) -> int:
     if (for_ is None) == (until is None):
-        raise InvalidAlert("for_, until: say either how long it is to last or when it ends")
+        raise InvalidAlert("for_, until: give exactly one of them")
     end = now + check_span("for_", for_) if until is None else check_moment("until", until)
     if not now < end <= now + _LONGEST_SILENCE:
         raise InvalidAlert("for_, until: a silence ends within 90 days from now, and not in the past")

@@ -1,5 +1,5 @@
-"""`app.alerts.channels`: whom to tell, and how. What is secret goes into the store, sealed where there are keys, and
-never comes out."""
+"""`app.alerts.channels`: where notifications are sent. Secrets are stored, encrypted if there are keys, and never
+returned."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.runtime.jobs.async_twin import twin
 
 
 class AlertChannels:
-    """The channels of one store: the log, those of the setting `alert_channels`, and those that are stored."""
+    """The channels of one store: the log, those of the setting `alert_channels`, and stored ones."""
 
     def __init__(self, queries: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
         self._make_queries = queries
@@ -36,16 +36,16 @@ class AlertChannels:
         return self._make_queries()
 
     def create(self, name: str, /, *, kind: str, **fields: Any) -> AlertChannel:
-        """Store a channel: kind="slack" with a `url`, "webhook" with a `url` and a `secret` that signs, "email" with
+        """Create a channel: kind="slack" with a `url`, "webhook" with a `url` and a signing `secret`, "email" with
         `host`, `to` and, as needed, `port`, `security`, `user`, `password` and `sender`, or "log".
 
-        `severity` is the least that is told there.
+        `severity` is the lowest severity to send.
         """
         made = channel(name, kind, fields)
         self._ensure_free(name)
         if not self._queries.keep_channel(made, 0):
-            raise InvalidAlert(f"channel: there is a channel {name!r} already; change it with update()")
-        self._queries.tell_health(f"channel {name}", None)  # what was wrong with another one of this name
+            raise InvalidAlert(f"channel: channel {name!r} exists already; change it with update()")
+        self._queries.tell_health(f"channel {name}", None)  # reset the health of an earlier one with this name
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:
@@ -54,7 +54,7 @@ class AlertChannels:
         return next(one for one in self.list() if one.name == name)
 
     def list(self) -> builtins.list[AlertChannel]:
-        """Every channel, by name."""
+        """All channels, by name."""
         queries = self._queries
         posts, health = Counter(post.channel for post in waiting(queries)), queries.health()
         return [
@@ -63,28 +63,28 @@ class AlertChannels:
         ]
 
     def update(self, name: str, /, **fields: Any) -> AlertChannel:
-        """Change fields of a channel that is stored; what is not named stays, also what is secret."""
+        """Change fields of a stored channel. Omitted fields and secrets stay."""
         before = self._known(name)
         self._ensure_free(name)
         if before.trouble is not None:
-            raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it, and make it anew")
+            raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it and create it again")
         document = self._queries.get(CHANNEL, name)
         if document is None or not self._queries.keep_channel(changed(before, fields), document.version):
-            raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; look at it, and try again")
+            raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; try again")
         return self.get(name)
 
     def delete(self, name: str) -> bool:
-        """Remove a channel that is stored and that no rule names; False if there is none."""
+        """Delete a stored channel that no rule uses; False if there is none."""
         queries = self._queries
         users = sorted(one.name for one in queries.rules().values() if name in (one.notify or ()))
         if users:
-            raise InvalidAlert(f"channel: {name!r} is told of alerts by {', '.join(users)}; change these rules first")
+            raise InvalidAlert(f"channel: {name!r} is used by {', '.join(users)}; change these rules first")
         self._ensure_free(name)
         document = queries.get(CHANNEL, name)
         return document is not None and queries.remove(document)
 
     def test(self, name: str) -> str | None:
-        """Send a message that says it is a test, now; None if it was taken, else why not."""
+        """Send a test message now; returns None on success, else the error."""
         now = self._clock().now()
         message_id = ids.new_id(now)
         trial = AlertRow(
@@ -113,9 +113,9 @@ class AlertChannels:
 
     def _ensure_free(self, name: str) -> None:
         if name in self._of_settings:
-            raise InvalidAlert(f"channel: {name!r} is said by the setting alert_channels; change it there")
+            raise InvalidAlert(f"channel: {name!r} is defined in the setting alert_channels; change it there")
         if name == BUILT_IN.name:
-            raise InvalidAlert(f"channel: {name!r} is built in; leave it out of alert_notify, or make another")
+            raise InvalidAlert(f"channel: {name!r} is built in; leave it out of alert_notify, or create another")
 
     acreate = twin(create)
     aget = twin(get)

@@ -1,4 +1,4 @@
-"""Alerts, their rules and channels as users see them: seconds and aware datetimes, and nothing that is secret."""
+"""Alerts, their rules and channels as users see them: seconds and aware datetimes, no secrets."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _GRAVEST: tuple[AlertState, ...] = ("firing", "acknowledged", "pending")
 
 
 class Alert(Struct, frozen=True, kw_only=True):
-    """A rule that holds for these labels, or did. `since` is when that began, `fired_at` when it had lasted.
+    """A rule that holds, or held, for these labels. `since` is when that began, `fired_at` when it fired.
 
-    `figures` are what was read last. `told` is how often somebody was told, `silenced` that nobody is for now, and
-    `no_data` that there is no figure now, so that nobody knows whether it still holds.
+    `figures` are the last values. `told` counts the notifications; `silenced`: notifications are muted now; `no_data`:
+    there is no current value, so it is unknown whether the rule still holds.
     """
 
     id: str
@@ -46,9 +46,9 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(Struct, frozen=True, kw_only=True):
-    """Something that happened to an alert: it was raised, repeated, acknowledged or resolved; and what it was then.
+    """A history entry of an alert (raised, repeated, acknowledged or resolved), with the alert as of then.
 
-    Behind its `cursor` the history goes on.
+    The history continues after its `cursor`.
     """
 
     cursor: str
@@ -60,10 +60,10 @@ class AlertChange(Struct, frozen=True, kw_only=True):
 
 
 class AlertRule(Struct, frozen=True, kw_only=True):
-    """When somebody is to be told. Times in seconds.
+    """An alert rule. Times in seconds.
 
-    `shipped` tells that it comes with headrace, and `changed` that an operator has it otherwise. `state` is that of the
-    gravest of its alerts, "ok" without any, or why there can be none: "no_data", "broken" with its `error`, or "off".
+    `shipped`: it is built in; `changed`: an operator has changed a built-in rule. `state` is that of its most severe
+    alert, "ok" without any, or "no_data", "broken" (with its `error`) or "off".
     """
 
     name: str
@@ -84,7 +84,7 @@ class AlertRule(Struct, frozen=True, kw_only=True):
 
 
 class AlertReading(Struct, frozen=True, kw_only=True):
-    """Whether a rule holds for these labels now, None where no figure tells, and what was read."""
+    """Whether a rule holds for these labels now, None without data, and the values."""
 
     labels: dict[str, str]
     holds: bool | None
@@ -93,7 +93,7 @@ class AlertReading(Struct, frozen=True, kw_only=True):
 
 
 class AlertSilence(Struct, frozen=True, kw_only=True):
-    """Nobody is told of alerts of this rule, with these labels, until then; None and {} for any."""
+    """A silence of this rule with these labels until a time; None and {} mean any."""
 
     id: str
     rule: str | None
@@ -105,10 +105,9 @@ class AlertSilence(Struct, frozen=True, kw_only=True):
 
 
 class AlertChannel(Struct, frozen=True, kw_only=True):
-    """Whom to tell. `target` is where it leads, without what is secret; `severity` the least that is told there.
+    """An alert channel. `target` is its destination without secrets; `severity` the lowest severity to send.
 
-    `error` is why it could not be told lately, `failures` how often in a row that was, `waiting` how many alerts it was
-    not told of yet.
+    `error` is the last error, `failures` the number of failures in a row, `waiting` the number of unsent notifications.
     """
 
     name: str

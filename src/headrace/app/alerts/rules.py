@@ -1,4 +1,4 @@
-"""`app.alerts.rules`: when somebody is to be told. Every change is one to the version that was read."""
+"""`app.alerts.rules`. Every change applies to the version that was read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ATTEMPTS = 50
 
 
 class AlertRules:
-    """The rules of one store: those that are shipped, and an operator's own."""
+    """The rules of one store: built-in and custom ones."""
 
     def __init__(self, queries: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
         self._make_queries = queries
@@ -32,17 +32,17 @@ class AlertRules:
         return self._make_queries()
 
     def create(self, name: str, /, **fields: Any) -> AlertRule:
-        """Store a new rule: `when`, a condition in text, or `metric`, `op`, `threshold` and `window`.
+        """Create a rule: `when`, a condition as text, or `metric`, `op`, `threshold` and `window`.
 
-        `for_` is how long it has to hold, `cooldown` when it is told again, both in seconds; `severity` is info,
-        warning or critical; with `per` ("queue", "task", "worker") it holds for each by itself. `labels`, `summary` and
-        `runbook` are for whoever is told, `notify` names the channels, by default those of `alert_notify`.
+        `for_` is how long it must hold, `cooldown` the time between notifications, both in seconds; `severity` is info,
+        warning or critical; `per` ("queue", "task", "worker") evaluates it separately for each. `labels`, `summary` and
+        `runbook` go into notifications; `notify` names the channels, by default those of `alert_notify`.
         """
         made = rule(name, fields)
         self._queries.ensure_channels(made.notify)
         if made.name in SHIPPED or not self._queries.put(RULE, made.name, 0, made):
-            raise InvalidAlert(f"name: there is a rule {made.name!r} already; change it with update()")
-        self._queries.tell_health(f"rule {made.name}", None)  # what was wrong with another one of this name
+            raise InvalidAlert(f"name: rule {made.name!r} exists already; change it with update()")
+        self._queries.tell_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
@@ -50,14 +50,14 @@ class AlertRules:
         return next(one for one in self.list() if one.name == self._known(name).name)
 
     def list(self) -> builtins.list[AlertRule]:
-        """Every rule with its state, by name."""
+        """All rules with their states, by name."""
         queries = self._queries
         health, alerts = queries.health(), [alert for _, alert in open_alerts(queries)]
         rules = queries.rules()
         return [shown_rule(rules[name], alerts, health.get(f"rule {name}")) for name in sorted(rules)]
 
     def update(self, name: str, /, **fields: Any) -> AlertRule:
-        """Change fields of a rule, also of a shipped one; the others stay. `enabled=False` switches it off."""
+        """Change fields of a rule, also of a built-in one; the others stay. `enabled=False` switches it off."""
         for _ in range(_ATTEMPTS):
             document = self._queries.get(RULE, check_rule_name(name))
             before = self._known(name) if document is None else rule_on(document)
@@ -65,24 +65,24 @@ class AlertRules:
             self._queries.ensure_channels(after.notify)
             if self._queries.put(RULE, name, 0 if document is None else document.version, after):
                 return self.get(name)
-        raise EngineUnavailable(f"rule {name!r} is being changed by others all the time; try again")
+        raise EngineUnavailable(f"rule {name!r} keeps being changed by others; try again")
 
     def delete(self, name: str) -> bool:
-        """Remove a rule; a shipped one becomes again what it was shipped as. False if there is nothing to remove."""
+        """Delete a rule; a built-in one returns to its defaults. False if there is nothing to delete."""
         document = self._queries.get(RULE, check_rule_name(name))
         if document is not None:
             return self._queries.remove(document)
         if name in SHIPPED:
             raise InvalidAlert(
-                f"rule {name!r} is shipped, and as it was; switch it off with update(enabled=False), or "
+                f"rule {name!r} is built in and unchanged; switch it off with update(enabled=False), or "
                 f"`headrace alerts rule set {name} --disabled`"
             )
         return False
 
     def test(self, name: str | None = None, /, **fields: Any) -> builtins.list[AlertReading]:
-        """Whether a rule holds now, for each set of its labels; nothing is stored and nobody is told.
+        """Evaluate a rule now, for each set of its labels; nothing is stored or sent.
 
-        It is a rule that there is, one with some fields changed, or, without a name, one that is only tried.
+        The rule is a stored one, a stored one with some fields changed, or, without a name, a new one.
         """
         tried = rule("trial", fields) if name is None else rule(name, fields, self._known(name))
         found = look(tried, self._readings(), [])

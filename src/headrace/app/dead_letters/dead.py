@@ -1,4 +1,4 @@
-"""The facade of the dead-letter desk: look into failures, bring their jobs back, or close the matter."""
+"""`app.dead`: inspect dead letters, requeue or resolve them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, I
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.task import Task
 
-_AT_ONCE = 500  # records of one commit
+_AT_ONCE = 500  # records per commit
 _MOST = 1 << 40
 _FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
 _KEPT = 30 * 86_400  # seconds
@@ -85,11 +85,11 @@ class Dead:
         return DeadPage(dead_letters, dead_letters[-1].id if len(rows) > most else None)
 
     def get(self, letter_id: str) -> DeadLetter:
-        """The dead letter with this id, or the newest one of the job with this id; DeadLetterNotFound if none is."""
+        """The dead letter with this id, or the newest of the job with this id; otherwise DeadLetterNotFound."""
         return dead_letter_of(self._row(letter_id), self._services)
 
     def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
-        """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
+        """The history of its job, oldest first; if the job is deleted, the last entries kept in the dead letter."""
         letter = self._row(letter_id)
         try:
             return self._services.history_of(self._services.row(letter.job_id))[0]
@@ -97,24 +97,24 @@ class Dead:
             return last_words(kept_history(letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
-        """How many dead letters match."""
+        """The number of matching dead letters."""
         return self._services.engine.dead_letters.count(_filter(status, filters))
 
     def groups(self, *, status: str | None = "pending", limit: int = 50) -> builtins.list[DeadGroup]:
-        """Dead letters that one would look into together, the biggest group first."""
+        """Dead letters grouped by fingerprint, largest group first."""
         found = self._services.engine.dead_letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
         return [group_of(group) for group in found]
 
     def stats(self) -> builtins.list[DeadStats]:
-        """What there is for each reason."""
+        """Counts by reason."""
         return stats_of(self._services.engine.dead_letters.tallies())
 
-    # -- putting jobs there
+    # -- adding
 
     def add(self, job_id: str, *, reason: str = BY_HAND, note: str | None = None, by: str | None = None) -> DeadLetter:
-        """Open a dead letter of a job by hand. A job that has not started is failed by it, with what waits for it.
+        """Make a dead letter of a job by hand. A job that has not started fails, with the jobs that wait for it.
 
-        A job that runs has to be cancelled first. One that is completed, or has a pending dead letter, is refused.
+        Cancel a running job first. A completed job, or one with a pending dead letter, raises InvalidJob.
         """
         row = self._services.row(check_text("job", job_id))
         errors = self._services.history_of(row)[1]
@@ -131,10 +131,10 @@ class Dead:
         if verdict == "busy":
             state = self._services.row(row.id).state
             hint = "; cancel it first" if state is State.RUNNING else ""
-            raise InvalidJob(f"job {row.id} is {state}, so there is nothing to look into{hint}")
+            raise InvalidJob(f"job {row.id} is {state}, so it can't become a dead letter{hint}")
         return self.get(row.id)
 
-    # -- bringing jobs back
+    # -- requeuing
 
     def requeue(
         self,
@@ -149,9 +149,9 @@ class Dead:
     ) -> RequeueResult:
         """Run the job of a pending dead letter again, with fresh attempts and a higher priority.
 
-        `args` and `kwargs` take the place of those it had, and are checked like those of a call. A job that is gone is
-        stored anew under its id. One that was requeued `max_requeues` times is not: its record ends as
-        permanently_failed, which the answer tells. That limit and the boost are settings, unless they are given.
+        `args` and `kwargs` replace its arguments, and are checked like those of a call. A deleted job is stored again
+        under its id. A job that was requeued `max_requeues` times is not requeued: its dead letter becomes
+        permanently_failed, as the result shows. The defaults of that limit and of the boost are settings.
         """
         row = self._row(letter_id)
         order = self._order(row.id, priority_boost, max_requeues)
@@ -165,7 +165,9 @@ class Dead:
             raise DeadLetterClosed(row.id, self._row(row.id).status)
         if done.verdict == "busy":
             state = self._services.row(row.job_id).state
-            raise InvalidJob(f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed one is requeued")
+            raise InvalidJob(
+                f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed job can be requeued"
+            )
         return result_of(done, order.most)
 
     def requeue_where(
@@ -182,14 +184,14 @@ class Dead:
         max_requeues: int | None = None,
         **filters: Any,
     ) -> BulkRequeue:
-        """Requeue the pending dead letters that match, newest first and at most `limit` of them.
+        """Requeue the matching pending dead letters, newest first and at most `limit`.
 
-        `rate`, such as "10/s", spreads their starts. Each batch is one commit: if this is cut off, the rest is still
-        pending. With `dry_run` nothing is changed.
+        `rate`, such as "10/s", spreads the starts of their jobs. Each batch is one commit: after an interruption, the
+        rest is still pending. With `dry_run` nothing changes.
         """
         which = _filter("pending", filters)
         if which == DeadLetterFilter(statuses=("pending",)) and not everything:
-            raise InvalidJob("say which dead letters are meant with at least one filter, or everything=True")
+            raise InvalidJob("give at least one filter, or everything=True")
         most = _MOST if limit is None else _count("limit", limit, least=1)
         order = self._order("", priority_boost, max_requeues)
         every = 0.0 if rate is None else _every(rate)
@@ -223,7 +225,7 @@ class Dead:
         return BulkRequeue(matched, matched - used_up, used_up, 0, True)
 
     def _pages(self, which: DeadLetterFilter, most: int) -> Iterator[builtins.list[DeadLetterRow]]:
-        """Matching records, newest first. A job that fails again meanwhile has a newer record, which is not met."""
+        """Matching records, newest first. The newer record of a job that fails again meanwhile is not included."""
         before: str | None = None
         while most > 0 and (rows := self._services.engine.dead_letters.find(which, min(most, _AT_ONCE), before)):
             yield rows
@@ -231,7 +233,7 @@ class Dead:
             before = rows[-1].id
 
     def _edited(self, row: DeadLetterRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str:
-        """The arguments in place of those it had, as they are stored."""
+        """The new arguments in stored form."""
         task = self._task_by_name(row.task)
         if args is not None and (isinstance(args, str) or not isinstance(args, Sequence)):
             raise InvalidJob(f"args: expected a list, got {short(args)}", value=args)
@@ -247,10 +249,10 @@ class Dead:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
         return self._services.encrypted(payload, "call", row.task)
 
-    # -- closing the matter
+    # -- resolving
 
     def resolve(self, letter_id: str, status: str, *, by: str | None = None, note: str | None = None) -> DeadLetter:
-        """End a pending dead letter as manually_resolved, permanently_failed or cancelled; its job stays as it is."""
+        """Resolve a dead letter as manually_resolved, permanently_failed or cancelled; its job does not change."""
         if status not in RESOLUTIONS:
             raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
         row = self._row(letter_id)
@@ -262,7 +264,7 @@ class Dead:
         """Add a note to a dead letter of any status."""
         row = self._row(letter_id)
         if not _text(text):
-            raise InvalidJob("note: say something")
+            raise InvalidJob("note: it is empty")
         if not self._services.engine.dead_letters.note(row.id, text, _who(by)):
             raise DeadLetterNotFound(letter_id)
         return self.get(row.id)
@@ -274,7 +276,7 @@ class Dead:
         status: str | Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> int:
-        """Remove dead letters that were resolved so long ago; how many. Pending ones only if `status` names them."""
+        """Delete dead letters resolved so long ago; returns their number. Pending ones only if `status` names them."""
         statuses = tuple(one for one in STATUSES if one != "pending") if status is None else _statuses(status)
         before = self._services.clock.now() - check_wait("older_than", older_than)
         if dry_run:
@@ -288,7 +290,7 @@ class Dead:
         return removed
 
     def delete(self, letter_id: str) -> bool:
-        """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
+        """Delete a dead letter of any status; False if it is already deleted. Its job does not change."""
         return bool(self._services.engine.dead_letters.remove([self._row(letter_id).id]))
 
     def _row(self, letter_id: str) -> DeadLetterRow:
@@ -370,4 +372,4 @@ def _text(note: str | None) -> str | None:
 
 
 def _detail(by: str | None) -> str:
-    return "requeued from the desk" + (f" by {by}" if by else "")
+    return "requeued from its dead letter" + (f" by {by}" if by else "")

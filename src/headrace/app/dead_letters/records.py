@@ -1,4 +1,4 @@
-"""Dead letters as users see them: times as datetimes, arguments decoded and with their secrets starred out."""
+"""Dead letters as users see them: times as datetimes, arguments decoded and redacted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from headrace.runtime.jobs.services import LogEntry
 
 
 class DeadNote(Struct, frozen=True):
-    """What somebody noted on a dead letter."""
+    """A note on a dead letter."""
 
     at: datetime
     text: str
@@ -41,13 +41,12 @@ class DeadNote(Struct, frozen=True):
 
 
 class DeadLetter(Struct, frozen=True, kw_only=True):
-    """The record of a job that failed for good, with the job as it was then.
+    """A job that failed for good, as it was at the failure.
 
-    `args` and `kwargs` have the secrets of the task starred out; of a payload that no longer decodes, `damage` tells
-    why, and they are empty. `crashes` are the times and names of the workers that were lost under a job that was given
-    up for that reason. `progress`, the names of its `steps` and the last lines of its `logs` are those of the failure.
-    `requeues` is how often the job was requeued from the desk so far, `next_requeue_at` when a worker with the settings
-    of this app requeues it by itself.
+    `args` and `kwargs` are redacted; if the payload no longer decodes they are empty, and `damage` is the reason.
+    `crashes` are the times and names of the workers that crashed while running the job. `progress`, the names of its
+    `steps` and the last lines of its `logs` date from the failure. `requeues` counts the requeues so far;
+    `next_requeue_at` is the time of the automatic requeue under the settings of this app.
     """
 
     id: str
@@ -88,7 +87,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """Whether nobody has dealt with it yet."""
+        """Whether it is pending."""
         return self.status == "pending"
 
 
@@ -117,7 +116,7 @@ class DeadPage(Sequence[DeadLetter]):
 
 
 class DeadGroup(Struct, frozen=True):
-    """Dead letters of one fingerprint. Task, reason, error and message are those of the newest."""
+    """Dead letters of one fingerprint. Task, reason, error and message are from the newest."""
 
     fingerprint: str
     task: str
@@ -130,7 +129,7 @@ class DeadGroup(Struct, frozen=True):
 
 
 class DeadStats(Struct, frozen=True):
-    """The dead letters of one reason, counted."""
+    """The counts of one reason."""
 
     reason: str
     total: int
@@ -146,7 +145,7 @@ class DeadStats(Struct, frozen=True):
 
 
 class RequeueResult(Struct, frozen=True):
-    """What a requeue did. If the job was requeued too often, `requeued` is False and the record permanently_failed."""
+    """The result of a requeue. For a job requeued too often, `requeued` is False and the record permanently_failed."""
 
     id: str
     job_id: str
@@ -157,10 +156,10 @@ class RequeueResult(Struct, frozen=True):
 
 
 class BulkRequeue(Struct, frozen=True):
-    """What a requeue of many did, or would do if it was a `dry_run`.
+    """The result of a bulk requeue, or of a `dry_run`.
 
-    `matched` were pending and as asked for. `skipped` are those that somebody else dealt with meanwhile, or whose job
-    is not failed any more. `until` is when the last of them is to start, if a rate spreads them.
+    `matched` are pending and match the filters. `skipped` were handled by others meanwhile, or their job is no longer
+    failed. `until` is the start of the last job, if a rate spreads them.
     """
 
     matched: int
@@ -182,7 +181,7 @@ def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
         task=row.task,
         queue=row.queue,
         reason=row.reason,
-        status=row.status if row.status in STATUSES else "pending",  # what is damaged is not dealt with
+        status=row.status if row.status in STATUSES else "pending",  # a damaged status counts as pending
         entered_at=moment(row.entered_at),
         fingerprint=row.fingerprint,
         original_state=was.state,
@@ -218,7 +217,7 @@ def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
 def _shown_call(job: Job[Any]) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
     try:
         return *job.redacted_call(), None
-    except CorruptPayload as error:  # an operator must be able to look at it
+    except CorruptPayload as error:  # an operator must be able to inspect it
         return (), {}, str(error)
 
 
@@ -229,7 +228,7 @@ def _shown_progress(job: Job[Any], stored: str | None) -> Any:
 
 
 def _shown_logs(job: Job[Any], services: Services, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
-    """Oldest first, without what can't be read."""
+    """Oldest first, without unreadable entries."""
     for line in reversed(newest):
         with contextlib.suppress(CorruptPayload):
             told = services.log_entry(job.id, line)
@@ -242,7 +241,7 @@ def group_of(group: DeadLetterGroup) -> DeadGroup:
 
 
 def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
-    """The statistics of each reason, the one with most records first."""
+    """The counts by reason, largest first."""
     found = []
     for reason in {tally.reason for tally in tallies}:
         own = [tally for tally in tallies if tally.reason == reason]
@@ -267,15 +266,15 @@ def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
 
 
 def result_of(done: Requeued, most: int) -> RequeueResult:
-    """The answer to one requeue that did something."""
+    """The result of one requeue."""
     if done.verdict == "used_up":
         told = (
             f"job {done.job_id}: {used_up_in_words(done.requeues, most)}; its record is now permanently_failed and the "
-            "job is left as it is"
+            "job does not change"
         )
         return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, told)
-    anew = " It was gone, and is stored anew." if done.verdict == "stored_anew" else ""
-    told = f"job {done.job_id} is to run again (requeue {done.requeues} of {most}).{anew}"
+    anew = " It was deleted, and is stored again." if done.verdict == "stored_anew" else ""
+    told = f"job {done.job_id} is queued again (requeue {done.requeues} of {most}).{anew}"
     return RequeueResult(done.id, done.job_id, True, "requeued", done.requeues, told)
 
 

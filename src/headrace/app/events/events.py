@@ -1,4 +1,4 @@
-"""The events of an app's store: to follow them, and to have functions called for them."""
+"""`app.events`: streams of events, and event handlers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ H = TypeVar("H", bound=Callable[[Event], Any])
 
 
 class EventStream:
-    """What happens in a store, in the order in which it was committed, from any process."""
+    """The events of a store from all processes, in commit order."""
 
     def __init__(self, engine: Callable[[], Engine], webhooks: Webhooks) -> None:
         self._engine = engine
@@ -41,10 +41,10 @@ class EventStream:
         task: str | None = None,
         follow: bool = True,
     ) -> Iterator[Event]:
-        """Events behind a cursor, or from a time on, and then as they happen; from now on if neither is given.
+        """Events after a cursor or since a time, then live ones; without either, from now on.
 
-        `types` may be patterns such as "job.*". Without `follow` it ends with the newest one, and begins, if nothing
-        else is said, with the oldest that is kept.
+        `types` may be patterns such as "job.*". Without `follow` it ends with the newest one, and
+        starts by default with the oldest that is kept.
         """
         follower, after = self._follower(since, interest(types, queue, task), follow)
         return _from(after, _follow(follower, follow))
@@ -58,14 +58,14 @@ class EventStream:
         task: str | None = None,
         follow: bool = True,
     ) -> AsyncIterator[Event]:
-        """The same for coroutines."""
+        """The same for `async for`."""
         follower, after = await in_thread(self._follower, since, interest(types, queue, task), follow)
         async for event in afollow(follower, follow):
             if after is None or event.at >= after:
                 yield event
 
     def last(self) -> str:
-        """The cursor behind everything that has happened so far."""
+        """The cursor after the newest event."""
         return self._engine().events.last()
 
     # -- handlers
@@ -79,7 +79,7 @@ class EventStream:
         queue: str | None = None,
         task: str | None = None,
     ) -> Callable[[H], H]:
-        """Have the function below called for these events."""
+        """Register the decorated function as a handler of these events."""
         wanted = interest(types, queue, task)
 
         def subscribe(handler: H) -> H:
@@ -96,7 +96,7 @@ class EventStream:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Have handlers called by a thread of this process, inside the `with`."""
+        """Call handlers in a thread of this process inside the `with`."""
         listener = self.listener(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
         listener.start()
         try:
@@ -105,7 +105,7 @@ class EventStream:
             listener.stop()
 
     def listener(self, who: str) -> EventHandlers:
-        """What calls the handlers, in the name of this worker."""
+        """The service that calls the handlers for this worker."""
         engine = self._engine()
         return EventHandlers(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
 
@@ -131,7 +131,7 @@ def _from(after: datetime | None, events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether both are the same lines of a file, which was loaded once more."""
+    """Whether both are the same code in a reloaded module."""
     first, second = (getattr(each, "__code__", None) for each in (one, other))
     if first is None or second is None:
         return False

@@ -1,7 +1,7 @@
-"""The facade of webhooks: who is told of which events over the web.
+"""`app.webhooks`: HTTP endpoints that receive events.
 
-A message is a job of the built-in task `headrace.webhook`, with an id that is made of the webhook's and the event's. So
-it is stored once, tried again with growing pauses, and found among the dead letters if nobody takes it.
+A delivery is a job of the built-in task `headrace.webhook`, with an id derived from the webhook and the event. So it is
+stored once, retried with backoff, and becomes a dead letter if it fails.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
 
 TASK = "headrace.webhook"
-QUEUE = "headrace.webhooks"  # of their own: a backlog of jobs does not hold messages up
+QUEUE = "headrace.webhooks"  # a separate queue: a backlog of jobs does not delay deliveries
 _KIND = "webhooks"
 _SEAT = "headrace.webhooks"
-_LOOK_EVERY = 10.0  # seconds; a webhook that somebody else made gets its events from its creation on
+_LOOK_EVERY = 10.0  # seconds; a webhook created elsewhere gets its events from its creation on
 _TIMEOUT = 15.0
 _GONE = 410
 _CHANGEABLE = ("url", "types", "queue", "task")
@@ -55,11 +55,11 @@ _hook = msgspec.json.Decoder(WebhookRow)
 
 
 class _Gone(RetryableError):
-    """The receiver says that it does not want any more of this."""
+    """The receiver refuses further deliveries."""
 
 
 class Webhook(Struct, frozen=True):
-    """A webhook. Its secret is told once, by create()."""
+    """A webhook. Only create() returns its secret."""
 
     id: str
     url: str
@@ -94,9 +94,9 @@ class Webhooks:
         secret: str | None = None,
         insecure: bool = False,
     ) -> Webhook:
-        """Send events of these types to this address from now on; with the secret that signs them.
+        """Send events of these types to this URL from now on; returns the webhook with its signing secret.
 
-        Without `secret` one is made. `insecure` allows http to another machine.
+        Without `secret`, one is generated. `insecure` allows plain HTTP to other machines.
         """
         wanted = _wanted(types, queue, task)
         checked = check_url(url, insecure=insecure)
@@ -114,27 +114,27 @@ class Webhooks:
         return _shown(hook, clear)
 
     def list(self) -> builtins.list[Webhook]:
-        """Every webhook, the oldest first."""
+        """All webhooks, oldest first."""
         return [_shown(hook) for hook in sorted(self._stored(), key=lambda hook: (hook.created_at, hook.id))]
 
     def get(self, webhook_id: str) -> Webhook:
         return _shown(self._read(webhook_id)[1])
 
     def pause(self, webhook_id: str) -> Webhook:
-        """Send it nothing of what happens from now on."""
+        """Pause a webhook. Events during the pause are not sent."""
         return self._change(webhook_id, lambda hook: {"paused": True, "reason": None})
 
     def resume(self, webhook_id: str) -> Webhook:
-        """Send it events again, of what happens from now on."""
+        """Resume a webhook, with events from now on."""
         now = self._services.clock.now()
         return self._change(webhook_id, lambda hook: {"paused": False, "reason": None, "resumed_at": now})
 
     def update(self, webhook_id: str, /, *, insecure: bool = False, **fields: Any) -> Webhook:
-        """Change its `url`, its `types`, its `queue` or its `task`; what is not named stays, also the secret."""
+        """Change its `url`, `types`, `queue` or `task`. Omitted fields and the secret stay."""
         for name in fields:
             if name not in _CHANGEABLE:
                 raise InvalidJob(f"{name}: a webhook has no such field to change; it has {', '.join(_CHANGEABLE)}")
-        self._read(webhook_id)  # that it is not there is told first
+        self._read(webhook_id)  # raise WebhookNotFound first
         url = {"url": check_url(fields["url"], insecure=insecure)} if "url" in fields else {}
 
         def change(hook: WebhookRow) -> dict[str, Any]:
@@ -144,17 +144,17 @@ class Webhooks:
         return self._change(webhook_id, change)
 
     def delete(self, webhook_id: str) -> None:
-        """Forget the webhook; messages that are under way to it are given up."""
+        """Delete the webhook; pending deliveries are dropped."""
         while not self._services.engine.document_store.remove([self._read(webhook_id)[0]]):
             pass
 
     def deliveries(self, webhook_id: str, limit: int = 50) -> builtins.list[Job[Any]]:
-        """The newest messages to it, each a job: its state, its attempts and their errors tell how they fared."""
+        """The newest deliveries; each is a job with its state, attempts and errors."""
         self._read(webhook_id)
         return Jobs(self._services).find(tag=_tag(webhook_id), limit=check_limit("limit", limit)).jobs
 
     def test(self, webhook_id: str) -> int:
-        """Send it a message of the type `webhook.test` at once, once; the status of the answer."""
+        """Send one event of the type `webhook.test` now; returns the response status."""
         hook = self._read(webhook_id)[1]
         at = to_datetime(self._services.clock.now())
         assert at is not None
@@ -175,13 +175,13 @@ class Webhooks:
 
     @property
     def subscription(self) -> Subscription:
-        """What makes jobs of events; one process at a time does."""
+        """The service that turns events into delivery jobs; it runs in one process at a time."""
         return Subscription(
             _SEAT, self._hand_on, EventFilter(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
         )
 
     def task(self) -> Task[..., Any, Any]:
-        """What delivers them."""
+        """The task that delivers."""
         return self._make_task(self._deliver, name=TASK, queue=QUEUE, retry=_RETRY, timeout=60, tags=("webhook",))
 
     def _wanted(self, anew: bool) -> EventFilter | None:
@@ -228,10 +228,10 @@ class Webhooks:
         try:
             return post(hook.url, body.encode(), headers, _TIMEOUT, self._services.settings.webhook_networks)
         except NotTaken as error:
-            where = hook.url.partition("?")[0]  # a query may hold a token
+            where = hook.url.partition("?")[0]  # a query may contain a token
             raise (_Gone if error.status == _GONE else RetryableError)(f"{where}: {error}") from None
 
-    # -- on the shelf
+    # -- storage
 
     def _stored(self) -> builtins.list[WebhookRow]:
         return list(

@@ -1,4 +1,4 @@
-"""The facade of all jobs: find them, count them, act on many by the same filters."""
+"""`app.jobs`: find, count and change jobs by filters."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ class Jobs:
     ) -> JobPage:
         """The matching jobs, newest first, at most `limit` of them.
 
-        With `archived`, those that have left the store for the archive, in the order of their ends, which are also what
-        `since` and `until` mean there; worker, text and flow are no filters of it. With `reach`, a search that no index
-        helps ends after about so many jobs, and its cursor goes on behind them. Long arguments and results are read one
-        by one, when they are first asked for; with `whole` they are read at once with all the rest.
+        `archived` selects archived jobs, ordered by their finish, to which `since` and `until` then apply; worker, text
+        and flow do not filter them. `reach` ends a search without an index after about so many jobs; its cursor
+        continues after them. Long arguments and results are read on first use; with `whole` they are read at once.
         """
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
@@ -90,7 +89,7 @@ class Jobs:
         return JobPage([Job(self._services, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
-        """How many jobs match; with `archived`, of those in the archive."""
+        """The number of matching jobs; with `archived`, in the archive."""
         which = as_filter(filters)
         if not _flag("archived", archived):
             return self._services.engine.queries.count(which)
@@ -98,28 +97,28 @@ class Jobs:
         return 0 if self._services.archive is None else self._services.archive.count(which)
 
     def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:
-        """How many jobs match, counting and looking at about `reach` jobs: all of them, or at least so many."""
+        """The number of matching jobs among about `reach` scanned ones: exact, or a lower bound."""
         return self._services.engine.queries.count_up_to(as_filter(filters), _reach(reach))
 
     def cancel(self, /, **filters: Any) -> int:
-        """Cancel the matching jobs that are not over; how many."""
+        """Cancel the matching unfinished jobs; returns their number."""
         return self._move(filters, Trigger.CANCEL)
 
     def retry(self, /, **filters: Any) -> int:
-        """Run the matching jobs again that are over; how many. Without a state, only failed ones are meant."""
+        """Run the matching finished jobs again; returns their number. Without a state, only failed ones."""
         if not {"state", "ids"} & filters.keys():
             filters = {**filters, "state": State.FAILED}
         return self._move(filters, Trigger.REVIVE)
 
     def promote(self, /, **filters: Any) -> int:
-        """Run the matching scheduled, retrying or waiting jobs now; how many."""
+        """Run the matching scheduled, retrying or waiting jobs now; returns their number."""
         return self._move(filters, Trigger.HURRY)
 
     def delete(self, /, *, finished_before: datetime | None = None, limit: int | None = None, **filters: Any) -> int:
-        """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well.
+        """Delete the matching jobs that are not running; returns their number. With `ids`, also from the archive.
 
-        With `finished_before` only those that ended before that time, the oldest end first, and none of the archive.
-        At most `limit` are removed.
+        `finished_before` selects jobs that finished before that time, oldest first, and none of the archive. At most
+        `limit` are deleted.
         """
         most = _EVERYTHING if limit is None else _most(limit)
         if finished_before is None:
@@ -128,14 +127,14 @@ class Jobs:
 
     def _delete_finished(self, which: Filter, before: int, most: int) -> int:
         if which.states and not set(which.states) <= FINAL:
-            raise InvalidJob("finished_before: only completed, failed and cancelled jobs have an end")
+            raise InvalidJob("finished_before: only completed, failed and cancelled jobs have finished")
         engine, removed = self._services.engine, 0
         names = [which.queue] if which.queue is not None else [queue.name for queue in engine.queries.queues()]
         for queue, state in itertools.product(names, which.states or sorted(FINAL)):
             after: FinishedJob | None = None
             while removed < most and (found := engine.retention_store.finished(queue, state, before, _AT_ONCE, after)):
                 after = found[-1]
-                # Of ids that were asked for, and whatever else was: the store looks once more when it removes them.
+                # The store checks the filters again when it deletes these ids.
                 ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
                 some = replace(which, ids=ids, states=(state,))
                 removed += len(engine.queries.move(some, Trigger.DELETE, most - removed)) if ids else 0
@@ -152,8 +151,8 @@ class Jobs:
 
     def _move(self, filters: dict[str, Any], event: Trigger, most: int = _EVERYTHING) -> int:
         which = as_filter(filters)
-        if which == Filter():  # also if every filter that was given is None
-            raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
+        if which == Filter():  # also if every given filter is None
+            raise InvalidJob("give at least one filter, for example queue='default'")
         return len(self._services.move(which, event, most=most))
 
 
@@ -167,7 +166,7 @@ def _flag(name: str, value: bool) -> bool:
 
 
 def as_filter(given: dict[str, Any]) -> Filter:
-    """Filters as a user gave them, or InvalidJob that names the wrong one."""
+    """Validate filters; InvalidJob names the wrong one."""
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _NAMES:
@@ -183,19 +182,19 @@ def as_filter(given: dict[str, Any]) -> Filter:
         else:
             values[name] = check_text(name, getattr(value, "id" if name == "flow" else "name", value))
     if () in (values.get("ids"), values.get("states")):
-        values["ids"] = ("",)  # none of these: no id is empty
+        values["ids"] = ("",)  # matches nothing: no id is empty
     return Filter(**values)
 
 
 def _most(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise InvalidJob(f"limit: expected how many jobs at most, 1 or more, got {short(value)}")
+        raise InvalidJob(f"limit: expected a maximum number of jobs, 1 or more, got {short(value)}")
     return value
 
 
 def _reach(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, got {short(value)}", value=value)
+        raise InvalidJob(f"reach: expected a number of jobs to scan, 1 or more, got {short(value)}", value=value)
     return value
 
 

@@ -1,4 +1,4 @@
-"""The facade of metrics: how the store does now, how it did, and what is usual."""
+"""`app.metrics`: current and past metrics, and baselines."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Metrics:
     # -- now
 
     def snapshot(self, window: Window = 60.0) -> MetricsSnapshot:
-        """How the store does: what became of jobs in the last seconds, by queue, task and worker, and what waits."""
+        """Throughput, errors and times of the window by queue, task and worker, and the waiting jobs."""
         span = window_ms("window", window)
         now = self.meter.catch_up()
         since, jobs = self._jobs(span, now)
@@ -86,7 +86,7 @@ class Metrics:
         )
 
     def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskMetrics]:
-        """The tasks of a queue, or of all: those with the most failed attempts first, and then the busiest."""
+        """The tasks of a queue, or of all: most failed attempts first, then the busiest."""
         span, most = window_ms("window", window), check_limit("limit", limit)
         now = self.meter.catch_up()
         since, jobs = self._jobs(span, now, _queue(queue))
@@ -101,25 +101,25 @@ class Metrics:
         worker: str | None = None,
         window: Window = 60.0,
     ) -> float | None:
-        """A metric over the last seconds or, if it is read and not counted, as it is now; None without any data."""
+        """A metric over the window or, for a gauge, its current value; None without data."""
         return self.meter.value(name, queue=queue, task=task, worker=worker, window=window_ms("window", window))
 
     def baseline(
         self, name: str, *, queue: str | None = None, task: str | None = None, worker: str | None = None
     ) -> float | None:
-        """What is usual of a metric: over the last day, without the hour that is not over; None without any data."""
+        """The baseline of a metric: its value over the last day without the current hour; None without data."""
         return self.meter.baseline(name, queue=queue, task=task, worker=worker)
 
     def labels(self, label: Label, *, window: Window = 3600.0) -> list[str]:
-        """The names of each "queue", "task" or "worker" that metrics were gathered of in this time."""
+        """The names of each "queue", "task" or "worker" with metrics in this time."""
         if label not in get_args(Label):
             raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}", value=label)
         return self.meter.labels(label, window=window_ms("window", window))
 
     def prometheus(self, accept: str = "", *, tasks: int = 200) -> tuple[str, bytes]:
-        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text.
+        """All metrics in a Prometheus format: the content type, by what the client accepts, and the text.
 
-        So many tasks, the busiest, have lines of their own; the others of a queue are one, called "all others".
+        Only the busiest `tasks` tasks have their own lines; the others of a queue are summed as "all others".
         """
         most = check_limit("tasks", tasks)
         try:  # deferred: an extra, and many never need it
@@ -147,9 +147,9 @@ class Metrics:
         step: Window | None = None,
         until: datetime | None = None,
     ) -> MetricSeries:
-        """A metric over time: a point for each `step`, which is some hundredth of the window unless it is given.
+        """A metric over time: a point per `step`, by default about a hundredth of the window.
 
-        Steps are multiples of ten seconds and begin at multiples of themselves, in UTC; the last one may not be over.
+        Steps are multiples of ten seconds, aligned in UTC; the last one may be incomplete.
         """
         metric_values.check_metric(name, queue=queue, task=task, worker=worker)
         span = window_ms("window", window)
@@ -179,13 +179,13 @@ class Metrics:
         return {start: metric_values.gauged(name, queue, some) for start, some in found.items()}
 
     def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayMetrics:
-        """What became of jobs on a day in UTC, today unless it is given; hours are kept for 90 days by default."""
+        """The totals of a day in UTC, by default today; kept for 90 days by default."""
         chosen = _day(day, self._services.clock.now())
         [found] = self._days(chosen, 1, _queue(queue), task)
         return found
 
     def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayMetrics]:
-        """What became of jobs on each of the last days in UTC, today last."""
+        """The totals of each of the last days in UTC, today last."""
         most = check_limit("count", count)
         if most > _MOST_DAYS:
             raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")

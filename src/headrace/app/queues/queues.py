@@ -23,10 +23,10 @@ from headrace.runtime.retention.deleted_queues import deleted_queues, mark_delet
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules.
+    """Counts of a queue by state, since when its oldest pending job has been due, and its rules.
 
-    `workers` is how many live workers serve it; without any, its jobs wait until one is started. `starts_left` is how
-    many jobs its rate would let start now, None if it has no rate.
+    `workers` is the number of live workers that serve it. `starts_left` is the number of jobs its rate allows to start
+    now, None without a rate.
     """
 
     queue: str
@@ -70,7 +70,7 @@ def all_stats(services: Services) -> list[QueueStats]:
 
 
 def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
-    """For each queue that has a rate, how many jobs it would let start now."""
+    """For each queue with a rate, the number of jobs it allows to start now."""
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
@@ -96,25 +96,25 @@ class Queue:
         return next(found, QueueStats(queue=self.name, paused=False))
 
     def length(self) -> int:
-        """How many jobs are pending: ready to run and not yet taken."""
+        """The number of pending jobs: due and not yet claimed."""
         return self._services.engine.queries.count(Filter(queue=self.name, states=(State.PENDING,)))
 
     def peek(self, n: int = 10) -> list[Job[Any]]:
-        """The next jobs in the order they will run."""
+        """The next jobs in claim order."""
         return [
             Job(self._services, row)
             for row in self._services.engine.queries.peek(self.name, check_limit("n", n), light=True)
         ]
 
     def clear(self) -> int:
-        """Delete every job that has not started; how many there were."""
+        """Delete all jobs that have not started; returns their number."""
         states = tuple(sorted(NOT_STARTED))
         return len(self._services.move(Filter(queue=self.name, states=states), Trigger.DELETE))
 
     def delete(self) -> int:
-        """Take the queue off every list, with its rules and its finished jobs; how many of these there were.
+        """Delete the queue with its rules and finished jobs; returns the number of these jobs.
 
-        QueueNotEmpty, and nothing is changed, while it has jobs that are not finished. It comes back by use.
+        Raises QueueNotEmpty, and changes nothing, if it has unfinished jobs. A new job creates it again.
         """
         queries, row = self._services.engine.queries, self._row()
         if jobs := queries.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
@@ -131,11 +131,11 @@ class Queue:
         return gone
 
     def pause(self) -> None:
-        """Let no worker take jobs from this queue; those that run, or were fetched a moment before, go on."""
+        """Pause the queue: workers claim none of its jobs. Running and prefetched jobs continue."""
         self._services.engine.queries.pause_queue(self.name, True)
 
     def resume(self) -> None:
-        """Let workers take jobs again."""
+        """Resume the queue."""
         self._services.engine.queries.pause_queue(self.name, False)
 
     @property
@@ -145,20 +145,19 @@ class Queue:
 
     @property
     def rules(self) -> QueueRules:
-        """The rules of this queue, read from the store; a rule that is None is not there."""
+        """The rules of this queue, read from the store; None means no rule."""
         row = self._row()
         return QueueRules() if row is None else _rules_of(row)
 
     def configure(self, /, **rules: Any) -> QueueRules:
-        """Change rules of this queue, for every worker and every caller within a second; all the rules it has then.
+        """Change rules of this queue; returns all its rules. All workers and callers apply them within a second.
 
-        `weight` is how many times as many turns it has as others. `strategy` is the order of its jobs: priority (the
+        `weight` is its share of claims relative to other queues. `strategy` is the order of its jobs: priority (the
         default), fifo, lifo, weighted_random or fresh_first; with `ageing`, so many seconds of waiting count as one
-        point of priority. `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying);
-        beyond that enqueue() raises QueueFull. `rate` is how many may start in a time ("10/s"), `burst` how many of
-        them at once after a rest, `concurrency` how many may run at the same time, over all workers. `key_rate`,
-        `key_burst` and `key_concurrency` are the same for each `rate_key` and each `concurrency_key` by itself.
-        None lifts a rule, and what is not named stays as it is.
+        point of priority. `max_length` limits the waiting jobs (scheduled, waiting, pending or retrying); beyond it
+        enqueue() raises QueueFull. `rate` limits starts ("10/s"), `burst` the starts at once after a pause,
+        `concurrency` the running jobs over all workers. `key_rate`, `key_burst` and `key_concurrency` limit each
+        `rate_key` and each `concurrency_key` separately. None removes a rule; omitted rules stay.
         """
         after = changed(self.rules, rules)
         self._services.engine.queries.rule_queue(self.name, after)

@@ -1,4 +1,4 @@
-"""The rules of tasks: read them, and change those of one."""
+"""The rules of tasks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headrace.engines.protocol.engine import Engine
 
 
 def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
-    """The rules of every task that has any, by its name."""
+    """The rules of all tasks that have any, by name."""
     return {row.name: row.rules for row in engine.queries.tasks()}
 
 
 def rule_task(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
-    """Change the rules of a task; those it has then."""
+    """Change the rules of a task; returns all its rules."""
     after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
     engine.queries.rule_task(name, after)
     return after

@@ -1,4 +1,4 @@
-"""The archive as `app.lifecycle` offers it: sweep by hand, look at its partitions, export and bring back."""
+"""The archive behind `app.lifecycle`: retention by hand, partitions, export, restore."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": wr
 
 
 class JobArchive:
-    """What `app.lifecycle` does with the archive."""
+    """The archive operations of `app.lifecycle`."""
 
     def __init__(self, services: Services, settings: Settings) -> None:
         self._services = services
@@ -79,7 +79,7 @@ class JobArchive:
             pass
 
     def _walk_and_tell(self, tally: RetentionCounts) -> None:
-        """As workers do: what was done is recorded and told, also if a part of it failed."""
+        """As workers do: record the run and emit its event, also if a part failed."""
         engine, began, error = self._services.engine, time.monotonic(), None
         begun_at = engine.clock.now()
         try:
@@ -133,11 +133,11 @@ class JobArchive:
         ]
 
     def export(self, path: str | os.PathLike[str], filters: dict[str, Any]) -> int:
-        """Written beside its place and put there when it is whole."""
+        """Write to a temporary file beside the target and rename it when complete."""
         target = Path(check_text("path", os.fspath(path)))
         write = _WRITERS.get(target.suffix)
-        if write is None:  # before anything is touched: a file of that name may be somebody else's
-            raise InvalidJob(f"path: {short(str(path))} should end in .jsonl or .parquet, which says what is written")
+        if write is None:  # before touching an existing file
+            raise InvalidJob(f"path: {short(str(path))} must end in .jsonl or .parquet")
         unfinished = target.with_name(f"{target.name}.part")
         try:
             count = write(unfinished, self._rows(filters))
@@ -160,7 +160,7 @@ class JobArchive:
                 return
 
     def restore(self, job_id: str) -> Job[Any]:
-        """Put it back first, and then out of the archive: cut off between the two, it is live."""
+        """Insert into the store first, then delete from the archive: after an interruption the job is live."""
         rows = self._own().get([check_text("job id", job_id)])
         engine = self._services.engine
         if not rows and not engine.queries.get([job_id], light=True):
@@ -168,16 +168,14 @@ class JobArchive:
         if (store_status := engine.transfer.store_status()) is not None:
             raise closed_by(store_status)
         if not rows or not engine.transfer.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
-            raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
+            raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._own().remove([key_of(rows[0])])
         engine.ring("work")
         return Job(self._services, self._services.row(job_id))
 
     def _own(self) -> Archive:
         if self._services.archive is None:
-            raise ConfigError(
-                "archive_url: Redis keeps no archive; name a store in SQL that does, such as sqlite:///archive.db"
-            )
+            raise ConfigError("archive_url: Redis has no archive; set it to an SQL store, such as sqlite:///archive.db")
         return self._services.archive
 
 

@@ -1,4 +1,4 @@
-"""What the facade of lifecycles hands out about the archive."""
+"""Records of the archive."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from msgspec import Struct
 
 
 class ArchiveRun(Struct, frozen=True, kw_only=True):
-    """What a sweep did or, as a dry run, would do: how many jobs it archived, and how many it only deleted.
+    """The result of a retention run or dry run: the number of archived and deleted jobs.
 
-    `dead_letters` is how many closed ones it removed, `dead_letters_expired` how many pending ones it closed because
-    nobody looked into them in time. `jobs` are the ids of the first 10 000 of them. `seconds` is how long it took.
+    `dead_letters` counts the removed dead letters, `dead_letters_expired` the pending ones that expired. `jobs` are the
+    ids of the first 10 000 jobs. `seconds` is the duration.
     """
 
     dry_run: bool
@@ -27,8 +27,8 @@ class ArchiveRun(Struct, frozen=True, kw_only=True):
 
 
 class ArchivePartition(Struct, frozen=True):
-    """A partition of the archive. `since` and `until` bound the ends of its jobs; both are None for the rest, whose
-    own partition could not be made. `bytes` is the space it takes."""
+    """A partition of the archive. `since` and `until` bound the finish of its jobs; both are None for the default
+    partition. `bytes` is its size."""
 
     name: str
     since: datetime | None
@@ -38,10 +38,10 @@ class ArchivePartition(Struct, frozen=True):
 
 
 class ArchiveMonth(Struct, frozen=True):
-    """The archived jobs that ended in a month, such as "2026-11", and the space they take.
+    """The archived jobs that finished in a month, such as "2026-11", and their size.
 
-    The month is None for the rest, whose own partition could not be made. A partition over two months is shared out
-    by the number of jobs.
+    The month is None for the default partition. The size of a partition over two months is divided by the number of
+    jobs.
     """
 
     month: str | None
@@ -60,7 +60,7 @@ class TaskDurations(Struct, frozen=True):
 
 
 class ArchiveStats(Struct, frozen=True, kw_only=True):
-    """What the archive holds, and what the last sweep of a worker did (None if there was none)."""
+    """The size of the archive, and the last retention run of a worker (None without one)."""
 
     jobs: int
     bytes: int

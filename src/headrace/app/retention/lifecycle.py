@@ -1,4 +1,4 @@
-"""The facade of lifecycles: how long jobs may stay, and what becomes of those that stay too long."""
+"""`app.lifecycle`: lifecycle terms, retention, the archive and stale jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Lifecycles:
     # -- terms
 
     def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
-        """What holds for jobs of this task in this queue, and who says each of it; without both, for any job."""
+        """The terms of jobs of this task in this queue, and where each is set; without either, of any job."""
         if task is not None:
             check_task_name(task)
         if queue is not None:
@@ -59,11 +59,11 @@ class Lifecycles:
         return policy_of(self._book(), task, queue)
 
     def all_terms(self) -> list[PolicyLayers]:
-        """Every task and queue of which anything is said, by its code or by an operator."""
+        """All tasks and queues with terms, set in code or by an operator."""
         return [policy_layers(row) for row in self._services.terms()]
 
     def policies_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
-        """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
+        """The terms of any job, under ("any", "job"), and of each of those: ("queue", "mail"), ("task", "send")."""
         rows = self._services.terms()
         book = Policies(rows, self._settings)
         found = {("any", "job"): policy_of(book, None, None)}
@@ -73,10 +73,10 @@ class Lifecycles:
         return found
 
     def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecyclePolicy:
-        """Order terms for a task or a queue, over what code and settings say; all that holds then.
+        """Set terms of a task or a queue, which override code and settings; returns all its terms.
 
-        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None is no limit, the word "default"
-        takes an order back, and what is not named stays as it is. Workers go by it at their next check.
+        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None means no limit, the word
+        "default" removes a term set before, and omitted fields stay. Workers apply it at their next check.
         """
         kind, name = _named(task, queue)
         after = changed_policy(self._book().row(kind, name).ordered, fields)
@@ -84,16 +84,15 @@ class Lifecycles:
         return self.terms(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
-        """Take back everything that an operator has ordered for a task or a queue; what holds then."""
+        """Remove all terms that operators set for a task or a queue; returns the remaining terms."""
         kind, name = _named(task, queue)
         self._services.engine.staleness_store.order_policy(kind, name, None)
         return self.terms(task=task, queue=queue)
 
     def sync(self) -> list[str]:
-        """Store what @app.task(lifecycle=...) declares; the names of the tasks of which it was new or had changed.
+        """Store the terms declared with @app.task(lifecycle=...); returns the names of new and changed tasks.
 
-        Every worker does it when it starts, so that others go by it too. Of tasks that are not known here nothing is
-        changed.
+        Every worker does this at its start, so that others apply them too. Unknown tasks do not change.
         """
         stored = {row.name: row.declared for row in self._services.engine.staleness_store.terms() if row.kind == "task"}
         declared = declared_by(self._tasks)
@@ -106,35 +105,35 @@ class Lifecycles:
     # -- retention
 
     def archive(self, *, dry_run: bool = True) -> ArchiveRun:
-        """Have every finished job whose time has come leave the store now, into the archive or, without one, for good.
+        """Archive finished jobs past their retention now; without an archive, delete them.
 
-        Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
+        Workers do this by themselves. With `dry_run`, the default, nothing changes and the result shows what would.
         """
         return self._archiving.run(dry_run)
 
     @property
     def has_archive(self) -> bool:
-        """Whether jobs that leave the store can go into an archive: Redis has none unless `archive_url` names one."""
+        """Whether there is an archive: Redis has none unless `archive_url` names one."""
         return self._services.archive is not None
 
     def partitions(self) -> list[ArchivePartition]:
-        """The partitions of the archive, the oldest first."""
+        """The partitions of the archive, oldest first."""
         return self._archiving.partitions()
 
     def stats(self) -> ArchiveStats:
-        """What the archive holds, and what the last sweep of a worker did."""
+        """The size of the archive, and the last retention run of a worker."""
         return self._archiving.stats()
 
     def months(self) -> list[ArchiveMonth]:
-        """How many archived jobs ended in each month, and the space they take; the oldest month first."""
+        """The number and size of archived jobs by the month they finished in, oldest first."""
         return self._archiving.months()
 
     def durations(self, /, **filters: Any) -> list[TaskDurations]:
-        """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
+        """Run times of archived jobs by task; the filters are those of `app.jobs.find(archived=True)`."""
         return self._archiving.durations(filters)
 
     def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
-        """Write the archived jobs that match to a file, the newest end first; how many.
+        """Write the matching archived jobs to a file, newest finish first; returns their number.
 
         `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
         filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
@@ -142,16 +141,16 @@ class Lifecycles:
         return self._archiving.export(path, filters)
 
     def restore(self, job_id: str) -> Job[Any]:
-        """Bring an archived job back, with its history, to run again; it is of no flow and waits for nobody.
+        """Return an archived job with its history to the store, to run again, without its flow and dependencies.
 
-        JobNotFound if the archive does not have it, InvalidJob if a job of its id is in the store.
+        Raises JobNotFound if it is not in the archive, InvalidJob if a job with its id is in the store.
         """
         return self._archiving.restore(job_id)
 
     def _book(self) -> Policies:
         return Policies(self._services.terms(), self._settings)
 
-    # -- jobs that stay too long
+    # -- stale jobs
 
     def detect_stale(
         self,
@@ -163,12 +162,12 @@ class Lifecycles:
         batch_size: int | None = None,
         limit: int | None = None,
     ) -> list[StaleJob]:
-        """The jobs that stay too long, those that are over their threshold by most first.
+        """The stale jobs, most overdue first.
 
-        It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
-        in a commit (the setting `stale_batch` unless it is given), as workers do by themselves every `stale_check`
-        seconds. With `warnings` also those that are nearly stale, to which nothing is done. With `limit` only so many
-        of them, the stalest; all open jobs are looked at all the same.
+        Nothing changes unless `dry_run` is False; then it applies the on_stale action of each job, `batch_size` jobs
+        per commit (default: the setting `stale_batch`), as workers do every `stale_check` seconds. `warnings` adds jobs
+        past 75 % of their limit, which do not change. `limit` returns only the stalest; all open jobs are scanned
+        anyway.
         """
         size = self._settings.stale_batch if batch_size is None else check_limit("batch_size", batch_size)
         most = None if limit is None else check_limit("limit", limit)
@@ -191,7 +190,7 @@ class Lifecycles:
 
     def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
         survey = StaleScan(self._services.engine, self._settings, self._services.terms())
-        found: dict[str, StaleFinding] = {}  # one that changed its place meanwhile may be met twice
+        found: dict[str, StaleFinding] = {}  # a job that changes meanwhile may be found twice
         while not survey.is_over:
             found |= {finding.job.id: finding for finding in survey.look()}
         return [
@@ -201,7 +200,7 @@ class Lifecycles:
         ]
 
     def ages(self) -> list[StateAges]:
-        """How long jobs have been where they are, for each open state and queue that has any."""
+        """How long jobs have been in their state, for each open state and queue with jobs."""
         engine, now = self._services.engine, self._services.clock.now()
         asked, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
         while True:

@@ -1,4 +1,4 @@
-"""What the facade of lifecycles hands out."""
+"""Records of `app.lifecycle`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from headrace.core.retention.staleness import AgeStats, StaleFinding
 
 
 class LifecyclePolicy(Struct, frozen=True, kw_only=True):
-    """How long jobs of a task, of a queue, or of any may stay: seconds, None for no limit.
+    """Lifecycle terms of a task, a queue, or any job: seconds, None for no limit.
 
-    `origin` tells of each field who says so: "task, by an operator", "task, by its code", "queue, by an operator", or
+    `origin` shows where each field is set: "task, by an operator", "task, by its code", "queue, by an operator", or
     "setting".
     """
 
@@ -37,7 +37,7 @@ class LifecyclePolicy(Struct, frozen=True, kw_only=True):
 
 
 class PolicyLayers(Struct, frozen=True):
-    """What is said of the jobs of a task or of a queue: `declared` by its code, `ordered` by an operator. Seconds."""
+    """Terms of a task or a queue: `declared` in code, `ordered` by an operator. Seconds."""
 
     kind: Kind
     name: str
@@ -50,7 +50,7 @@ def policy_layers(row: PolicyRow) -> PolicyLayers:
 
 
 def _said(terms: StoredPolicy) -> dict[str, Any]:
-    """Only what is said, as people write it."""
+    """The fields that are set, in user units."""
     return {name: in_seconds(name, value) for name, value in structs.asdict(terms).items() if value is not UNSET}
 
 
@@ -58,8 +58,8 @@ SPANS = tuple(name for name in StoredPolicy.__struct_fields__ if name.startswith
 
 
 def policy_of(book: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
-    """What holds for jobs of this task in this queue, and who says so."""
-    # The empty text names no task and no queue: nothing is said of it.
+    """The effective terms of this task in this queue, and their origin."""
+    # An empty name matches no task and no queue.
     holding = structs.asdict(book.of(task or "", queue or ""))
     origin = dict.fromkeys(holding, "setting")
     for who, terms in reversed(list(book.layers(task, queue))):
@@ -75,15 +75,15 @@ def _is_limit(name: str) -> bool:
 
 
 def in_seconds(name: str, value: Any) -> Any:
-    """The value of a field of Terms as people write it."""
+    """The value of a field in user units."""
     return value / 1000 if name in SPANS and isinstance(value, int) else value
 
 
 class StaleJob(Struct, frozen=True, kw_only=True, gc=False):
-    """A job that stays too long or, if not `is_stale`, has come to three quarters of what it may. Times in seconds.
+    """A stale job or, if not `is_stale`, one past 75 % of its limit. Times in seconds.
 
-    `by` tells whether that is the time in its state or its age. `action` is what its terms say: "dead", "fail" or
-    "review". `applied` tells that it was done; False in a dry run, and for a job that moved on meanwhile.
+    `by` is "state" or "age". `action` is its on_stale action: "dead", "fail" or "review". `applied` is False in a dry
+    run, and for a job that changed meanwhile.
     """
 
     id: str
@@ -115,9 +115,9 @@ def stale_job(finding: StaleFinding, applied: bool) -> StaleJob:
 
 
 class StateAges(Struct, frozen=True, kw_only=True):
-    """How long the jobs of a queue have been in a state, in seconds; what is not due yet counts as 0.
+    """How long the jobs of a queue have been in a state, in seconds; jobs not due yet count as 0.
 
-    `stalest` are the ids of the ten that are there longest, the longest first.
+    `stalest` are the ids of the ten oldest, oldest first.
     """
 
     state: State

@@ -1,7 +1,7 @@
-"""The facade of schedules: make them, look at them, hold them up, change them, run one by hand.
+"""`app.schedules`: create, list, change, pause, run and delete schedules.
 
-Workers fire schedules at the same time, so every change here is one to the version that was read; if somebody was
-quicker it is read again.
+Workers fire schedules concurrently, so every change applies to the version that was read; on a conflict it is read
+again.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Schedules:
         immediate: bool = False,
         **how: Any,
     ) -> Schedule:
-        """Store a schedule for `task.bind(...)`, or for a task or its name and these arguments.
+        """Create a schedule for `task.bind(...)`, or for a task (or its name) with these arguments.
 
-        When: exactly one of cron, every and at; then tz, start, end, limit, jitter, dst_gap, dst_overlap, catch_up,
+        Timing: exactly one of cron, every and at; then tz, start, end, limit, jitter, dst_gap, dst_overlap, catch_up,
         catch_up_limit, catch_up_window and overlap. Anything else is an option of its jobs, as for using(). With
-        `immediate` its job is enqueued once at once, as by run_now(), whatever its first time is.
+        `immediate` its job is also enqueued once now, as by run_now().
         """
         at_once = is_immediate(immediate)
         name = schedule_id_of(schedule_id)
@@ -83,9 +83,7 @@ class Schedules:
         template = records.as_template(self._submitter.draft(self._bound(call, args, kwargs, options)))
         row = records.new_row(name, when, template, "api", now)
         if not self._schedule_store.put(row, new=True):
-            raise InvalidSchedule(
-                f"there is a schedule {name!r} already; change it with update(), or delete() it first"
-            )
+            raise InvalidSchedule(f"schedule {name!r} exists already; change it with update(), or delete() it first")
         if at_once:
             self.run_now(name)
             return self.get(name)
@@ -101,10 +99,10 @@ class Schedules:
         return bound(call.task, call.args, call.kwargs, options, call.options)
 
     def sync(self, *, since: datetime | None = None) -> builtins.list[str]:
-        """Store what @app.cron and @app.every declare; the ids of those that were new or had changed.
+        """Store the schedules declared with @app.cron and @app.every; returns the ids of new and changed ones.
 
-        Every worker does it when it starts. A pause, and an operator's update, hold until the declaration changes.
-        With `since`, new ones begin at that earlier time, as if they had been stored then.
+        Every worker does this at its start. A pause or an operator's update stays until the declaration changes. With
+        `since`, new schedules begin at that earlier time.
         """
         begun = moment("since", since)
         return self._declarations.store(begun)
@@ -117,11 +115,11 @@ class Schedules:
     # -- looking
 
     def get(self, schedule_id: str) -> Schedule:
-        """The schedule, or ScheduleNotFound if there is none of this id."""
+        """The schedule with this id, or ScheduleNotFound."""
         return self._shown(self._row(schedule_id))
 
     def list(self, *, task: str | None = None, paused: bool | None = None) -> builtins.list[Schedule]:
-        """Every schedule by id, or only those of a task, or only those that are (not) paused."""
+        """All schedules by id; filter by task or by paused."""
         name = getattr(task, "name", task)
         return [
             self._shown(row)
@@ -134,8 +132,7 @@ class Schedules:
     ) -> builtins.list[datetime]:
         """The next `n` times of a schedule or, without an id, of `cron="0 9 * * MON", tz="Europe/Vienna"`.
 
-        They are in the schedule's zone, later than `after` or than now, and fewer where it ends before. A pause does
-        not concern them.
+        They are in the schedule's zone, after `after` or now, and fewer if it ends before. A pause is ignored.
         """
         now = self._services.clock.now()
         begin = moment("after", after)
@@ -154,7 +151,7 @@ class Schedules:
         return [records.local(one, when.tz) for one in times]
 
     def history(self, schedule_id: str, *, limit: int = 100) -> builtins.list[ScheduleRun]:
-        """What became of its last times, the newest first; the last 1000 are kept."""
+        """Its last runs, newest first; the last 1000 are kept."""
         zone = self.get(schedule_id).tz
         kept = self._schedule_store.occurrences(schedule_id, check_limit("limit", limit))
         return [records.as_run(occurrence, zone) for occurrence in kept]
@@ -162,11 +159,11 @@ class Schedules:
     # -- changing
 
     def pause(self, schedule_id: str) -> Schedule:
-        """Let it fire no more until it is resumed. Jobs it has made go on."""
+        """Pause a schedule. Jobs it has enqueued continue."""
         return self._change(schedule_id, lambda row, now: structs.replace(row, paused=True, due_at=None))
 
     def resume(self, schedule_id: str) -> Schedule:
-        """Let it fire again, from now on: what fell into the pause is not made up for."""
+        """Resume a schedule from now on. Runs missed during the pause are not made up."""
 
         def change(row: ScheduleRow, now: int) -> ScheduleRow:
             if not row.paused:
@@ -176,10 +173,10 @@ class Schedules:
         return self._change(schedule_id, change)
 
     def update(self, schedule_id: str, /, *, call: Call[Any] | None = None, **changes: Any) -> Schedule:
-        """Change its timing (as for create()), its call, queue or priority. What is not named stays as it is.
+        """Change its timing (as for create()), its call, queue or priority. Omitted fields stay.
 
-        With `args` and `kwargs` the call stays what it is but for these; stars that a Schedule shows in place of a
-        secret leave it as it is. If its times change, the next run is the first one later than now.
+        `args` and `kwargs` replace the arguments of the same call; a mask that a Schedule shows for a secret keeps the
+        secret. If its times change, the next run is the first one after now.
         """
         for name in changes:
             if name not in _CHANGES:
@@ -189,7 +186,7 @@ class Schedules:
         if call is not None and not isinstance(call, Call):
             raise InvalidSchedule(f"call: expected task.bind(...), got {short(call)}", value=call)
         if call is not None and {"args", "kwargs"} & changes.keys():
-            raise InvalidSchedule("args and kwargs change the call that is there; another one has its own")
+            raise InvalidSchedule("args and kwargs change the stored call; a new call has its own")
 
         def change(row: ScheduleRow, now: int) -> ScheduleRow:
             changed = self._recalled(row, call, changes)
@@ -223,14 +220,14 @@ class Schedules:
         kept = structs.replace(template, payload=fresh.payload, checksum=fresh.checksum)
         if template.unique_key is None:
             return kept
-        return structs.replace(kept, unique_key=fresh.unique_key, lane=fresh.lane)  # which tell of the arguments
+        return structs.replace(kept, unique_key=fresh.unique_key, lane=fresh.lane)  # they depend on the arguments
 
     def delete(self, schedule_id: str) -> bool:
-        """Forget it and its history; False if there is none. One that code declares is back with the next worker."""
+        """Delete a schedule and its history; False if there is none. The next worker creates a declared one again."""
         return self._schedule_store.delete(schedule_id_of(schedule_id))
 
     def run_now(self, schedule_id: str) -> Job[Any]:
-        """Enqueue its job now, paused or not. Its times, its limit and its overlap rule are not concerned."""
+        """Enqueue its job now, paused or not. Its run times, limit and overlap rule do not apply."""
         for _ in range(_ATTEMPTS):
             row = self._row(schedule_id)
             now = self._services.clock.now()
@@ -244,7 +241,7 @@ class Schedules:
         raise self._closed() or _too_busy(schedule_id)
 
     def _closed(self) -> HeadraceError | None:
-        """Why a store takes no jobs, if it is one that is being moved."""
+        """The error of a store that is being moved, or None."""
         store_status = self._services.engine.transfer.store_status()
         return None if store_status is None else closed_by(store_status)
 
@@ -269,7 +266,7 @@ class Schedules:
         row = self._schedule_store.get(schedule_id_of(schedule_id))
         if row is None:
             near = nearest(schedule_id, (known.id for known in self._schedule_store.all()))
-            hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists those there are"
+            hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists them"
             raise ScheduleNotFound(schedule_id, f"; {hint}")
         return row
 
@@ -287,7 +284,7 @@ class Schedules:
 
 
 def _merged(row: ScheduleRow, fields: dict[str, Any], now: int) -> Timing:
-    """The stored timing with these fields changed, checked as a whole; a new cron, every or at ousts the old one."""
+    """The stored timing with these fields changed, validated as a whole; a new cron, every or at replaces it."""
     given = records.as_given(timing_of(row))
     if any(fields.get(name) is not None for name in _EITHER):
         given = {name: value for name, value in given.items() if name not in _EITHER}
@@ -295,4 +292,4 @@ def _merged(row: ScheduleRow, fields: dict[str, Any], now: int) -> Timing:
 
 
 def _too_busy(schedule_id: str) -> EngineUnavailable:
-    return EngineUnavailable(f"schedule {schedule_id!r} is being changed by others all the time; try again")
+    return EngineUnavailable(f"schedule {schedule_id!r} keeps being changed by others; try again")

@@ -24,7 +24,7 @@ _LONGEST_MESSAGE = 200  # characters
 
 
 def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> str:
-    """The sentence. `notice` is what hangs at the door of the store."""
+    """The sentence. `store_status` is set while the store is closed by a copy."""
     if row.state in FINAL:
         return _over(row) + (explain_end(row, queries) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
@@ -40,7 +40,7 @@ def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus |
 
 
 def explain_spooled(where: str, in_front: int, error: str | None) -> str:
-    """The sentence for a job that the server has not got yet."""
+    """The sentence for a job in the spool."""
     if error is None:
         return f"It waits in the spool of {where}: {in_front} jobs are in front of it, and are being forwarded now."
     return (
@@ -50,17 +50,17 @@ def explain_spooled(where: str, in_front: int, error: str | None) -> str:
 
 
 def explain_stale(found: StaleFinding) -> str:
-    """What to add for a job that stays too long, or nearly so."""
+    """The addition for a stale or nearly stale job."""
     if not found.is_stale:
         return f" It is nearly stale: {found.in_words()}."
     if found.action == "review":
-        return f" It is stale: {found.in_words()}; its terms leave it to a person."
+        return f" It is stale: {found.in_words()}; its terms leave it for review."
     becomes = "a dead letter" if found.action == "dead" else "failed"
     return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
 
 
 def explain_error(errors: Sequence[AttemptError]) -> str:
-    """What to add for a job that has failed: its last error, which the store has without secrets."""
+    """The addition for a failed job: its last error, stored without secrets."""
     if not errors:
         return ""
     last = errors[-1]
@@ -83,8 +83,8 @@ def _running(row: JobRow, now: int) -> str:
 
 def _held_up(store_status: StoreStatus) -> str:
     if store_status.kind == "moved":
-        return f"The jobs of this store were carried over to {store_status.other}; look there, nothing is started here."
-    return f"This store is being filled from {store_status.other}; its workers begin when `headrace copy` is through."
+        return f"The jobs of this store were copied to {store_status.other}; look there, no job starts here."
+    return f"This store is being filled from {store_status.other}; its workers start when `headrace copy` ends."
 
 
 def _not_due(row: JobRow, now: int) -> str:
@@ -98,7 +98,7 @@ def _not_due(row: JobRow, now: int) -> str:
 
 
 def _suspended(row: JobRow, left: str, now: int) -> str:
-    """The sentence for a job that has begun and laid itself aside."""
+    """The sentence for a suspended job."""
     reason = row.reason or ""
     if is_asleep(reason):
         name = reason.partition(": ")[2]
@@ -136,14 +136,14 @@ def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) ->
 
 
 def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
-    """What to add for a job that lets others go first because it was tried before."""
+    """The addition for a retried job under the strategy fresh_first."""
     if strategy != "fresh_first" or row.attempt == 0:
         return ""
     return " It was tried before, so jobs that never were go first (strategy fresh_first)."
 
 
 def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
-    """The workers that would take it, or the sentence that says why there is none."""
+    """The workers that could run it, or the sentence that says why there is none."""
     if not alive:
         return f"No worker is alive; start one with `{_command(row, any_queue=True)}`."
     serving = [worker for worker in alive if worker.serves(row.queue)]
@@ -168,7 +168,7 @@ def _rules(queue: QueueRow | None) -> QueueRules:
 
 
 def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
-    """The sentence for a job that needs what no worker has, or has together with the rest."""
+    """The sentence for a job whose needs no worker has, or has all together."""
     found = {name for worker in workers for name in _capabilities(worker)}
     told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
     whole = f"has {missing}, which it needs" if missing else f"has all that it needs together ({told})"
@@ -176,7 +176,7 @@ def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) 
 
 
 def _command(row: JobRow, *, any_queue: bool = False) -> str:
-    """What starts a worker that would take it."""
+    """The command that starts a suitable worker."""
     needs = ",".join(sorted(needs_of(row.lane)))
     return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
 
@@ -184,7 +184,7 @@ def _command(row: JobRow, *, any_queue: bool = False) -> str:
 def _shut(
     row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, queries: Queries, now: int
 ) -> str | None:
-    """The sentence for a job that a pause or a concurrency holds back, None if none does at this moment."""
+    """The sentence for a job that a pause or a concurrency limit blocks, None if none does now."""
     if of_task.paused:
         return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
     running = queries.running(now)
@@ -208,7 +208,7 @@ def _full(who: str, most: int, held: int) -> str:
 
 
 def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
-    """The rates that it is under. Whether one of them is used up only a claim can tell."""
+    """The rates that apply to it. Only a claim knows whether one is used up."""
     rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
     rates |= {
         f"rate key {lane_limit.name!r}": of_queue.key_rate for lane_limit in lane_limits if lane_limit.kind == "rate"
@@ -217,7 +217,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
 
 
 def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:
-    """When the rate of the queue lets the next job start, if none may start now."""
+    """When the rate of the queue allows the next start, if not now."""
     full_at = 0 if rate is None else queries.rate_state_at({queue: rate}).get(queue, 0)
     if rate is None or allows(rate, full_at, 1000 * now):
         return ""
@@ -230,13 +230,13 @@ def _capabilities(worker: WorkerRow) -> list[str]:
 
 
 def _knows(worker: WorkerRow, task: str, was_unknown: bool) -> bool:
-    """Whether it knows the task. What could be imported counts until a worker has found that it can't."""
+    """Whether it knows the task. An importable task counts until an import has failed."""
     names: list[str] = items_of(worker.tasks, list)
     return task in names if was_unknown else knows(names, task)
 
 
 def _span(ms: int) -> str:
-    """A duration in the largest two units that matter."""
+    """A duration in its two largest units."""
     seconds = max(ms, 0) / 1000
     if seconds < 60:
         return f"{seconds:.1f} s"

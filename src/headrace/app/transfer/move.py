@@ -100,7 +100,7 @@ class StoreCopy:
         """Read everything that would be carried, and change nothing at either store."""
         _refuse_same_address(self._source, self._target)
         if not _has_tables(self._source):
-            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+            raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
         _refuse_old_tables(self._source)
         has_tables = _has_tables(self._target)
         if has_tables:
@@ -118,7 +118,7 @@ class StoreCopy:
         """How far the move is; ConfigError if these two stores can't be used for one."""
         _refuse_same_address(self._source, self._target)
         if not _has_tables(self._source):
-            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+            raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
         return self._standing()
 
     def _standing(self) -> Standing:
@@ -131,8 +131,8 @@ class StoreCopy:
             return "new"
         if theirs.at > 0 and ours is None:
             raise ConfigError(
-                f"{self._source.url} was brought back into use after a part of its jobs had been carried to "
-                f"{self._target.url}, where they are as they were then; carry them to another, empty store"
+                f"{self._source.url} was reopened after a part of its jobs had been copied to "
+                f"{self._target.url}, where they are as of then; copy them to another, empty store"
             )
         return "begun" if theirs.at > 0 else "new"
 
@@ -141,22 +141,22 @@ class StoreCopy:
         source, target = self._source.url, self._target.url
         if ours is not None and ours.kind == "arriving":
             raise ConfigError(
-                f"{source} is itself being filled from {ours.other}; run that copy to its end first, or take the "
-                f"notice down with `headrace copy --reopen {source}`"
+                f"{source} is itself being filled from {ours.other}; finish that copy first, or reopen "
+                f"it with `headrace copy --reopen {source}`"
             )
         if ours is not None and ours.other != target:
             raise ConfigError(
-                f"the jobs of {source} were carried over to {ours.other} {_since(ours)}; to carry them from here "
-                f"again, bring it back into use with `headrace copy --reopen {source}`"
+                f"the jobs of {source} were copied to {ours.other} {_since(ours)}; to copy them from here "
+                f"again, reopen it with `headrace copy --reopen {source}`"
             )
         if theirs is not None and theirs.kind == "moved":
             raise ConfigError(
-                f"the jobs of {target} were themselves carried over to {theirs.other} {_since(theirs)}, and what is "
+                f"the jobs of {target} were themselves copied to {theirs.other} {_since(theirs)}, and what is "
                 "left there is of that time; choose another store, an empty one"
             )
         if theirs is not None and theirs.other != source:
             raise ConfigError(
-                f"{target} is being filled from {theirs.other}; run that copy to its end first, or choose another store"
+                f"{target} is being filled from {theirs.other}; finish that copy first, or choose another store"
             )
 
     def _refuse_used(self) -> None:
@@ -166,7 +166,7 @@ class StoreCopy:
             return
         raise ConfigError(
             f"{self._target.url} is in use: it has {self._target.queries.count(Filter())} jobs. Choose an empty store, "
-            "or say --into-used to add to it: then jobs whose id is there already are not carried"
+            "or add --into-used to copy into it: jobs whose id exists there are skipped"
         )
 
     def _total(self) -> int:
@@ -229,7 +229,7 @@ class StoreCopy:
     def _check_closed(self) -> None:
         if self._source.transfer.store_status() is None:
             raise ConfigError(
-                f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
+                f"{self._source.url} was reopened while its jobs were copied; {self._target.url} stays "
                 "closed: else they would run at both stores"
             )
 
@@ -387,7 +387,7 @@ def _refuse_old_tables(engine: Engine) -> None:
 def _refuse_same_address(source: Engine, target: Engine) -> None:
     """A first look; servers have many names, so the notice tells for certain."""
     if "memory://" in (source.url, target.url):
-        raise ConfigError("a memory:// store is gone when its process ends, so there is nothing to carry to or from it")
+        raise ConfigError("a memory:// store is gone when its process ends, so it can't be copied")
     ours, theirs = file_of(source), file_of(target)
     is_same_file = ours is not None and theirs is not None and ours.exists() and theirs.exists()
     if source.url == target.url or (is_same_file and os.path.samefile(str(ours), str(theirs))):
