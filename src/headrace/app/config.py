@@ -1,4 +1,4 @@
-"""Finds settings in the environment and in files, and the engine a URL names."""
+"""Reads settings from the environment and files, and opens the engine of a URL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> R
 
 
 def _cpus() -> int:
-    """How many of them this process may use."""
+    """The number of CPUs this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -52,12 +52,12 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=4)
 def _parsed(text: str) -> Mapping[str, Any]:
-    # Every app and every worker asks, and to parse the file of a project takes milliseconds.
+    # Cached: every app and worker reads it, and parsing takes milliseconds.
     return tomllib.loads(text)
 
 
 def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
-    """The engine for the URL. A named store is not touched until it is used."""
+    """The engine of the URL. It does not connect until it is used."""
     try:
         return _open(settings, clock)
     except ConfigError as error:
@@ -87,17 +87,17 @@ def _open(settings: Settings, clock: Clock | None) -> Engine:
 
 
 def open_archive(settings: Settings) -> Engine | None:
-    """The store that has the archive, if another one than that of the jobs is to have it."""
+    """The engine of the archive, if it is a separate store."""
     if settings.archive_url is None:
         return None
     return open_engine(structs.replace(settings, url=settings.archive_url, spool=None))
 
 
 def open_spool(settings: Settings, engine: Engine, archive: Engine | None = None) -> Spool | None:
-    """Where jobs go while the server is away, if they may; `archive` is the store that has their archive."""
+    """The spool for jobs while the server is unavailable, if enabled; `archive` is the store of the archive."""
     if settings.spool is None:
         return None
-    # Deferred, with logging and the file's own needs: most programs have none.
+    # Deferred, with its imports: most programs have no spool.
     from headrace.runtime.spool.spool import Spool
 
     return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit, archive)
@@ -108,7 +108,7 @@ _REDIS = (
     *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
 )
 
-# The servers' engines are loaded when a URL asks for them: their drivers are extras, and take time to load.
+# Server engines are imported on demand: their drivers are extras and slow to import.
 
 
 def _open_postgres(settings: Settings, clock: Clock | None) -> Engine:

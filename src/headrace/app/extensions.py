@@ -1,4 +1,4 @@
-"""What settings add to an app from above its floor: surfaces that an app does not know, found by their names."""
+"""Extensions that settings enable, imported by name because they are above the app's layer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import importlib
 from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError
 
-# By the setting that asks for it, which is also the extra that brings what it needs: its module, with a function
-# `instrument(app)`. Loaded by name, as the engine that a URL names is: no app depends on one that it does not ask for.
+# Setting (also the name of the extra) -> module with a function `instrument(app)`. Imported by name, so that no app
+# depends on an extension it does not use.
 _EXTENSIONS = {"otel": "headrace.contrib.otel"}
 
 
 def extend(app: object, settings: Settings) -> None:
-    """Add to the app what its settings ask for."""
+    """Apply the extensions that the settings enable."""
     for setting, module in _EXTENSIONS.items():
         if getattr(settings, setting):
             _load(setting, module, app)

@@ -1,4 +1,4 @@
-"""Has every app of a process start afresh in a forked child. Knows nothing of what that means to them."""
+"""Resets every app of a process in a forked child."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from weakref import WeakSet
 
 
 class Startable(Protocol):
-    """What has threads, locks or connections of its own."""
+    """An object with threads, locks or connections."""
 
     def start_afresh(self) -> None:
-        """In a forked child: nothing of that is ours."""
+        """Reset in a forked child."""
         ...
 
 
@@ -19,7 +19,7 @@ _known: WeakSet[Startable] = WeakSet()
 
 
 def start_afresh_after_fork(app: Startable) -> None:
-    """Tell this one, in every child, as long as it is there."""
+    """Reset this object in every child, as long as it exists."""
     _known.add(app)
 
 

@@ -1,4 +1,4 @@
-"""The tasks of an app: those that are registered, and how others are found by name or by their function."""
+"""The tasks of an app: registered ones, and lookup by name or function."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Registry:
         self._importable_from = importable
 
     def names(self) -> Iterable[str]:
-        """The tasks that are known here, for whom it may concern: "jobs.*" stands for what can be imported."""
+        """The names of known tasks; "jobs.*" stands for importable ones."""
         return (*self.tasks, *(f"{root}.*" for root in self._importable_from))
 
     def register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
@@ -59,11 +59,11 @@ class Registry:
         return task
 
     def builtin(self, function: Callable[..., Any], *, name: str, **options: Any) -> Task[..., Any, Any]:
-        """A task of our own, which is not among those of the app."""
+        """Register an internal task, which is not among those of the app."""
         return Task(function, name, task_options(options), self._submits)
 
     def find(self, name: str) -> Task[..., Any, Any] | None:
-        """The task of that name: registered, or a function of a module that may be imported from."""
+        """The task with that name: registered, or a function of an importable module."""
         return self.tasks.get(name) or self._importable(name)
 
     def by_name(self, name: str) -> Task[..., Any, Any]:
@@ -73,7 +73,7 @@ class Registry:
         return self.find(name) or Task(_elsewhere, name, Options(), self._submits)
 
     def as_task(self, task: Any) -> Task[..., Any, Any]:
-        """The task that is meant: one of ours, its name, or a plain function that a worker can import."""
+        """Resolve a task given as a task, a name, or a plain importable function."""
         if isinstance(task, Task):
             return task
         if isinstance(task, str):
@@ -91,13 +91,13 @@ class Registry:
         return Task(function, place, Options(), self._submits)
 
     def as_calls(self, calls: Iterable[Any]) -> Iterator[Call[Any]]:
-        """The calls that are meant."""
+        """Validate a list of calls."""
         if not isinstance(calls, Iterable):
             raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}", value=calls)
         return map(self.as_call, calls)
 
     def as_call(self, call: Any) -> Call[Any]:
-        """The call that is meant: `task.bind(...)`, or a dict with a task, its arguments and any options."""
+        """Resolve a call: `task.bind(...)`, or a dict with a task, its arguments and any options."""
         if isinstance(call, Call):
             return call
         if not isinstance(call, Mapping) or "task" not in call:
@@ -116,10 +116,10 @@ class Registry:
             return None
         try:
             found = getattr(importlib.import_module(module), attribute, None)
-        except BaseException as error:  # user code runs at import; even its sys.exit() is not the worker's end
+        except BaseException as error:  # user code runs at import; its sys.exit() must not end the worker
             _tell_import_error(name, error)
             return None
-        # A function that the module only imported from elsewhere is not one the user has listed.
+        # A function that the module imported from elsewhere does not count.
         if not isinstance(found, Task | FunctionType | BuiltinFunctionType) or not self._allows(found.__module__):
             return None
         return found if isinstance(found, Task) else Task(found, name, Options(), self._submits)
@@ -151,5 +151,5 @@ def _tell_import_error(task: str, error: BaseException) -> None:
 
 
 def _elsewhere(*args: Any, **kwargs: Any) -> Any:
-    """Stands for a task whose code is not here."""
+    """A placeholder for a task whose code is unknown here."""
     raise ConfigError("the code of this task is not known here")

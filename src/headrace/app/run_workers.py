@@ -1,4 +1,4 @@
-"""Running workers in this process, or in some of its children, until they are told to stop."""
+"""Runs workers in this process or in child processes until they stop."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def run_until_empty(make: Callable[[], Worker], declare: Callable[[], object]) -> int:
-    """Work off what is there."""
-    with contextlib.suppress(EngineUnavailable):  # a worker that stays declares it beside its schedules
+    """Run until no job is due."""
+    with contextlib.suppress(EngineUnavailable):  # a permanent worker retries this with its schedules
         declare()
     return run_here(make())
 
 
 def run_until_stopped(make: Callable[[], Worker], settings: Settings, engine: Engine, spool: Spool | None) -> int:
-    """Work here or, if there are to be several or any of them is to be replaced in time, in children."""
+    """Run in this process, or in child processes if there are several or they are recycled."""
     if settings.processes == 1 and settings.max_jobs is None and settings.max_memory is None:
         return run_here(make())
     if spool is not None:
-        spool.pause()  # the workers forward; here its thread would connect again
+        spool.pause()  # the workers forward; its thread here would reconnect
     engine.disconnect()  # no connection may cross the fork
     return Supervisor(make, settings.processes, settings.shutdown_timeout).run()

@@ -1,7 +1,7 @@
-"""The door from the app to the surfaces above it, for those who start from an app: `app.asgi()`, `app.run_web()`.
+"""The entry points from the app to the web: `app.asgi()` and `app.run_web()`.
 
-This is the one place where the app names a floor above its own. It does so by name and only when somebody asks, as a
-plugin is found: nothing of a surface is loaded, or needed, before, and the app knows no more of it than one function.
+This is the only place where the app imports a higher layer. It imports it by name and on demand, like a plugin, so the
+web packages are not needed before.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class BackgroundReads(Protocol):
 
 
 def asgi_of(app: object, options: dict[str, Any]) -> ASGI:
-    """The web surface of this app, to be served or mounted."""
+    """The ASGI app of this app, to serve or mount."""
     made: ASGI = _open("asgi")(app, **options)
     return made
 
 
 def serve_web(app: object, options: dict[str, Any]) -> int:
-    """Serve the web surface of this app until a signal ends it; the exit code."""
+    """Serve the web interface until a signal; returns the exit code."""
     code: int = _open("web")(app, **options)
     return code
 

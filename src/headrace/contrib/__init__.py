@@ -1,1 +1,1 @@
-"""Floor 5: what ties headrace to other software. Each module needs an extra, and nothing imports them."""
+"""Floor 5: integrations with other software. Each module needs an extra, and nothing imports them."""

@@ -1,6 +1,6 @@
-"""One attempt of one job, run by the caller: claimed from the store, performed, settled, as a worker does it.
+"""Runs one attempt of one job in the caller: claim, run, settle, as a worker does.
 
-Timeouts are not enforced, since there is nobody to enforce them; `current_job().deadline` tells them. A task with
+Timeouts are not enforced; `current_job().deadline` shows them. A task with
 `isolation="process"` runs here as well.
 """
 
@@ -38,7 +38,7 @@ _SUSPENDED = (Suspended, BaseExceptionGroup)
 
 
 class InlineWorker:
-    """A test at work: takes jobs from its app's store and hands their outcomes in."""
+    """The test's worker: claims jobs from the app's store and settles them."""
 
     def __init__(self, app: Headrace) -> None:
         self.clock = app.clock
@@ -54,7 +54,7 @@ class InlineWorker:
         self._result_resolver = ResultResolver(app.engine.queries, self._planner.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
-        """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
+        """The next due job; schedules fire before the first one, and whenever there is none."""
         claim = self.claim() if self._fired else None
         while claim is None:
             fired = fire_due(self._engine)
@@ -65,7 +65,7 @@ class InlineWorker:
         return claim
 
     def claim(self) -> Claim | None:
-        """The next job that is due, if there is one. Jobs that expired lapse on the way."""
+        """The next due job, if there is one. Expired jobs are cancelled."""
         while True:
             answer = self._engine.exchange([], ClaimRequest(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
@@ -76,7 +76,7 @@ class InlineWorker:
                 return None
 
     def _is_runnable(self, claim: Claim) -> bool:
-        """Whether its options can be read; if not it fails, as with a worker."""
+        """Whether its options can be decoded; if not it fails, as with a worker."""
         try:
             self._planner.plan(claim)
         except Exception as error:
@@ -86,7 +86,7 @@ class InlineWorker:
         return True
 
     def claim_this(self, job: Job[Any]) -> Claim | None:
-        """This very job, if it can run now; what stands before it in line is put back there."""
+        """Claim this job, if it can run now; jobs claimed before it are released."""
         share = (QueueShare(job.queue, 100),)
         want = ClaimRequest(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
         others: list[Claim] = []
@@ -98,7 +98,7 @@ class InlineWorker:
         return None if mine is None else self._taken(mine)
 
     def give_back(self, *claims: Claim) -> None:
-        """Put jobs back as if they had never been taken."""
+        """Release jobs as if they had never been claimed."""
         if claims:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
@@ -116,7 +116,7 @@ class InlineWorker:
         return claim
 
     def _news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
-        """What a worker would tell of these runs. Each took as long as it moved the clock."""
+        """Emit the events of these runs. Their duration is the time the clock was moved."""
         begun, ended = list[EventGroup](), list[EventGroup]()
         for outcome in done:
             key = (outcome.id, outcome.version)
@@ -134,7 +134,7 @@ class InlineWorker:
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def fulfilled(self, claim: Claim) -> Claim:
-        """The claim with the results it was promised, or MissingResult."""
+        """The claim with its result references resolved, or MissingResult."""
         if not has_result_refs(claim):
             return claim
         [answer] = self._result_resolver.resolve_results([claim])
@@ -143,7 +143,7 @@ class InlineWorker:
         return answer
 
     def plan(self, claim: Claim) -> RunSpec:
-        """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
+        """How to run it. In a test, an unknown task raises; parking the job would hide the mistake."""
         try:
             plan = self._planner.plan(claim)
         except Exception:
@@ -169,7 +169,7 @@ class InlineWorker:
 
 
 class InlineAttempt:
-    """A claim on its way to an outcome. It is also the line by which the job's context reports."""
+    """A claim being run. It is also the worker link of the job's context."""
 
     def __init__(self, shift: InlineWorker, claim: Claim) -> None:
         self._shift = shift
@@ -185,7 +185,7 @@ class InlineAttempt:
     # -- running it
 
     def run(self) -> None:
-        """Perform and settle it here; a coroutine gets an event loop of its own."""
+        """Run and settle it here; a coroutine gets its own event loop."""
         with _Job(self), self.trace or contextlib.nullcontext():
             try:
                 value = self._call()
@@ -207,7 +207,7 @@ class InlineAttempt:
         self._settle(outcome)
 
     def give_up(self) -> None:
-        """The run was broken off from outside (Ctrl-C, a test's own timeout): put the job back."""
+        """The run was interrupted (Ctrl-C, a test's timeout): release the job."""
         self._settle(outcomes.release(self.claim, "its run was broken off", self.now()))
 
     def _settle(self, outcome: Outcome) -> None:
@@ -228,7 +228,7 @@ class InlineAttempt:
         self.error = error
         return in_own_thread_if_looping(lambda: conclude(self.plan, self.claim, error, self.now))
 
-    # -- the context's line
+    # -- the worker link of the context
 
     worker = WORKER
 
@@ -253,7 +253,7 @@ class InlineAttempt:
 
 
 class _Job:
-    """Makes `current_job()` answer with this attempt, and puts the job back if the run is broken off."""
+    """Sets `current_job()` to this attempt, and releases the job if the run is interrupted."""
 
     def __init__(self, attempt: InlineAttempt) -> None:
         self._attempt = attempt
@@ -268,7 +268,7 @@ class _Job:
 
 
 def in_own_thread_if_looping(call: Callable[[], T]) -> T:
-    """Call it here, or, where an event loop already runs, in a thread: a loop can't be started inside a loop."""
+    """Call it here or, if an event loop already runs, in a thread: event loops can't be nested."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -284,5 +284,5 @@ def in_own_thread_if_looping(call: Callable[[], T]) -> T:
 def _answer(answer: Future[T], call: Callable[[], T]) -> None:
     try:
         answer.set_result(call())
-    except BaseException as error:  # it is raised by result(), in the thread that waits
+    except BaseException as error:  # result() raises it in the waiting thread
         answer.set_exception(error)

@@ -1,7 +1,7 @@
-"""Backups and restores: a store as one SQLite file, and a store that becomes what such a file is.
+"""Backup of a store to one SQLite file, and restore from it.
 
-A file is copied by SQLite itself. A server's store is carried into the file, and back, with all that `headrace copy`
-carries. Knows stores by the engine seam alone, and the file as a store of its own.
+SQLite itself copies a file. A server's store is transferred to the file and back, as by `headrace copy`. Uses only the
+engine protocol; the file is a store of its own.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Progress = Callable[[int, int], None]
 _AT_ONCE = 500
 _LEFT_BEHIND = 86_400  # seconds
 _ALL_LINES = 1_000_000
-_NAMED = "backup "  # how the notice names where jobs arrive from
+_NAMED = "backup "  # prefix of `other` in the store status during a restore
 
 
 class Backup(Struct, frozen=True):
-    """A backup that was taken."""
+    """The result of a backup."""
 
     path: str
     jobs: int
@@ -51,9 +51,9 @@ class Backup(Struct, frozen=True):
 
 
 class Restored(Struct, frozen=True):
-    """What a restore brought. `released` jobs ran when the backup was taken, and begin anew.
+    """The result of a restore. `released` jobs were running at the backup and start again.
 
-    `archived` jobs are in the archive. `left_out` ones are in the backup's, and nowhere else: this app has no archive.
+    `archived` jobs are in the archive. `left_out` ones are only in the backup, because this app has no archive.
     """
 
     jobs: int
@@ -73,20 +73,20 @@ def take(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Backup:
-    """Write the store, and the archive if there is one, into a file that is whole when it appears.
+    """Write the store, and the archive if there is one, to a file that is complete when it appears.
 
-    The store may be in use. Every job that was accepted before and is not deleted meanwhile is in it.
+    The store may be in use. The file has every job that was accepted before and is not deleted meanwhile.
     """
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
     with _told_of(target), _part_of(target) as part:
         engine.maintenance.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         backup_file.finish(part)
-        # Behind the jobs: what is archived meanwhile is there twice, and not nowhere.
+        # After the jobs: a job archived meanwhile is then in both, not in neither.
         backup_file.put_archive(part, _archive_pages(archive))
         jobs, archived = backup_file.count_jobs(part), backup_file.count_archived(part)
         _settle_down(part)
-        _refuse_target(engine, target, overwrite)  # it may have come meanwhile
+        _refuse_target(engine, target, overwrite)  # it may have appeared meanwhile
         os.replace(part, target)
     return Backup(str(target), jobs, target.stat().st_size, archived)
 
@@ -110,7 +110,7 @@ def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
     if target.exists() and not overwrite:
         raise ConfigError(f"{target} is there already; choose another name, or say overwrite (--overwrite)")
     for log in (Path(f"{target}-wal"), Path(f"{target}-journal")):
-        if log.exists() and log.stat().st_size:  # SQLite would read it as part of the new file, and damage that
+        if log.exists() and log.stat().st_size:  # SQLite would apply this log to the new file and damage it
             raise ConfigError(
                 f"{target} is open, or whoever had it open was killed: {log.name} is beside it. Choose another name, "
                 "or move both away if nobody uses them"
@@ -118,14 +118,14 @@ def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
 
 
 def _is_file_of(engine: Engine, path: Path) -> bool:
-    """Whether the store is in this very file, by whatever name."""
+    """Whether the store is this file, also under another name."""
     scheme, _, own = engine.url.partition(":///")
     return scheme == "sqlite" and path.exists() and Path(own).exists() and path.samefile(own)
 
 
 @contextlib.contextmanager
 def _told_of(target: Path) -> Iterator[None]:
-    """Name the disk of the backup where that is in the way, and not the store."""
+    """Blame the disk of the backup, not the store, for errors on it."""
     try:
         yield
     except OSError as error:
@@ -138,16 +138,16 @@ def _told_of(target: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _part_of(target: Path) -> Iterator[Path]:
-    """A file beside the target, on the same disk, in a folder that goes with everything in it."""
+    """A temporary folder beside the target, on the same disk."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*/part.db"):
-        if time.time() - left.stat().st_mtime > _LEFT_BEHIND:  # by a backup that was killed
+        if time.time() - left.stat().st_mtime > _LEFT_BEHIND:  # left by a killed backup
             shutil.rmtree(left.parent, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         yield Path(folder, "part.db")
 
 
 def _settle_down(part: Path) -> None:
-    """Make sure that the file is on the disk before it gets its name. Nobody has it open any more."""
+    """Sync the closed file to disk before the rename."""
     descriptor = os.open(part, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -161,7 +161,7 @@ def _fill(part: Path, view: StoreView, progress: Progress | None, *, mend: bool)
 
 
 def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend: bool = False) -> None:
-    """Everything that the source has. `mend` tells that it is in use, so that each page is of a moment of its own."""
+    """Copy everything. `mend`: the source is in use, so each page is of a different moment."""
     total = sum(depth.jobs for depth in source.queries.queue_counts())
     carry_settings(source, target, merged=False)
     carry_flows(source, target)
@@ -188,11 +188,11 @@ def _import_jobs(target: Engine, page: list[JobExport]) -> None:
         target.transfer.unpack(portion)
 
 
-# A store that is read while it is in use: each job is of a moment of its own.
+# -- repairs after reading a store in use: each job is of a different moment
 
 
 def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
-    """The jobs that are there now. Those that come meanwhile may come faster than they are read."""
+    """The jobs that exist now. New ones may arrive faster than they are read."""
     newest = source.queries.find(Filter(), 1, light=True).jobs
     for page in pages(source.transfer) if newest else ():
         yield [job_export for job_export in page if job_export.job.seq <= newest[0].seq]
@@ -205,7 +205,7 @@ def _concerned(page: list[JobExport]) -> list[str]:
 
 
 def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:
-    """Tie these jobs to those that they wait for, which are brought along if they came meanwhile."""
+    """Copy the dependencies of these jobs, with parents that arrived meanwhile."""
     known = set(names)
     for start in itertools.count(0, _AT_ONCE):
         if not (some := names[start : start + _AT_ONCE]):
@@ -227,7 +227,7 @@ def _job_export(source: StoreView, row: JobRow) -> JobExport:
 
 
 def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
-    """Without open letters of jobs that had not failed yet when they were copied: if they fail, they get their own."""
+    """Drop pending dead letters of jobs that had not failed when they were copied: they get new ones if they fail."""
     states = {row.id: row.state for row in target.queries.get([record.job_id for record in records], light=True)}
     return [
         record
@@ -237,10 +237,10 @@ def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterR
 
 
 def _tie_anew(target: Engine, edges: Sequence[Dependency]) -> None:
-    """Tie jobs by what they are in the copy, where a parent and its child may be of different moments.
+    """Set dependencies by the states in the copy, where a parent and its child may be of different moments.
 
-    A child that had not started waits for those of its parents that have not ended there, and for no others: else it
-    would wait for ever, or run without their results.
+    A child that had not started waits only for its unfinished parents: otherwise it would wait forever, or run without
+    their results.
     """
     names = sorted({name for edge in edges for name in (edge.parent, edge.child)})
     rows = {row.id: row for row in target.queries.get(names, light=True)}
@@ -267,13 +267,13 @@ def _is_torn(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobR
 
 
 def examine(path: Path) -> int:
-    """Make sure that the file is whole and brings nothing but jobs; how many are in it."""
+    """Check that the file is a complete backup; returns the number of its jobs."""
     backup_file.check(path)
     return backup_file.count_jobs(path)
 
 
 def archived_in(path: str | os.PathLike[str]) -> int:
-    """How many archived jobs are in the file."""
+    """The number of archived jobs in the file."""
     return backup_file.count_archived(Path(path))
 
 
@@ -286,21 +286,21 @@ def restore(
     over: bool = False,
     progress: Progress | None = None,
 ) -> Restored:
-    """Make the store what the backup is; it must be empty unless it is to be replaced, and nobody may work on it.
+    """Restore the backup. The store must be empty unless `replace` is given, and no worker may be alive.
 
-    What ran when the backup was taken is given back to be run anew, without the loss of an attempt. Archived jobs are
-    added to the archive: what is there stays.
+    Jobs that were running at the backup are released, which does not count as an attempt. Archived jobs are added to
+    the archive, where nothing is deleted.
     """
     if _is_file_of(engine, path):
         raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     backup_file.check(path)
     _refuse_in_use(engine, path, over)
-    # First: if all this is cut off, it can be done once more.
+    # First, so that an interrupted restore can be repeated.
     archived = 0 if archive is None else _bring_archive(archive, path, interval)
     queues = {queue.name for queue in engine.queries.queues()}
     engine.maintenance.restore(path, lambda: _bring_back(engine, path, over, progress))
     _keep_queues(engine, queues)
-    if engine.transfer.store_status() is not None:  # a backup of a store that was closed: now it is to be used
+    if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
         engine.transfer.post(None)
     left_out = backup_file.count_archived(path) if archive is None else 0
     return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
@@ -315,7 +315,7 @@ def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
 
 
 def _keep_queues(engine: Engine, names: Collection[str]) -> None:
-    """Queues that were there stay, empty: a process that has enqueued there does not make them known once more."""
+    """Keep existing queues, empty: processes that have used them do not register them again."""
     known = {queue.name for queue in engine.queries.queues()}
     now = engine.clock.now()
     engine.transfer.import_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
@@ -351,7 +351,7 @@ def _name_of(path: Path) -> str:
 
 
 def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:
-    """Carry everything from a copy of the backup, which stays as it is. If it is cut off, the next run goes on."""
+    """Transfer everything from a copy of the backup. After an interruption, the next run continues."""
     is_begun = _is_begun(engine, path)
     engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if over and not is_begun:
@@ -374,7 +374,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
 
 
 def _release(engine: Engine) -> int:
-    """Give back what ran. Its workers are those of another time: none of them will hand in anything."""
+    """Release running jobs. Their workers no longer exist."""
     workers = set()
     cursor = None
     while True:

@@ -1,6 +1,6 @@
-"""What is wrong with a store and with what goes on in it, put together in one place for everybody who tells it.
+"""Findings about a store and its jobs, for `headrace doctor` and the dashboard.
 
-`headrace doctor` and the dashboard show the same findings, each with what to do about it. Looking changes nothing.
+Each finding has an advice. The checks change nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["diagnose"]
 
 
 def diagnose(app: Headrace) -> list[Finding]:
-    """Everything that an operator of this app should know, faults and notes; EngineUnavailable if the store is away."""
+    """All findings of this app, faults and notes; raises EngineUnavailable without the store."""
     alive = [worker for worker in app.workers() if not worker.silent]
     return [
         *app.admin.check(),

@@ -1,4 +1,4 @@
-"""What is found about alerts: those that fire, rules that can't be evaluated, channels that can't be told."""
+"""Findings about alerts: firing ones, broken rules, failing channels."""
 
 from __future__ import annotations
 

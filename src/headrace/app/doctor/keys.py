@@ -1,4 +1,4 @@
-"""What is found about encrypted jobs and the keys that are here."""
+"""Findings about encrypted jobs and the keys of this app."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from headrace.app.app import Headrace
 from headrace.core.codec.encryption import key_of, names_of
 from headrace.core.health.findings import Finding
 
-_LOOKED_AT = 200  # of the newest jobs
+_LOOKED_AT = 200  # newest jobs checked
 
 
 def findings(app: Headrace) -> Iterator[Finding]:
-    """Whether what was enqueued lately can be read here, and is encrypted if it should be."""
+    """Whether recent jobs can be decrypted here, and are encrypted if they should be."""
     here = names_of(app.settings.encryption_keys)
     used = Counter(key_of(job.row.payload) for job in app.jobs.find(limit=_LOOKED_AT, whole=True))
     for name, jobs in used.items():

@@ -1,4 +1,4 @@
-"""What is found about schedules: those that can't fire, and those whose jobs nobody would run."""
+"""Findings about schedules: those that can't fire, and those whose jobs no worker would run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OVERDUE = 60.0  # seconds; a worker is late by milliseconds
 
 
 def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """What is wrong, and what an operator may have forgotten."""
+    """Faults, and notes such as paused or finished schedules."""
     now = to_datetime(app.clock.now())
     assert now is not None
     for schedule in app.schedules.list():
@@ -41,7 +41,7 @@ def _wrong_with(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) 
             advice="deploy one that registers it",
         )
     late = (now - schedule.next_run - schedule.jitter).total_seconds()
-    # One that waits for its last job may be as late as that takes.
+    # A schedule that waits for its previous job may be late.
     if late > _OVERDUE and not schedule.error and schedule.overlap != "queue":
         due = f"{name} was due {in_words(round((now - schedule.next_run).total_seconds()) * 1000)} ago"
         yield Finding(

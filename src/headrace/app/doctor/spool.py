@@ -1,4 +1,4 @@
-"""What is found about jobs that wait in this machine's spool for their server."""
+"""Findings about jobs in this machine's spool."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NEARLY_FULL = 0.9
 
 
 def findings(spool: Spool | None) -> Iterator[Finding]:
-    """Nothing where there is no spool, or no server that could be away."""
+    """No findings without a spool or without a server."""
     if spool is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""What is found about jobs that stay too long."""
+"""Findings about stale jobs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST = 1000
 
 
 def findings(app: Headrace) -> Iterator[Finding]:
-    """What waits for a person, and what will be, or may soon be, ended."""
+    """Stale jobs left for review, and those that workers end now or soon."""
     found = app.lifecycle.detect_stale(warnings=True, limit=_MOST)
     for_people = sum(job.is_stale and job.action == "review" for job in found)
     ending = sum(job.is_stale and job.action != "review" for job in found)

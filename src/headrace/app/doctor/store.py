@@ -1,4 +1,4 @@
-"""What is found about where jobs are kept and where they end: a move, the archive, the desk of dead letters."""
+"""Findings about the store: a copy, the archive, dead letters."""
 
 from __future__ import annotations
 

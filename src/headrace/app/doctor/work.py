@@ -1,4 +1,4 @@
-"""What is found about jobs that wait for a worker: that is there at all, has what they need, and knows their task."""
+"""Findings about pending jobs without a worker that serves their queue, has their needs and knows their task."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _of_queues(app: Headrace) -> Iterator[Finding]:
 
 
 def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """One for each queue and what jobs of it need in vain, with their number and one of them."""
+    """One finding per queue and missing capabilities, with the number of jobs and an example."""
     waiting: dict[tuple[str, frozenset[str]], tuple[int, str]] = {}
     for queue, lane, jobs, example in app.engine.queries.needing():
         kind = queue, needs_of(lane)
@@ -67,7 +67,7 @@ def _jobs(pending: int) -> str:
 
 
 def _of_tasks(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """One for each task that the workers of its queue do not know, as far as the newest pending jobs tell."""
+    """One finding per task that no worker of its queue knows, among the newest pending jobs."""
     waiting = {(job.queue, job.task): job for job in app.jobs.find(state=State.PENDING, limit=_LOOKED_AT)}
     for (queue, task), job in sorted(waiting.items()):
         serving = [worker for worker in alive if not worker.queues or queue in worker.queues]

@@ -1,7 +1,7 @@
-"""A job as one record, for whatever shows jobs as JSON: the command line and the REST API. The names are stable.
+"""A job as a JSON record for the command line and the REST API. The names are stable.
 
-Arguments are always the redacted ones. A payload that is damaged is told, not raised: an operator must be able to look
-at it. What JSON has no word for is tagged, as it is stored.
+Arguments are always redacted. A damaged payload is reported in the record and does not raise: an operator must be able
+to inspect it. Types that JSON lacks are tagged, as stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headrace.runtime.jobs.services import LogEntry
 
 
 class DependencyRecord(Struct, frozen=True):
-    """A job that another one waits for, or that waits for it."""
+    """A parent or child of a job."""
 
     id: str
     task: str
@@ -35,7 +35,7 @@ class DependencyRecord(Struct, frozen=True):
 
 
 class StepRecord(Struct, frozen=True):
-    """What a job remembers, without the value: nobody said which of them are secrets."""
+    """A step of a job, without its value, which may be secret."""
 
     kind: str
     name: str
@@ -44,9 +44,9 @@ class StepRecord(Struct, frozen=True):
 
 
 class JobRecord(Struct, frozen=True, kw_only=True):
-    """A job. What follows `correlation_id` is told of a single one, and left out of lists.
+    """A job. Lists omit the fields after `correlation_id`.
 
-    `args` and `kwargs` are None where `unreadable` tells why.
+    If the payload is damaged, `args` and `kwargs` are None and `unreadable` is the reason.
     """
 
     id: str
@@ -85,12 +85,12 @@ class JobRecord(Struct, frozen=True, kw_only=True):
 
 
 def record_of(job: Job[Any]) -> JobRecord:
-    """What a list shows of a job."""
+    """The record of a job in a list."""
     return JobRecord(**_outline(job))
 
 
 def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
-    """Everything about a job."""
+    """The full record of a job."""
     row = job.row
     return JobRecord(
         **_outline(job),
@@ -109,23 +109,23 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
 
 
 def result_of(job: Job[Any]) -> Any:
-    """What a completed job returned, as JSON with tags for what JSON has no word for."""
+    """The result of a completed job as JSON, with tags for types that JSON lacks."""
     return _shown(job, "result", job.whole.result)
 
 
 def log_of(line: LogEntry, job: Job[Any]) -> LogEntry:
-    """A line of its log as it may be shown."""
+    """A log line, redacted."""
     return msgspec.structs.replace(line, fields=lowered(job.redacted(line.fields)))
 
 
 def lowered(value: Any) -> Any:
-    """The value as plain JSON, tagged where JSON has no word for it; `headrace enqueue` takes the same."""
+    """The value as plain JSON, with tags for types that JSON lacks; `headrace enqueue` accepts the same."""
     listed = list(value) if isinstance(value, tuple) else value
     return msgspec.json.decode(codec.encode(listed))
 
 
 def plain(stored: str | None) -> Any:
-    """Stored JSON as it is, tags and all; what is no JSON is told as text."""
+    """Stored JSON with its tags; invalid JSON as text."""
     if stored is None:
         return None
     try:
@@ -168,14 +168,14 @@ def _call(job: Job[Any]) -> dict[str, Any]:
 
 
 def shown_texts(job: Job[Any]) -> str:
-    """What a search by text may look at, each on a line: id, task, reason, and arguments and metadata as shown."""
+    """The searchable text of a job, one value per line: id, task, reason, redacted arguments and metadata."""
     texts = [
         job.id,
         job.task,
         job.reason or "",
         _compact(_shown(job, "metadata", trace_context.plain(job.row.metadata))),
     ]
-    with contextlib.suppress(HeadraceError):  # damaged, or sealed with a key that is not here
+    with contextlib.suppress(HeadraceError):  # damaged, or encrypted with a missing key
         texts += map(_compact, job.redacted_call())
     return "\n".join(texts)
 
@@ -189,7 +189,7 @@ def _kin(job: Job[Any]) -> DependencyRecord:
 
 
 def _shown(job: Job[Any], what: str, stored: str | None) -> Any:
-    """What is stored of a job as plain JSON, secrets starred out; what can't be read is told, or shown as it is."""
+    """The stored values of a job as plain JSON, redacted; unreadable ones as an error text or as stored."""
     if stored is None:
         return None
     try:

@@ -1,6 +1,6 @@
-"""What `app.metrics` answers: figures of a time, by queue and task, and points over time. Times are in seconds.
+"""Records of `app.metrics`. Times are in seconds.
 
-A figure is None where there is no data: a share of nothing, a quantile of no duration, a gauge that nobody read.
+A value is None without data: a share of nothing, a quantile of no durations, a gauge never read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MetricDurations(Struct, frozen=True, kw_only=True):
 
 
 class MetricFigures(Struct, frozen=True, kw_only=True):
-    """What became of jobs within a time.
+    """Metrics of jobs within a time.
 
     `failed` are jobs that failed for good and `errors` attempts that failed; `retried` are attempts that will be made
     again. Rates are per second. `error_rate` is the share of attempts that failed. `attempts_avg` is how many attempts
@@ -52,7 +52,7 @@ class MetricFigures(Struct, frozen=True, kw_only=True):
 
 
 class TaskMetrics(Struct, frozen=True, kw_only=True):
-    """What became of the jobs of one task in one queue."""
+    """Metrics of one task in one queue."""
 
     task: str
     queue: str
@@ -60,17 +60,17 @@ class TaskMetrics(Struct, frozen=True, kw_only=True):
 
 
 class WorkerMetrics(Struct, frozen=True, kw_only=True):
-    """What became of the jobs that one worker ran."""
+    """Metrics of one worker."""
 
     worker: str
     figures: MetricFigures
 
 
 class QueueMetrics(Struct, frozen=True, kw_only=True):
-    """What became of the jobs of a queue, and what is in it.
+    """Metrics and depth of a queue.
 
-    `depth` is by state, of those that do not last. `oldest` is the age of the oldest pending job. `eta` is in how many
-    seconds the queue is empty if all goes on as in this time, None if it does not get shorter.
+    `depth` is by state, of those that do not last. `oldest` is the age of the oldest pending job. `eta` is the
+    seconds until the queue is empty at the current rates, None if it does not shrink.
     """
 
     queue: str
@@ -82,9 +82,9 @@ class QueueMetrics(Struct, frozen=True, kw_only=True):
 
 
 class MetricsSnapshot(Struct, frozen=True, kw_only=True):
-    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`.
+    """Metrics of a store: those of the last `window` seconds, and the gauges read at `sampled_at`.
 
-    `clients` are the connections that its server has, None of a file.
+    `clients` are the connections of its server, None for a file.
     """
 
     at: datetime
@@ -114,7 +114,7 @@ class MetricPoint(Struct, frozen=True):
 
 
 class MetricSeries(Struct, frozen=True, kw_only=True):
-    """A metric over time, the oldest point first; `step` is how many seconds a point stands for."""
+    """A metric over time, oldest point first; `step` is the seconds per point."""
 
     name: str
     step: float
@@ -125,7 +125,7 @@ class MetricSeries(Struct, frozen=True, kw_only=True):
 
 
 class DayMetrics(Struct, frozen=True, kw_only=True):
-    """A day in UTC. `max_depth` is the most jobs that were found pending at a time."""
+    """A day in UTC. `max_depth` is the maximum of pending jobs."""
 
     day: date
     figures: MetricFigures

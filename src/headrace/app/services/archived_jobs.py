@@ -1,4 +1,4 @@
-"""Jobs of the archive as the rest of the app sees jobs: to be looked at with their histories and logs, and removed."""
+"""Archived jobs for the rest of the app: read with history and logs, and delete."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import ARCHIVED
 
-_OF_ONE_ID = 100  # jobs may have had it, one after the other
+_OF_ONE_ID = 100  # jobs that may have had the same id over time
 _NOT_THERE = ("worker", "text", "flow")
 
 
 def row_in(archive: Archive | None, job_id: str) -> JobRow | None:
-    """The job as the archive has it, None if it does not."""
+    """The archived job, or None."""
     kept = keepsake_in(archive, job_id)
     return None if kept is None else replace(kept.job, seq=ARCHIVED)
 
 
 def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = None) -> ArchivedJob | None:
-    """The whole of it; with `created_at` that very job, of several that had its id."""
+    """The full job; `created_at` selects one of several with the same id."""
     if archive is None:
         return None
     rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), 100).rows
@@ -33,7 +33,7 @@ def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = N
 
 
 def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> JobRowPage:
-    """Matching jobs of the archive, the newest end first. What is live is not told twice."""
+    """Matching archived jobs, newest finish first, without those that are also live."""
     refuse_what_is_not_there(which)
     if archive is None:
         return JobRowPage([], None)
@@ -42,7 +42,7 @@ def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cur
 
 
 def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow]:
-    """Without those whose job is live: a sweep may have been cut off before it left."""
+    """Drop those whose job is live: a retention run may have been interrupted before the deletion."""
     live = (
         {(job.id, job.created_at) for job in engine.queries.get([row.id for row in rows], light=True)}
         if rows
@@ -52,7 +52,7 @@ def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow
 
 
 def delete(engine: Engine, archive: Archive | None, ids: Sequence[str]) -> list[str]:
-    """Remove these jobs from the archive for good; the ids of those that were there, and nowhere else."""
+    """Delete these jobs from the archive; returns the ids of those that existed only there."""
     if archive is None:
         return []
     rows = only_archived(engine, archive.find(Filter(ids=tuple(ids)), _OF_ONE_ID * len(ids)).rows)

@@ -1,4 +1,4 @@
-"""What job handles reach of their app: the store's desk, the waiter, and the tasks known here."""
+"""What job handles need of their app: queries, waiting, and the known tasks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Services:
         spool: Spool | None = None,
     ) -> None:
         self._find_task = find_task
-        self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # those that are registered
+        self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # registered ones
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
         self.cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
@@ -60,7 +60,7 @@ class Services:
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
-        """Serve from this store from now on; whoever waits goes on waiting at the one before."""
+        """Use this store from now on; current waiters stay at the old one."""
         self.engine = engine
         self.clock = clock
         self._spool = spool
@@ -68,17 +68,17 @@ class Services:
         self._making = threading.Lock()
 
     def keep_archive_in(self, store: Engine | None) -> None:
-        """Read archived jobs of this app's store from another one."""
+        """Use a separate store as the archive."""
         self._archive_of = (self.engine, store)
 
     @property
     def archive(self) -> Archive | None:
-        """The archive of the store that is served now."""
+        """The archive of the current store."""
         engine, store = self._archive_of
         return store.archive if store is not None and engine is self.engine else self.engine.archive
 
     def terms(self) -> list[PolicyRow]:
-        """What is said of the lifecycle of tasks and queues, by the store and by the code that is known here."""
+        """Lifecycle terms of tasks and queues, from the store and the known code."""
         return with_declared(self.engine.staleness_store.terms(), declared_by(self.tasks))
 
     def close(self) -> None:
@@ -86,13 +86,13 @@ class Services:
             self._waiter.close()
 
     def wish(self, worker_id: str, wish: str) -> bool:
-        """Ask a worker to run, pause or stop; False if it is not known."""
+        """Send a worker the command run, pause or stop; False if it is unknown."""
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
         return self.engine.queries.wish(worker_id, wish)
 
     def set_log_level(self, worker_id: str, level: str) -> bool:
-        """Ask a worker to log at this level, whatever else it is asked for; False if it is not known."""
+        """Set the log level of a worker, next to other commands; False if it is unknown."""
         from headrace.runtime.context.logs import levels_in  # deferred, as above
 
         levels_in(level)
@@ -100,7 +100,7 @@ class Services:
         return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
 
     def row(self, job_id: str, *, light: bool = True) -> JobRow:
-        """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""
+        """The job from the store, the spool or the archive."""
         try:
             rows = self.engine.queries.get([job_id], light=light)
         except EngineUnavailable:
@@ -119,9 +119,9 @@ class Services:
     def move(self, which: Filter, event: Trigger, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
         """Apply the event once to each job that matches now, a bounded batch at a time, and to `most` at most.
 
-        They are found first, without holding up any writer, and then moved by id: a revived job that is finished
-        again meanwhile must not be revived a second time. A job that was cancelled because of a parent is revived with
-        that parent, and not by itself unless `without_parents`; if no other is meant, that is refused.
+        The jobs are found first, without blocking writers, and then changed by id: a job that is retried and finishes
+        again meanwhile must not be retried twice. A job that was cancelled because of a parent is retried with that
+        parent, and not alone unless `without_parents`; if there are only such jobs, that raises.
         """
         alone = event is Trigger.REVIVE and not without_parents
         if alone and which.ids:
@@ -151,7 +151,7 @@ class Services:
         return moved
 
     def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
-        """Those that were cancelled because of a parent that has not completed, each with that parent."""
+        """Jobs cancelled because of a parent that has not completed, each with that parent."""
         ids = {row.id for row in rows if row.reason == PARENT_FAILED and row.state is State.CANCELLED}
         edges = [edge for edge in self.edges(sorted(ids)) if edge.child in ids and edge.blocks] if ids else []
         parents = self.rows([edge.parent for edge in edges])
@@ -179,7 +179,7 @@ class Services:
         return left
 
     def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
-        """What becomes of a job, the store decides; False, as for one that is over, would be a lie."""
+        """Raise for a spooled job: only the store can change it, and False would mean that it is finished."""
         if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
             raise EngineUnavailable(f"job {held} still waits in the spool; do it again when it is forwarded")
 
@@ -208,10 +208,10 @@ class Services:
         return await self._waiting().await_finish(job_id, timeout)
 
     def _waiting(self) -> Waiter:
-        # Deferred, with the futures and the thread it needs: many programs never wait for a job.
+        # Deferred, with its thread: many programs never wait for a job.
         from headrace.runtime.jobs.waiter import Waiter
 
-        with self._making:  # one that nobody knows of would not be told when the app is closed
+        with self._making:  # a second waiter would not be closed with the app
             if self._waiter is None:
                 self._waiter = Waiter(self.engine)
             return self._waiter
@@ -235,7 +235,7 @@ class Services:
         return [self.log_entry(row.id, line) for line in lines]
 
     def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
-        """A stored line in clear."""
+        """A decrypted log line."""
         at = to_datetime(line.at)
         assert at is not None
         message = self.opened(line.message, "log", job_id)
@@ -250,7 +250,7 @@ class Services:
         if row.state in (State.FAILED, State.RETRYING):
             told += explain_error(self.history_of(row)[1])
         if row.seq == ARCHIVED:
-            return f"{told} It has left the store for the archive."
+            return f"{told} It is in the archive."
         if row.state is State.FAILED:
             return told + self._letter_in_words(row)
         return told if row.state in FINAL else told + self._staleness_in_words(row)
@@ -266,13 +266,13 @@ class Services:
         return ""
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
-        """Every bond of these jobs, each of them once."""
+        """All dependencies of these jobs, each once."""
         pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
         found = {(edge.parent, edge.child): edge for page in pages for edge in self.engine.queries.edges(page)}
         return list(found.values())
 
     def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
-        """The jobs that exist of these, by id."""
+        """The existing jobs among these, by id."""
         return rows_of(self.engine.queries, ids, light=light)
 
     def rows_where(self, which: Filter, *, light: bool = True) -> Iterator[JobRow]:
@@ -295,11 +295,11 @@ class Services:
         return found[0]
 
     def opened(self, text: str, what: str, whom: str) -> str:
-        """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
+        """Decrypt a stored text; the other arguments are its context."""
         return opened(self.cipher, text, what, whom)
 
     def encrypted(self, text: str, what: str, whom: str) -> str:
-        """A text as it is to be stored."""
+        """Encrypt a text for storage."""
         return text if self.cipher is None else self.cipher.encrypted(text, what, whom)
 
     def rebuild_result(self, task: str, value: Any) -> Any:
@@ -316,7 +316,7 @@ class Services:
 
 
 def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPolicy]:
-    """What the definitions of these tasks say of the lifecycle of their jobs."""
+    """The lifecycle terms in the definitions of these tasks."""
     return {
         name: structs.replace(
             (task.options.lifecycle or Lifecycle()).terms(),

@@ -1,4 +1,4 @@
-"""Why a job waits for other jobs, in one sentence: which of them are open, or what a person has to decide."""
+"""Why a job waits for other jobs, in one sentence."""
 
 from __future__ import annotations
 

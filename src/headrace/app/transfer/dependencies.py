@@ -1,6 +1,6 @@
-"""What ties jobs together, on its way from one store to another: flows, and bonds behind all jobs.
+"""Copies flows and dependencies, after all jobs.
 
-Knows stores by the engine seam alone. A bond is carried with its parent, which is marked as having kin.
+Uses only the engine protocol. An edge is copied with its parent, which is marked as having dependencies.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def with_kin(page: Sequence[JobExport]) -> list[str]:
 
 
 def edge_pages(queries: Queries, parents: Sequence[str]) -> Iterator[list[Dependency]]:
-    """Every bond of these jobs as parents."""
+    """All edges with these jobs as parents."""
     for start in range(0, len(parents), _AT_ONCE):
         some = parents[start : start + _AT_ONCE]
         known = set(some)
@@ -82,7 +82,7 @@ def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
 
 
 def missing_edges(source: Engine, target: Engine, parents: Sequence[str], excused: Collection[str]) -> Iterator[str]:
-    """The bonds that are at the source only, or are otherwise at the target, in words."""
+    """The edges that are missing or different at the target, as text."""
     for page in edge_pages(source.queries, parents):
         asked = list({edge.parent for edge in page})
         there = set(target.queries.edges(asked))

@@ -1,7 +1,7 @@
-"""Moves the jobs of one store to another: closes the one, fills the other, and opens it when all is there.
+"""Moves the jobs of one store to another: closes the source, fills the target, and opens it when it is complete.
 
-What hangs at the two doors tells how far a move is, so that it can be cut off at any moment and gone on with by
-whoever runs it again. Knows stores by the engine seam alone, and nothing of how an answer is shown.
+The store status of both stores records how far a move is, so that it can be interrupted at any moment and continued by
+running it again. Uses only the engine protocol.
 
 1. `arriving` at the target, with no time but a number below 0, of whoever hung it out: it is announced
 2. `moved` at the source: from here on nobody enqueues or claims there, and when all that ran has ended or was taken
@@ -62,7 +62,7 @@ class CopyStep(Struct, frozen=True):
 
 
 class CopyPlan(Struct):
-    """What a move would carry. `has_tables` tells whether the target is a store already."""
+    """What a move would copy. `has_tables`: the target already has tables."""
 
     standing: Standing
     has_tables: bool
@@ -70,7 +70,7 @@ class CopyPlan(Struct):
 
 
 class CopyResult(Struct):
-    """What a run did: jobs it brought, jobs whose id was there already, and those it took from their workers."""
+    """The result of a run: copied jobs, jobs whose id existed already, and running jobs taken from their workers."""
 
     jobs: int = 0
     known: int = 0
@@ -97,7 +97,7 @@ class StoreCopy:
     # -- looking
 
     def plan(self) -> CopyPlan:
-        """Read everything that would be carried, and change nothing at either store."""
+        """Read everything that would be copied; change nothing at either store."""
         _refuse_same_address(self._source, self._target)
         if not _has_tables(self._source):
             raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
@@ -172,10 +172,10 @@ class StoreCopy:
     def _total(self) -> int:
         return sum(depth.jobs for depth in self._source.queries.queue_counts())
 
-    # -- carrying
+    # -- copying
 
     def run(self, wait: float = 30.0) -> CopyResult:
-        """Carry everything, or what an earlier run left. Jobs that run may end within `wait` seconds."""
+        """Copy everything, or the rest of an earlier run. Running jobs may finish within `wait` seconds."""
         standing = self.standing()
         carried = CopyResult()
         if standing == "done":
@@ -185,7 +185,7 @@ class StoreCopy:
             self._let_running_end(wait)
             carried.running = self._take_from_workers()
             self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
-        except CopyFinished:  # another run was faster: all is there and in use, and has a life of its own
+        except CopyFinished:  # another run has finished: the target is in use and changes
             self._refuse_elsewhere(None, self._target.transfer.store_status())
         return carried
 
@@ -200,7 +200,7 @@ class StoreCopy:
                 carried.dead_letters += self._target.transfer.import_dead_letters(portion, self._source.url)
 
     def verify(self) -> CopyVerification:
-        """Compare the stores. Only what this finds without a difference may be opened."""
+        """Compare the stores. The target may only be opened without differences."""
         total = self._total()
         verdict = compare(
             self._source,
@@ -210,13 +210,13 @@ class StoreCopy:
         )
         self._loose = verdict.loose
         theirs = self._target.transfer.store_status()
-        if not self._is_arriving(theirs):  # another run opened it, and life went on there since
+        if not self._is_arriving(theirs):  # another run has opened it, and it has changed since
             self._refuse_elsewhere(None, theirs)
             verdict.different, verdict.differences = 0, []
         return verdict
 
     def open(self) -> None:
-        """Let the target's workers begin."""
+        """Open the target for its workers."""
         self._check_closed()
         theirs = self._target.transfer.store_status()
         if self._is_arriving(theirs):
@@ -249,8 +249,8 @@ class StoreCopy:
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
             if not source.transfer.swap(None, StoreStatus("moved", target.url, source.clock.now())):
                 self._refuse_elsewhere(source.transfer.store_status(), None)
-                # If it was closed before that was announced, then by one who is through with it. Whoever closes it
-                # afterwards has put an announcement of its own in the place of this one.
+                # Closed before our announcement: that copy has finished. A later copy would have replaced our
+                # announcement.
                 if is_first and target.transfer.swap(mine, None):
                     raise CopyFinished
         except BaseException:
@@ -282,7 +282,7 @@ class StoreCopy:
         return True
 
     def _let_running_end(self, seconds: float) -> None:
-        """Wait for jobs that run. Those of dead workers are taken away rather than waited for."""
+        """Wait for running jobs. Those of dead workers are released at once."""
         deadline = time.monotonic() + seconds
         bell = self._source.listen("done")
         most = 0
@@ -314,7 +314,7 @@ class StoreCopy:
             if not some:  # a worker is just settling it
                 time.sleep(_GLANCE)
         if taken:
-            self._source.ring("orders")  # their workers are to learn it at once, not with their next sign of life
+            self._source.ring("orders")  # notify their workers at once, not with their next heartbeat
         return taken
 
     def _first_missing(self) -> int:
@@ -356,7 +356,7 @@ class StoreCopy:
 
 
 def reopen(engine: Engine) -> StoreStatus | None:
-    """Take the notice down, whatever it says; the notice."""
+    """Clear the store status; returns the old one."""
     store_status = engine.transfer.store_status()
     if store_status is not None:
         engine.transfer.post(None)
@@ -364,13 +364,13 @@ def reopen(engine: Engine) -> StoreStatus | None:
 
 
 def file_of(engine: Engine) -> Path | None:
-    """The file of a store that is one."""
+    """The file of an SQLite store, else None."""
     scheme, _, path = engine.url.partition(":///")
     return Path(path) if scheme == "sqlite" else None
 
 
 def _has_tables(engine: Engine) -> bool:
-    """Whether there is a store of headrace. A file is not made by the question."""
+    """Whether the store has tables of headrace. It does not create a file."""
     path = file_of(engine)
     return (path is None or path.exists()) and engine.schema()[0] > 0
 

@@ -1,7 +1,4 @@
-"""Jobs on their way from one store to another: read in pages of a bearable weight, a page ahead, and counted.
-
-Knows what a parcel weighs and holds. Knows nothing of why it travels.
-"""
+"""Reads jobs for a copy in pages of bounded size, one page ahead, and counts them."""
 
 from __future__ import annotations
 
@@ -80,7 +77,7 @@ class StoreContents(Struct):
 
 
 def weight(job_export: JobExport) -> int:
-    """About how many bytes the parcel is."""
+    """The approximate size of an exported job in bytes."""
     job = job_export.job
     total = _EACH + len(job.payload) + len(job.result or "") + len(job.metadata or "") + len(job.progress or "")
     for history_row in job_export.history:
@@ -155,7 +152,7 @@ def ahead(source: Iterator[list[T]]) -> Iterator[list[T]]:
 
 
 def portable(job_export: JobExport) -> JobExport:
-    """The parcel as every engine can hold it: not all of them have a NUL in a text."""
+    """The exported job in a form every engine can store: not all allow NUL in a text."""
     job, history, logs = job_export.job, job_export.history, job_export.logs
     if not history and not logs and "\x00" not in (job.reason or ""):
         return job_export

@@ -1,4 +1,4 @@
-"""What operators and code have set, on its way from one store to another: queues, rules, lifecycles, schedules.
+"""Copies queues, rules, lifecycle terms, documents and schedules.
 
 Knows stores by the engine seam alone. A store that was in use before keeps what it has, and so does everybody who made
 a schedule at the target in the meantime; what is kept is told, for it is not what the source has.
@@ -118,7 +118,7 @@ def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
 
 
 def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
-    """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but papers."""
+    """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but documents."""
     queues = {queue.name: queue for queue in target.queries.queues()}
     for queue in source.queries.queues():
         if how := _unlike_queue(queue, queues.get(queue.name)):

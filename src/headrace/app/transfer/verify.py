@@ -1,8 +1,8 @@
-"""Compares a store with the one its jobs were carried to: every job with all that was filed about it, and the order.
+"""Compares source and target of a copy: every job with its history and logs, and the order.
 
-Both are read in their own order, a page beside a page. While notices hang nothing that was carried changes at either
-store, so all has to be equal, but for what new jobs at the target mean to those that are there: one may be replaced by
-a newer call, or waited for. The new jobs themselves are passed over. It changes nothing, but for papers that came late.
+Both are read in their own order, page by page. While both are closed, copied jobs do not change, so everything must be
+equal, except jobs that new jobs at the target have replaced or now depend on. New jobs are skipped. It changes nothing
+except late documents.
 """
 
 from __future__ import annotations

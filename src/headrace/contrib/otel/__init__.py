@@ -5,8 +5,8 @@
     instrument(app)
 
 A span of kind PRODUCER is around the storing of jobs, one of kind CONSUMER around each attempt, in the same trace; the
-setting `otel` does the same without code. Where spans go is a matter of the providers, which are OpenTelemetry's own
-(`opentelemetry-instrument`, or a few lines of yours). `spans` has the spans, `metrics` the counts.
+setting `otel` does the same without code. The OpenTelemetry providers decide where spans go
+(`opentelemetry-instrument`, or your own code). `spans` has the spans, `metrics` the counts.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def instrument(
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: MeterProvider | None = None,
 ) -> None:
-    """Trace and count whatever this app enqueues and runs. Call it before its workers start.
+    """Trace and count everything this app enqueues and runs. Call it before its workers start.
 
-    Without providers, those of OpenTelemetry's API serve, also if they are set later.
+    Without providers, the global ones of OpenTelemetry are used, also if they are set later.
     """
     tracer = trace.get_tracer("headrace", __version__, tracer_provider, _SCHEMA)
     meter = get_meter("headrace", __version__, meter_provider, _SCHEMA)
@@ -44,10 +44,10 @@ def instrument(
 
 
 def uninstrument(app: Headrace) -> None:
-    """Trace nothing more; what has begun is brought to its end."""
+    """Stop tracing; open spans still end."""
     app.trace(None)
 
 
 def context_of(job: Job[Any]) -> Context:
-    """The context the job was enqueued in, for a span of yours that belongs to it; empty if that was not traced."""
+    """The context the job was enqueued in, for your own spans; empty if that was not traced."""
     return unpacked(trace_context_of(job.row.metadata))

@@ -1,6 +1,6 @@
-"""What this process did, as counters and histograms of an OpenTelemetry meter.
+"""Counters and histograms of this process for an OpenTelemetry meter.
 
-They count what one process enqueues and runs, and add up over all that export. `app.metrics` has what the store knows.
+They count what one process enqueues and runs; sum them over all processes. `app.metrics` covers the whole store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace import Event, Job
 from headrace.core.jobs.records import Claim, Outcome
 from headrace.core.jobs.states import State
 
-# Those that the conventions for messaging give, and longer ones: jobs take their time.
+# The buckets of the messaging conventions, and longer ones for jobs.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
@@ -55,7 +55,7 @@ class OtelMetrics:
         )
 
     def retention_run(self, event: Event) -> None:
-        """A walk over finished jobs. Of all processes that listen, one is told of it."""
+        """Count a retention run. Only one listening process gets its event."""
         for name, counter in self._retention_run.items():
             if found := event.data.get(name):
                 counter.add(found)
