@@ -113,7 +113,7 @@ def test_a_name_stands_for_one_step(app: Headrace, worker: Worker, till: Till) -
         for item in ("a", "b"):
             current_job().step("charge", till.do, item)
 
-    with pytest.raises(JobFailed, match="step 'charge': this run has had a step of this name"):
+    with pytest.raises(JobFailed, match="step 'charge': this run already has a step of this name"):
         order.enqueue().result(PATIENCE)
     assert till.done == ["a"]
 

@@ -132,7 +132,7 @@ def test_what_is_completed_after_the_lease_was_given_up_is_told(app: Headrace, w
     gate.wait_until_reached()
     eventually(lambda: "job.started" in _told(app), "the start is told")
     [lease] = [lease_of(claim) for claim in worker.held()]
-    worker._heartbeat._lose(frozenset([lease]), "no renewal for 60 s")
+    worker._heartbeat._lose(frozenset([lease]), "no lease renewal for 60 s")
     assert not worker.held()
     gate.open()
     assert job.wait(PATIENCE) == "completed"

@@ -62,7 +62,7 @@ def test_a_result_that_does_not_fit_is_told_with_the_parent_it_came_from(
         drain(app)
     _, _, single, several = run.refresh().jobs
     with pytest.raises(
-        JobFailed, match=rf"ship\(\) argument 'order'.*the result of its parent {bad.id} that"
+        JobFailed, match=rf"ship\(\) argument 'order'.*the result of its parent {bad.id} does not fit"
     ) as failed:
         single.result()
     assert (failed.value.reason, single.attempt) == ("parent_result_unfit", 1)

@@ -187,7 +187,7 @@ def test_a_program_that_ends_without_stop_gives_its_jobs_back(tmp_path: Path) ->
         env={"PYTHONPATH": str(ROOT / "src")},
         check=True,
     )
-    assert "the program ends while worker" in ran.stderr
+    assert "the program exits while worker" in ran.stderr
     with Headrace(url) as app:
         job = app.jobs.get(ran.stdout.strip())
         assert (job.state, job.attempt) == ("pending", 0)

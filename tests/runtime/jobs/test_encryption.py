@@ -174,7 +174,7 @@ def test_a_result_that_can_not_be_opened_is_told_to_who_was_promised_it(open_app
         parent.wait(PATIENCE)
     second = open_app(NEW)
     child = second.task(name="use", retry=0)(lambda text: text).enqueue(second.jobs.get(parent.id))
-    with second.worker(), pytest.raises(JobFailed, match=r"parent_result_missing.*is not to be had.*key '2025'"):
+    with second.worker(), pytest.raises(JobFailed, match=r"parent_result_missing.*can't be read.*key '2025'"):
         child.result(PATIENCE)
 
 

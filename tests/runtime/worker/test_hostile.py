@@ -261,7 +261,7 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
             outage.setattr(app.engine, "renew", away)
             gate.open()
             eventually(lambda: reasons, "the job told")
-        assert re.fullmatch(r"no renewal for \d+ s", reasons[0] or "")
+        assert re.fullmatch(r"no lease renewal for \d+ s", reasons[0] or "")
         assert job.result(PATIENCE) == "finished all the same", "nobody else had taken it meanwhile"
         assert not list(worker.held())
 

@@ -79,7 +79,7 @@ def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_
             is_away.set()
             if ends_meanwhile:
                 gate.open()
-            eventually(lambda: not worker._exchange.held, "that the leases are given up")
+            eventually(lambda: not worker._exchange.held, "that the worker has given its leases up")
             is_away.clear()
             eventually(lambda: not worker._exchange._in_doubt, "that lost claims are given back")
             gate.open()
@@ -137,7 +137,7 @@ def test_it_is_told_which_jobs_were_given_back(
     line.lose(with_claims)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker():
         assert job.wait(PATIENCE) == "completed"
-    assert f"job {job.id}: given back, its claim was lost on the way to this worker" in caplog.messages
+    assert f"job {job.id}: released, the answer with its claim was lost" in caplog.messages
 
 
 def test_what_runs_meanwhile_goes_on(app: Headrace, line: LossyLine) -> None:

@@ -176,7 +176,7 @@ def test_a_process_that_was_still_starting_when_its_worker_stopped_is_ended_too(
     ((sandbox, thread),) = starting
     thread.join(PATIENCE)
     was_left = sandbox.is_fit
-    sandbox.add_dead_letters()  # or this process, too, would wait for it at its end
+    sandbox.reap()  # or this process, too, would wait for it at its end
     assert not was_left
     assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
 

@@ -152,7 +152,7 @@ def test_a_thread_that_could_not_be_started_takes_nobodys_place(
         short.setattr(threading.Thread, "start", refuse)
         for _ in range(5):
             runners.threads.ensure()
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["no thread for a job"]
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["can't start a thread for a job"]
     runners.threads.ensure()
     for gate in gates:  # both at once
         gate.wait_until_reached()

@@ -87,7 +87,7 @@ def test_a_worker_whose_end_somebody_else_took_note_of_counts_as_ended(
 
     monkeypatch.setattr(os, "waitpid", too_late)
     assert supervisor.run() == 0
-    assert "ended, nobody knows how" in ends.said[0]
+    assert "ended with an unknown status" in ends.said[0]
 
 
 def test_a_signal_that_comes_before_the_child_is_a_worker_is_not_lost(
@@ -115,4 +115,4 @@ def test_without_room_for_a_process_it_is_tried_again(
 
     monkeypatch.setattr(os, "fork", refuse)
     assert supervisor.run() == 0
-    assert "it is tried again in 0.2 s" in ends.said[0]
+    assert "trying again in 0.2 s" in ends.said[0]

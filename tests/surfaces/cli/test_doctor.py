@@ -121,7 +121,7 @@ def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
         report, listed = shell("doctor", "--json"), shell("workers")
     assert report.code == 1
     (finding,) = report.json["findings"]
-    assert f"the scheduler of worker {worker.id} has stood still" in finding
+    assert f"the scheduler of worker {worker.id} has hung" in finding
     assert "stalled" in listed.out
 
 

@@ -46,7 +46,7 @@ def test_drain_goes_on_in_a_fresh_process_when_one_is_worn_out(shell: Shell) -> 
         ran = shell.run("--app", shell.module(), "worker", "--drain", "--max-jobs", "1", "--prefetch", "0", "-c", "1")
         assert ran.code == 0
         assert app.jobs.count(state=State.COMPLETED) == 3
-        assert ran.err.count("makes room for a fresh one") >= 1
+        assert ran.err.count("is recycled") >= 1
 
 
 def test_once_runs_one_job_and_none_if_there_is_none(shell: Shell) -> None:

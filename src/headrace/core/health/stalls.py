@@ -44,7 +44,7 @@ def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:
     return [
         Finding(
             code="stalled_workers",
-            sentence=f"the {stall.part} of worker {stall.worker} has stood still for {(now - stall.since) // 1000} s",
+            sentence=f"the {stall.part} of worker {stall.worker} has hung for {(now - stall.since) // 1000} s",
             advice="its log has the place where it is; restart the worker",
             examples=(stall.worker,),
         )

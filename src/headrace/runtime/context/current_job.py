@@ -1,4 +1,4 @@
-"""What a task sees of its own job while it runs: `current_job()`."""
+"""`current_job()`: a task's view of its own job while it runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _making_memory = threading.Lock()
 
 
 class WorkerLink(StepStore, Protocol):
-    """How a context reaches its worker, and who that is."""
+    """How a context reaches its worker."""
 
     @property
     def worker(self) -> str: ...
@@ -40,16 +40,16 @@ class WorkerLink(StepStore, Protocol):
 
 
 class JobContext:
-    """The running job: its identity, and the ways to report and to be told."""
+    """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_told")
+    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_stop_reason")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, line: WorkerLink) -> None:
         self._claim = claim
         self._deadline_ms = deadline_ms
         self._line = line
         self._memory: StepLog | None = None
-        self._told: str | None = None
+        self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
 
     @property
@@ -66,12 +66,12 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """Which run this is, from 1."""
+        """The number of this run, from 1."""
         return self._claim.attempt
 
     @property
     def lease_version(self) -> int:
-        """The version this attempt holds; a later holder has a higher one. Pass it on as a fencing token."""
+        """The version of this attempt's lease; a later holder has a higher one. Use it as a fencing token."""
         return self._claim.version
 
     @property
@@ -80,7 +80,7 @@ class JobContext:
 
     @property
     def correlation_id(self) -> str:
-        """What ties this job to all that its cause set off; jobs that are enqueued here inherit it."""
+        """The id that links this job to everything with the same cause; jobs enqueued here inherit it."""
         return correlation_of(self._claim.metadata, self._claim.id)
 
     @property
@@ -90,20 +90,20 @@ class JobContext:
 
     @property
     def deadline(self) -> datetime | None:
-        """When this attempt runs out of time, None if it has no timeout."""
+        """When this attempt times out; None without a timeout."""
         return to_datetime(self._deadline_ms)
 
     @property
     def cancel_requested(self) -> bool:
         """Whether to stop: the job was cancelled or timed out, its lease is lost, or the worker shuts down."""
-        return self._told is not None
+        return self._stop_reason is not None
 
     @property
     def cancel_reason(self) -> str | None:
-        return self._told
+        return self._stop_reason
 
     def progress(self, value: float | Mapping[str, Any]) -> None:
-        """Tell how far the job is: a share 0..1, or a dict of your own."""
+        """Report progress: a share from 0 to 1, or a dict of your own."""
         if isinstance(value, bool) or not isinstance(value, int | float | Mapping):
             raise InvalidJob(f"progress: expected a number from 0 to 1 or a dict, got {value!r}")
         if isinstance(value, int | float) and not 0 <= value <= 1:
@@ -122,21 +122,23 @@ class JobContext:
         self._line.note(note)
 
     def heartbeat(self) -> None:
-        """Renew the lease now instead of at the next beat; LeaseLost if it is no longer ours."""
+        """Renew the lease now instead of at the next heartbeat; LeaseLost if it is no longer ours."""
         if not self.still_held():
-            raise LeaseLost(f"job {self.id}: {self._told or 'the lease is lost'}; stop working on it", job_id=self.id)
+            raise LeaseLost(
+                f"job {self.id}: {self._stop_reason or 'the lease is lost'}; stop working on it", job_id=self.id
+            )
 
     async def aheartbeat(self) -> None:
         """Like heartbeat(), without blocking the event loop."""
         await in_thread(self.heartbeat)
 
-    # -- what outlives this run
+    # -- kept over all runs of the job
 
     def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function and store what it returns; in later runs of this job, return that without calling it.
+        """Call the function and store its result; later runs of this job return the result without calling it.
 
-        A step that was cut off or raised is not remembered and is done again. What it returns must be storable, as a
-        task's result. A name stands for one step of the job.
+        A step that was interrupted or raised is not stored and runs again. The result must be storable, like a task's.
+        A name stands for one step of the job.
         """
         refuse_coroutines(name, function)
         memory = self._step_store()
@@ -145,7 +147,7 @@ class JobContext:
             return value
         try:
             value = function(*args, **kwargs)
-            if not isinstance(value, Job | FlowRun):  # awaitable too, but no mistake of this kind
+            if not isinstance(value, Job | FlowRun):  # awaitable too, but a valid result
                 refuse_awaitable(name, value)
         except BaseException:
             memory.undo(name)
@@ -160,14 +162,14 @@ class JobContext:
     @overload
     async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Like step(), for a coroutine function, or for a plain one that is then called in a thread."""
+        """Like step(), for a coroutine function, or for a plain function, which runs in a thread."""
         memory = self._step_store()
         if (known := await in_thread(memory.begin, name)) is not None:
             return result_of(known, function)
         try:
             plain = not inspect.iscoroutinefunction(function)
             value = await in_thread(function, *args, **kwargs) if plain else function(*args, **kwargs)
-            # A handle is awaitable too, and to await it here would hold this slot for as long as its job takes.
+            # A handle is awaitable too; awaiting it here would hold this slot for as long as its job takes.
             if inspect.isawaitable(value) and not isinstance(value, Job | FlowRun):
                 value = await value
         except BaseException:
@@ -176,7 +178,7 @@ class JobContext:
         return await in_thread(memory.finish, name, function, value)
 
     def sleep(self, seconds: float | timedelta, name: str | None = None) -> None:
-        """Leave the worker to others, and go on after this time: the task is then called again.
+        """Suspend the job and free its slot; after this time, the worker calls the task again.
 
         The time counts from the first run that came here. Without a name, it is the first, second, … sleep of a run.
         """
@@ -187,7 +189,7 @@ class JobContext:
         await in_thread(self._step_store().sleep, seconds, name)
 
     def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
-        """The data of the next event that `app.signal(job, name, data)` sends; meanwhile the worker is left to others.
+        """The data of the next event that `app.signal(job, name, data)` sends; the job is suspended meanwhile.
 
         The first wait of a run for a name gets the first event, the second one the second, whenever they came.
         TimeoutError if none has come in `timeout` seconds from the first run that came here.
@@ -199,8 +201,8 @@ class JobContext:
         return await in_thread(self._step_store().wait_event, name, timeout)
 
     def _step_store(self) -> StepLog:
-        if self._told is not None:
-            raise LeaseLost(f"job {self.id}: {self._told}; stop working on it", job_id=self.id)
+        if self._stop_reason is not None:
+            raise LeaseLost(f"job {self.id}: {self._stop_reason}; stop working on it", job_id=self.id)
         with _making_memory:
             if self._memory is None:
                 self._memory = StepLog(self._claim, self._line)
@@ -208,17 +210,17 @@ class JobContext:
 
     @property
     def step_store(self) -> StepStore:
-        """For the worker: who keeps the job's steps, for its sandbox."""
+        """For the worker: the store of the job's steps, for its sandbox."""
         return self._line
 
     def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
-        """Have another job done, which this one has to wait for: it is not completed before. The handle of that job.
+        """Enqueue another job that this one waits for before it completes; returns its handle.
 
-        It is stored together with this job's success, or not at all; with `at_once` it is stored now, and a later
-        attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
+        The store inserts it together with this job's success, or not at all. With `at_once` it is inserted now, and a
+        later attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
         call says `using(on_parent_failure="run")`, or "hold".
         """
-        with _making_memory:  # two threads of a job must not make one each
+        with _making_memory:  # two threads of a job must share one
             if self._spawning is None:
                 self._spawning = Spawning(self._claim)
         return self._spawning.spawn(call, self._line.now(), at_once)
@@ -228,20 +230,20 @@ class JobContext:
         return await in_thread(self.spawn, call, at_once=at_once)
 
     def enclosed(self, outcome: Outcome) -> Outcome:
-        """For the worker: the outcome with what the task spawned."""
+        """For the worker: the outcome with the spawned jobs."""
         return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: JobNote) -> None:
-        """For the worker: pass on a note that the job's sandbox sent."""
+        """For the worker: pass on a note of the job's sandbox."""
         self._line.note(note)
 
     def still_held(self) -> bool:
-        """For the worker: renew on behalf of the job's sandbox."""
-        return self._told is None and self._line.renew(self._claim)
+        """For the worker: renew the lease for the job's sandbox."""
+        return self._stop_reason is None and self._line.renew(self._claim)
 
     def tell(self, reason: str) -> None:
         """For the worker: ask the task to stop."""
-        self._told = self._told or reason
+        self._stop_reason = self._stop_reason or reason
 
     def __repr__(self) -> str:
         return f"<JobContext {self.id} {self.task} attempt {self.attempt}>"
@@ -259,7 +261,7 @@ current: ContextVar[JobContext] = ContextVar("headrace_job")
 
 
 def current_job() -> JobContext:
-    """The job that is running here. Outside of one it raises, so that a missing worker does not go unnoticed."""
+    """The job that runs here. Raises outside of a job, so that a missing worker does not go unnoticed."""
     try:
         return current.get()
     except LookupError:

@@ -1,7 +1,7 @@
-"""Lines of a log that tell which job they are about, for people or as one JSON object a line.
+"""Log lines that name their job, as text or as one JSON object per line.
 
-headrace logs by the standard `logging`, in the tree `headrace.*`, and sets nothing up unless it is asked to. Whatever
-any logger writes while a job runs is about that job. Knows nothing of what is logged, but not to show secrets.
+headrace logs through the standard `logging`, in the tree `headrace.*`, and configures nothing unless asked to. Every
+line that any logger writes while a job runs names that job. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id", "trace_id")
 NOTHING = "-"
 _CONTINUED = "\n  | "
-_LONGEST_INT = 2**63  # what any reader of JSON takes
+_LONGEST_INT = 2**63  # the largest integer that any JSON reader accepts
 LogFormat = Literal["human", "json"]
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 _plain = logging.Formatter()
 
 
 class Form(Protocol):
-    """All that a handler needs of a logging.Formatter."""
+    """The part of logging.Formatter that a handler needs."""
 
     def format(self, record: logging.LogRecord) -> str: ...
 
 
 class JobContextFilter:
-    """A filter for a handler of yours: gives each record job, task, queue, attempt, worker, correlation_id, trace_id.
+    """A filter for your own handler: gives records job, task, queue, attempt, worker, correlation_id and trace_id.
 
-    Then `%(job)s` may stand in its format. What there is nothing to say of is "-".
+    Its format may then use `%(job)s`. A missing value is "-".
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -53,10 +53,10 @@ class JobContextFilter:
 
 
 class TextFormatter:
-    """For people: time, level, logger, message, and the job it is about.
+    """For people: time, level, logger, message, and the job.
 
-    What is told over several lines is indented from the second on, and control characters are made visible: no message
-    can pose as a line of its own, or steer a terminal.
+    Further lines of a message are indented and control characters are escaped, so no message can fake a log line or
+    control a terminal.
     """
 
     def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
@@ -64,9 +64,9 @@ class TextFormatter:
 
     def format(self, record: logging.LogRecord) -> str:
         known = {**fields_of(record), **_extra(record, self._words)}
-        if record.name.startswith("headrace."):  # the message says it in words
+        if record.name.startswith("headrace."):  # the message names the job already
             known.pop("event", None)
-        if known.get("correlation_id") == known.get("job"):  # as most of the time, and nobody wants to read it twice
+        if known.get("correlation_id") == known.get("job"):  # the usual case: leave out the duplicate
             known.pop("correlation_id", None)
         about = " ".join(f"{name}={value}" for name, value in known.items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
@@ -75,7 +75,7 @@ class TextFormatter:
 
 
 class JsonFormatter:
-    """For programs: one object a line. What a line says beyond its message (`extra`) is in it, secrets starred out."""
+    """For programs: one JSON object per line, including `extra`, with secrets masked."""
 
     def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
         self._words = words_of(secret_words)
@@ -95,7 +95,7 @@ class JsonFormatter:
 
 
 class _Setup(Struct, frozen=True):
-    """How logging was set up here, for sandboxes to do the same."""
+    """The logging configuration of this process, for its sandboxes."""
 
     level: str
     format: LogFormat
@@ -112,10 +112,10 @@ def configure_logs(
     secret_words: Iterable[str] | None = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Log to stderr, or to another stream, in place of whatever was set up before.
+    """Log to stderr or another stream, and replace any earlier configuration.
 
-    `level` is one for all, and may name others for parts: "INFO,headrace.worker=DEBUG". In the JSON of a line, values
-    whose names sound like secrets are starred out; `secret_words` are more such names, None trusts them all.
+    `level` applies to all loggers and may name some: "INFO,headrace.worker=DEBUG". In JSON lines, values whose names
+    look secret are masked; `secret_words` adds such names, None masks none.
     """
     global _setup  # noqa: PLW0603 - logging itself is global
     levels = levels_in(level)
@@ -132,32 +132,32 @@ def configure_logs(
 
 
 def configure_unless_done(format: LogFormat, level: str, secret_words: Iterable[str] | None, *, insist: bool) -> None:
-    """The same for a command, which respects what an app has set up itself unless somebody insists."""
+    """The same for a command; keeps an app's own configuration unless `insist` is set."""
     levels_in(level)
     if insist or not logging.getLogger().handlers:
         configure_logs(format, level, secret_words=secret_words)
 
 
 def handed_on() -> bytes:
-    """How logging was set up here, for a process that is about to begin; empty if it was not by us."""
+    """The logging configuration for a child process; empty if headrace did not configure it."""
     return b"" if _setup is None else msgspec.json.encode(_setup)
 
 
 def take_over(handed: bytes) -> None:
-    """Set logging up as in the process that handed this on, unless the user's code has done so meanwhile."""
+    """Configure logging as in the parent process, unless the user's code has done so."""
     if handed:
         setup = msgspec.json.decode(handed, type=_Setup)
         configure_unless_done(setup.format, setup.level, setup.secret_words, insist=False)
 
 
 class CommandedLevels:
-    """The levels that an operator wishes for while the process runs."""
+    """Log levels that an operator sets while the process runs."""
 
     def __init__(self) -> None:
         self._level: str | None = None
 
     def follow(self, level: str | None, say: Callable[[str, str], None]) -> None:
-        """Log at this level, if it is another one than wished for before."""
+        """Log at this level, if it has changed."""
         if level is not None and level != self._level:
             self._level = level
             _set_levels(level)
@@ -165,7 +165,7 @@ class CommandedLevels:
 
 
 def _set_levels(level: str) -> None:
-    """Change levels, also for the sandboxes that are started from now on."""
+    """Change levels, also for sandboxes that start later."""
     global _setup  # noqa: PLW0603 - as above
     for name, wanted in levels_in(level).items():
         logging.getLogger(name).setLevel(wanted)
@@ -174,8 +174,8 @@ def _set_levels(level: str) -> None:
 
 
 def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]:
-    """The `extra` of a line about a job that does not run where the line is written, and of the event it tells of."""
-    told = {
+    """The `extra` of a log line about a job that does not run in the logging thread, and its event type."""
+    extra = {
         "job": claim.id,
         "task": claim.task,
         "queue": claim.queue,
@@ -184,12 +184,12 @@ def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]
         "correlation_id": correlation_of(claim.metadata, claim.id),
     }
     if event is not None:
-        told["event"] = event
-    return told
+        extra["event"] = event
+    return extra
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Which job the line is about: said by the line itself, or the one that runs here."""
+    """The job of a log line: named by the line itself, or the one that runs here."""
     said = {name: value for name in FIELDS if (value := getattr(record, name, NOTHING)) != NOTHING}
     trace_context = ambient.get()
     if trace_context is not None and trace_context.traceparent:
@@ -204,7 +204,7 @@ def fields_of(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def _extra(record: logging.LogRecord, words: frozenset[str]) -> dict[str, Any]:
-    """What the line says beyond its message, as it may be shown."""
+    """The `extra` of a record, with secrets masked."""
     given = {name: value for name, value in vars(record).items() if name not in _OWN and name not in FIELDS}
     return cast("dict[str, Any]", redact(given, frozenset(), words)) if given else {}
 
@@ -212,7 +212,7 @@ def _extra(record: logging.LogRecord, words: frozenset[str]) -> dict[str, Any]:
 def _encoded(line: dict[str, Any]) -> str:
     try:
         return msgspec.json.encode(line, enc_hook=repr).decode()
-    except (TypeError, ValueError, RecursionError):  # a value that no JSON holds must not cost the line
+    except (TypeError, ValueError, RecursionError):  # a value that JSON can't hold must not lose the line
         return msgspec.json.encode({name: _harmless(value) for name, value in line.items()}).decode()
 
 
@@ -224,7 +224,7 @@ def _harmless(value: Any) -> Any:
 
 
 def levels_in(text: str) -> dict[str, str]:
-    """The level of each logger that is named in "INFO,headrace.worker=DEBUG"; the one without a name is the root's."""
+    """The level of each logger named in "INFO,headrace.worker=DEBUG"; the level without a name is the root's."""
     found = {"": "INFO"}
     for part in text.split(","):
         name, _, level = part.strip().rpartition("=")

@@ -1,6 +1,6 @@
-"""Jobs that a running job makes and has to wait for: stored with its success, or at once.
+"""Jobs that a running job spawns and waits for: inserted with its success, or at once.
 
-Knows calls and outcomes. Where they are stored is a matter of the calls' app.
+The app of each call decides where they are stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LONGEST_ID = 128
 
 
 class Spawning:
-    """What one attempt has spawned. Its threads may do so at the same time."""
+    """The jobs that one attempt has spawned; several threads may spawn at once."""
 
     __slots__ = ("_claim", "_edges", "_numbers", "_spawned")
 
@@ -53,17 +53,17 @@ class Spawning:
         return job
 
     def enclosed(self, outcome: Outcome) -> Outcome:
-        """The outcome with what is to be stored in its commit. Only a success has children."""
+        """The outcome with the jobs to insert in its commit. Only a success has children."""
         if not self._spawned or outcome.event is not Trigger.SUCCEED:
             return outcome
         return structs.replace(outcome, spawned=tuple(self._spawned), edges=tuple(self._edges))
 
 
 def child_id(parent: str, number: int) -> str:
-    """The id of what a job spawns at once: the same in each of its attempts, so that none is stored twice."""
+    """The id of a job spawned at once: the same in each attempt, so that none is inserted twice."""
     plain = f"{parent}.{number}"
     if len(plain) <= _LONGEST_ID:
         return plain
-    from hashlib import sha256  # deferred: only children of children of children come here
+    from hashlib import sha256  # deferred: only deep descendants need it
 
     return f"{sha256(parent.encode()).hexdigest()}.{number}"

@@ -1,7 +1,7 @@
-"""Keeps the steps of a worker's jobs in the store, through moments in which it is away.
+"""Stores the steps of a worker's jobs, with retries while the store is unavailable.
 
-A step that is done and not stored would be done again, so storing it is worth more patience than a question is: the
-worker tries for as long as its lease may hold. To store one twice does no harm.
+A finished step that is not stored would run again, so the worker retries for as long as its lease may hold. Storing a
+step twice is harmless.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIRST, _LONGEST = 0.1, 2.0
 
 
 class RetryingStepStore:
-    """The store, as far as the steps of running jobs are concerned. `patience` is in seconds."""
+    """The step store of running jobs. `patience` is in seconds."""
 
     def __init__(self, engine: Engine, patience: float, cipher: Cipher | None = None) -> None:
         self._cipher = cipher
@@ -47,6 +47,6 @@ class RetryingStepStore:
             except EngineUnavailable as error:
                 if time.monotonic() + pause > deadline:
                     raise
-                log.warning("job %s: its steps can't be stored or read: %s; trying again", claim.id, error)
+                log.warning("job %s: can't store or read its steps: %s; trying again", claim.id, error)
             time.sleep(pause)
             pause = min(pause * 2, _LONGEST)

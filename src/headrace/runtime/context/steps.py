@@ -1,7 +1,7 @@
-"""What a job has done and waits for, over all its runs: each step once, each sleep to its end, each event in turn.
+"""The steps, sleeps and events of a job over all its runs: each step runs once, each event is delivered once.
 
-A run asks the store once what the runs before it have left, and stores what it adds before it goes on. It reaches the
-store by its Keeper, so the same works in a worker, in a sandbox and in a test.
+A run reads the steps of earlier runs once, and stores each new step before it continues. It uses a StepStore, so the
+same code works in a worker, a sandbox and a test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GAVE_UP = "no event {!r} came"
 
 
 class StepStore(Protocol):
-    """What a run needs of whoever keeps its steps."""
+    """What a run needs to keep its steps."""
 
     @property
     def largest(self) -> int:
@@ -37,16 +37,16 @@ class StepStore(Protocol):
     def now(self) -> int: ...
 
     def steps(self, claim: Claim) -> list[Step]:
-        """What the job remembers."""
+        """The stored steps of the job."""
         ...
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        """Store it for good; False if the lease is lost."""
+        """Store the step; False if the lease is lost."""
         ...
 
 
 class Suspended(BaseException):
-    """Ends a run that has nothing to do for now. No Exception: a task that catches all errors must let it pass."""
+    """Ends a run that has to wait. Not an Exception: a task that catches all errors must let it pass."""
 
     def __init__(self, until: int, reason: str, awaits: str | None = None, number: int = 0) -> None:
         super().__init__(reason)
@@ -57,14 +57,14 @@ class Suspended(BaseException):
 
 
 def suspension_in(error: BaseException) -> Suspended | None:
-    """What suspends the run, also out of a group of tasks of which one was suspended and none failed."""
+    """The suspension of the run, also inside a group in which one task was suspended and none failed."""
     while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
         error = error.exceptions[0]
     return error if isinstance(error, Suspended) else None
 
 
 class StepLog:
-    """What one run knows of the steps of its job."""
+    """The steps of a job as one run knows them."""
 
     def __init__(self, claim: Claim, step_store: StepStore) -> None:
         self._claim = claim
@@ -76,35 +76,35 @@ class StepLog:
     # -- steps
 
     def begin(self, name: str) -> Step | None:
-        """Open a step of this run; what is remembered of it, if it was done before."""
+        """Begin a step of this run; returns the stored step if it ran before."""
         known = self._recall("step", check_name("step", name), 1)
         if self._next("step", name) > 1:
             raise InvalidJob(
-                f"step {name!r}: this run has had a step of this name, and a name stands for one result; "
-                "give each step its own, in a loop for example f'charge {n}'"
+                f"step {name!r}: this run already has a step of this name; "
+                "give each step its own name, in a loop for example f'charge {n}'"
             )
         return known
 
     def undo(self, name: str) -> None:
-        """The step failed: it may be tried once more."""
+        """The step failed and may run again."""
         self._used["step", name] -= 1
 
     def finish(self, name: str, function: Callable[..., Any], value: Any) -> Any:
-        """Store the result of a step for good, and answer with it as every later run will get it."""
+        """Store the result of a step, and return it as later runs will get it."""
         where = f"result of step {name!r}"
         try:
             text = (
                 None if value is None else codec.encode(value, models=True, limit=self._step_store.largest, where=where)
             )
         except InvalidJob as error:
-            # The step is done, and must not be done again because of what it returned.
+            # The step is done; an unstorable result must not make it run again.
             text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
         return result_of(self._keep("step", name, 1, text), function)
 
     # -- times and events
 
     def sleep(self, seconds: Any, name: str | None) -> None:
-        """Return if the time is over that began when a run first came here; else suspend the run."""
+        """Return if the time since the first run came here is over; else suspend the run."""
         span = check_wait("sleep", seconds)
         named = "sleep" if name is None else check_name("sleep", name)
         until = self._end_of(named, self._next("sleep", named), span)
@@ -112,10 +112,10 @@ class StepLog:
             raise Suspended(until, asleep(name))
 
     def wait_event(self, name: str, timeout: Any) -> Any:
-        """The data of the next event of this name, in the order they came; suspend the run if it has not come."""
+        """The data of the next event of this name, in order of arrival; suspends the run if there is none."""
         span = None if timeout is None else check_wait("timeout", timeout)
         number = self._next("event", check_name("event", name))
-        # Asked first: an event that comes after all must not change what the runs before have seen.
+        # Checked first: a late event must not change what earlier runs have seen.
         if self._recall("sleep", _GAVE_UP.format(name), number) is not None:
             _time_out(name, span)
         if (event := self._recall("event", name, number)) is not None:
@@ -124,14 +124,14 @@ class StepLog:
             raise Suspended(self._step_store.now() + NO_DEADLINE, awaiting(name), name, number)
         until = self._end_of(awaiting(name), number, span)
         if self._step_store.now() >= until:
-            if (event := self._recall_anew("event", name, number)) is not None:  # it came while this run went on
+            if (event := self._recall_anew("event", name, number)) is not None:  # it came during this run
                 return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), number, None)
             _time_out(name, span)
         raise Suspended(until, awaiting(name), name, number)
 
     def _end_of(self, name: str, number: int, span: int) -> int:
-        """When this time is over: it counts from the first run that came here."""
+        """When this time is over, counted from the first run that came here."""
         known = self._recall("sleep", name, number)
         if known is None:
             known = self._keep("sleep", name, number, str(self._step_store.now() + span))
@@ -169,26 +169,26 @@ class StepLog:
 
 
 def result_of(step: Step, function: Callable[..., Any]) -> Any:
-    """What the step returned, as the function's annotation describes it."""
+    """The step's result, decoded by the function's return annotation."""
     if step.value is not None and step.value.startswith(f'{{"{_UNSTORABLE}"'):
-        told = msgspec.json.decode(step.value)[_UNSTORABLE]
-        raise ResultUnavailable(f"step {step.name!r} was done and is not done again, but {told}; return plain data")
+        reason = msgspec.json.decode(step.value)[_UNSTORABLE]
+        raise ResultUnavailable(f"step {step.name!r} was done and is not done again, but {reason}; return plain data")
     value = _decoded(step)
     return value if value is None else Signature.of(function).rebuild_result(value)
 
 
 def refuse_coroutines(name: str, function: Callable[..., Any]) -> None:
-    """Before anything is called: a step that was never awaited would be remembered as done."""
+    """Refuse coroutine functions before the call: a step that was never awaited would count as done."""
     if inspect.iscoroutinefunction(function):
         raise InvalidJob(f"step {name!r}: its function is a coroutine; use `await current_job().astep(...)`")
 
 
 def refuse_awaitable(name: str, value: Any) -> None:
-    """The same for a function that turned out to return one."""
+    """The same for a function that returned an awaitable."""
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()  # nobody will await it, and Python would warn
-        refuse = f"step {name!r}: its function returned something to await; use `await current_job().astep(...)`"
+        refuse = f"step {name!r}: its function returned an awaitable; use `await current_job().astep(...)`"
         raise InvalidJob(refuse)
 
 

@@ -1,7 +1,7 @@
-"""The trail that is followed here and now: what jobs that are enqueued here inherit, and lines that are logged tell.
+"""The current trace context: jobs enqueued here inherit it, and log lines show it.
 
-It is the one of the job that runs here, unless somebody has begun another one: `app.correlation(...)`, a flow that is
-enqueued, a tracer.
+It is the context of the job that runs here, unless code has begun another one: `app.correlation(...)`, the enqueueing
+of a flow, a tracer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ambient: ContextVar[TraceContext | None] = ContextVar("headrace_trail", default=
 
 
 def present() -> TraceContext | None:
-    """The trail that is followed here, if any."""
+    """The current trace context, if any."""
     trace_context, job = ambient.get(), current.get(None)
     if job is None or (trace_context is not None and trace_context.correlation is not None):
         return trace_context
@@ -30,7 +30,7 @@ def present() -> TraceContext | None:
 
 
 def mark(metadata: str | None, *, kin: bool = False) -> str | None:
-    """The metadata of a job that is enqueued here. Outside of jobs, and of all else, this is two questions."""
+    """The metadata of a job enqueued here. Without a context this costs two checks."""
     if ambient.get() is None and current.get(None) is None:
         return metadata
     trace_context = present() or NO_TRACE_CONTEXT
@@ -41,7 +41,7 @@ def mark(metadata: str | None, *, kin: bool = False) -> str | None:
 
 @contextmanager
 def following(trace_context: TraceContext) -> Iterator[None]:
-    """Inside a `with`, this trail is followed."""
+    """Inside a `with`, this is the current trace context."""
     token = ambient.set(trace_context)
     try:
         yield
@@ -50,7 +50,7 @@ def following(trace_context: TraceContext) -> Iterator[None]:
 
 
 def correlated(correlation: str) -> AbstractContextManager[None]:
-    """Inside a `with`, whatever happens goes back to this cause."""
+    """Inside a `with`, everything has this correlation id."""
     if not 1 <= len(check_text("correlation", correlation)) <= LONGEST:
         raise InvalidJob(
             f"correlation: expected 1 to {LONGEST} characters, got {short(correlation)}", value=correlation
@@ -59,7 +59,7 @@ def correlated(correlation: str) -> AbstractContextManager[None]:
 
 
 def as_family(name: str) -> AbstractContextManager[None]:
-    """Inside a `with`, jobs that are enqueued belong together: they go back to one cause, if to no other then this."""
+    """Inside a `with`, enqueued jobs share one correlation id: the current one, or else `name`."""
     trace_context = present() or NO_TRACE_CONTEXT
     return following(
         structs.replace(

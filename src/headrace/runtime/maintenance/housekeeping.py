@@ -1,4 +1,4 @@
-"""What a worker does for its store now and then: its log and free space, workers that are gone, long histories.
+"""Regular housekeeping of the store: its log and free space, dead workers, long histories.
 
 Each piece takes a few milliseconds. Several workers may do the same: the second one finds nothing to do.
 """
@@ -19,7 +19,7 @@ _AT_ONCE = 1000
 
 
 class Housekeeping:
-    """A chore: shortens the log, gives space back, brings statistics up to date and forgets workers that are gone."""
+    """Maintenance task: truncates the log, frees space, updates statistics and removes dead workers."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -33,12 +33,12 @@ class Housekeeping:
         if "workers" in self._kinds and self._next_look <= 0:
             self._next_look = _FORGET
             if gone := self._engine.maintenance.repair(("silent_workers",), _AT_ONCE)["silent_workers"]:
-                log.info("%d workers that fell silent long ago are forgotten", gone)
+                log.info("removed %d workers that have been silent for long", gone)
         return _AGAIN
 
 
 class HistoryTrim:
-    """A chore: leaves only so many entries to each job, and looks at what was filed since it last looked."""
+    """Maintenance task: limits the entries per job; looks only at those added since its last run."""
 
     def __init__(self, engine: Engine, what: Filed, most: int) -> None:
         self._engine = engine
@@ -47,10 +47,10 @@ class HistoryTrim:
         self._reached = 0
 
     def do(self) -> float:
-        if self._engine.transfer.store_status() is not None:  # what is carried is compared: it has to stay as it is
+        if self._engine.transfer.store_status() is not None:  # a copy compares both stores, so nothing may change
             return _AGAIN
         done = self._engine.maintenance.cap(self._what, self._most, self._reached, _AT_ONCE)
         self._reached = done.reached
         if done.removed:
-            log.info("%d entries of the %s of jobs removed: they have over %d", done.removed, self._what, self._most)
+            log.info("removed %d entries of the %s of jobs with more than %d", done.removed, self._what, self._most)
         return 0.0 if done.more else _AGAIN

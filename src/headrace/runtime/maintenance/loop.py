@@ -1,9 +1,8 @@
-"""A worker's keeper: a thread that does chores beside the work, a small piece at a time. Nobody is leader.
+"""A worker's maintenance loop: a thread that runs maintenance tasks in small pieces. There is no leader.
 
-A chore is safe to do by anybody at any time, and by two at once. Between two pieces the keeper rests many times as
-long as the last one took, so that what it does is hardly felt: by this process, which has one interpreter lock, and
-by the store. A chore that has had more to do for a minute is behind, and is given more time: it has to keep up with
-the jobs.
+Any worker may run a task at any time, also two at once. Between two pieces the loop rests many times as long as the
+last one took, so that it costs little: this process has one interpreter lock, and the store is shared. A task that has
+had more to do for a minute is behind, and gets more time, as it has to keep up with the jobs.
 """
 
 from __future__ import annotations
@@ -19,33 +18,33 @@ from headrace.runtime.process.liveness import ThreadLiveness
 
 log = logging.getLogger("headrace.maintenance")
 
-# How many times as long as a piece of work took: a twentieth of one thread's time, a tenth of it for who is behind, and
-# half of it where no job runs.
+# The rest, as a multiple of the time that a piece took: 5 % of a thread, 10 % for a task that is behind, 50 % while no
+# job runs.
 _REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
 _BEHIND_AFTER = 60.0
 _SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
-_LOOK = 5.0  # seconds after which the pace is asked for again
+_LOOK = 5.0  # seconds after which the pace is checked again
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
-_LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
+_LONGEST_CHORE = 600.0  # seconds: no piece should take this long, not even of an archive on a slow disk
 
 
 class MaintenanceTask(Protocol):
-    """Something that has to be done now and then."""
+    """Work that has to be done regularly."""
 
     def do(self) -> float:
-        """Do a small piece of it; the seconds until the next one is wanted, 0.0 if there is more at once."""
+        """Do a small piece; returns the seconds until the next one, 0.0 if there is more to do."""
         ...
 
 
 class Service(Protocol):
-    """What works beside a worker, in a thread of its own."""
+    """A thread that runs beside a worker."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
 
 
 class MaintenanceLoop:
-    """Does chores, from start() to stop()."""
+    """Runs maintenance tasks, from start() to stop()."""
 
     def __init__(
         self,
@@ -57,11 +56,9 @@ class MaintenanceLoop:
         self._pace = pace
         self._wanted = [
             (0.0, 0.0, maintenance_task) for maintenance_task in maintenance_tasks
-        ]  # when each was done, and the pause that it wants
-        self._busy_since: dict[MaintenanceTask, float] = {}  # those that always had more to do since then
-        self._failing: dict[
-            MaintenanceTask, float
-        ] = {}  # those that failed the last time, and the pause that they had then
+        ]  # when each was done, and the pause it asked for
+        self._busy_since: dict[MaintenanceTask, float] = {}  # tasks that have had more to do ever since
+        self._failing: dict[MaintenanceTask, float] = {}  # tasks that failed the last time, and their pause before that
         self.sign = ThreadLiveness("maintenance")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="headrace-maintenance", daemon=True)
@@ -84,7 +81,7 @@ class MaintenanceLoop:
             if self._stopping.wait(min(left, _LOOK)):
                 return
             if left > _LOOK:
-                continue  # the pace may be another one by now
+                continue  # the pace may have changed
             began = time.monotonic()
             pause = self._guarded(maintenance_task)
             took = time.monotonic() - began
@@ -100,7 +97,7 @@ class MaintenanceLoop:
         return done_at + pause * self._pace(maintenance_task)
 
     def _rest_after(self, maintenance_task: MaintenanceTask, pause: float, began: float) -> float:
-        """How many times as long as a piece took to rest after it."""
+        """How many times the duration of a piece to rest after it."""
         if pause:
             self._busy_since.pop(maintenance_task, None)
         since = began if pause else self._busy_since.setdefault(maintenance_task, began)
@@ -116,7 +113,7 @@ class MaintenanceLoop:
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
         except Exception:
-            log.exception("a chore failed; it is tried again later")
+            log.exception("a maintenance task failed; trying again later")
         pause = min(max(self._failing.get(maintenance_task, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
         self._failing[maintenance_task] = pause
         return pause

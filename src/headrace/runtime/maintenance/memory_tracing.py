@@ -1,4 +1,4 @@
-"""A chore: tells now and then which lines of code hold more memory than when it began to look."""
+"""Maintenance task: logs regularly which lines of code hold more memory than at the first look."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import tracemalloc
 from headrace.core.health.process_stats import MemoryTrace
 
 log = logging.getLogger("headrace.memory")
-_TOLD = 10  # lines of code
+_SHOWN = 10  # lines of code
 
 
 class TracingMemory:
-    """Traces every allocation of this process, which makes it slower and larger; so only if somebody wishes."""
+    """Traces every allocation of this process. That costs time and memory, so it is off by default."""
 
     def __init__(self, every: float) -> None:
         self._every = every
@@ -25,7 +25,7 @@ class TracingMemory:
             self._first = _snapshot()
             return self._every
         grown = _snapshot().compare_to(self._first, "lineno")
-        lines = [_in_words(one) for one in grown[:_TOLD] if one.size_diff > 0]
+        lines = [_in_words(one) for one in grown[:_SHOWN] if one.size_diff > 0]
         traced, peak = tracemalloc.get_traced_memory()
         self.last = MemoryTrace(allocated=traced, peak=peak, growth=tuple(lines))
         log.info(

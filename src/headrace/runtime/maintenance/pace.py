@@ -1,7 +1,7 @@
-"""How often a worker does its chores. Anybody may do them, so the first worker of the store does, and others seldom.
+"""How often a worker runs its maintenance tasks: the oldest worker of the store at the usual rate, others seldom.
 
-Nobody is elected: each worker looks now and then who is alive, and the one that started first knows itself. While none
-of its jobs run, even that one does them less often: where nothing happens there is little to count.
+There is no election: each worker checks regularly which workers are alive, and the one that started first recognizes
+itself. While none of its jobs run, it also does less: an idle store has little to maintain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOOK_EVERY = 60.0
 
 
 class Activity(Protocol):
-    """What tells whether a worker has jobs: those it has begun so far, and whether any are there now."""
+    """Whether a worker has jobs: how many it has begun so far, and whether it holds any now."""
 
     began: int
 
@@ -28,7 +28,7 @@ class Activity(Protocol):
 
 
 class MaintenancePace:
-    """By how much the pauses between the chores of one worker are longer than usual."""
+    """The factor by which the pauses between the maintenance tasks of one worker are longer than usual."""
 
     def __init__(self, engine: Engine, worker: str, worker_state: Activity) -> None:
         self._engine = engine
@@ -40,7 +40,7 @@ class MaintenancePace:
 
     def __call__(self, maintenance_task: MaintenanceTask) -> float:
         is_idle = self._is_idle()
-        if isinstance(maintenance_task, ProcessStatsReport):  # nobody else does this one
+        if isinstance(maintenance_task, ProcessStatsReport):  # each process has to report its own
             return _OWN if is_idle else 1.0
         return (_IDLE if is_idle else 1.0) * (1.0 if self._comes_first() else _OTHERS)
 
@@ -56,6 +56,6 @@ class MaintenancePace:
                 now = self._engine.clock.now()
                 alive = [row for row in self._engine.queries.workers() if not row.is_silent(now)]
                 self._is_first = not alive or min((row.started_at, row.id) for row in alive)[1] == self._worker
-            except HeadraceError:  # the store is away: then the chores fail as well
+            except HeadraceError:  # the store is unavailable: the tasks will fail as well
                 self._is_first = True
         return self._is_first

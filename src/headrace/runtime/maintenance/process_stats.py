@@ -1,4 +1,4 @@
-"""A chore: tells now and then how much of a core and of the memory this process takes."""
+"""Maintenance task: reports regularly how much CPU and memory this process uses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.process.memory import resident_megabytes
 
 _EVERY = 10.0
-_TIDY = 60  # tells, between two looks at what others have left behind
+_TIDY = 60  # reports between two removals of stale documents
 
 
 class ProcessStatsReport:
-    """Puts one paper on the shelf, again and again. Two workers of one process tell the same of it."""
+    """Puts one document, again and again. Two workers of one process report the same."""
 
     def __init__(self, engine: Engine, trace: Callable[[], MemoryTrace | None] = lambda: None) -> None:
         self._engine = engine
@@ -37,11 +37,11 @@ class ProcessStatsReport:
         self._count += 1
         return _EVERY
 
-    def _put(self, told: ProcessStats) -> None:
-        if self._engine.document_store.put([process_stats.document_of(self._key, self._version, told)]):
+    def _put(self, stats: ProcessStats) -> None:
+        if self._engine.document_store.put([process_stats.document_of(self._key, self._version, stats)]):
             self._version += 1
             return
-        # Another worker of this process has told, or one of the same number before it.
+        # Another worker of this process has reported, or an earlier process with the same id.
         known = self._engine.document_store.get(KIND, [self._key])
         self._version = known[0].version if known else 0
 

@@ -1,4 +1,4 @@
-"""Which chores a worker has, by its settings."""
+"""The maintenance tasks of a worker, by its settings."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def maintenance_tasks_of(
     archive: Callable[[], Archive | None] | None = None,
     removing: Collection[str] = (),
 ) -> list[MaintenanceTask]:
-    """All of them, each as it is after a start.
+    """All maintenance tasks, each as it is after a start.
 
-    `archive` is where finished jobs go, the store's own if it is not said; `removing` are queues where calls asked for
-    their removal.
+    `archive` receives finished jobs; default is the store's own. `removing` are queues with calls that asked for their
+    removal.
     """
     maintenance_tasks: list[MaintenanceTask] = []
     if settings.dead_requeue_after is not None:
@@ -43,7 +43,7 @@ def maintenance_tasks_of(
     if settings.metrics:
         maintenance_tasks.append(MetricsCollector(engine, settings))
     if settings.trace_memory:
-        from headrace.runtime.maintenance.memory_tracing import TracingMemory  # deferred: hardly anybody wishes for it
+        from headrace.runtime.maintenance.memory_tracing import TracingMemory  # deferred: rarely used
 
         tracing = TracingMemory(settings.trace_memory)
         maintenance_tasks += [tracing, ProcessStatsReport(engine, lambda: tracing.last)]

@@ -1,8 +1,8 @@
-"""Whether the threads of a worker make progress. A process that answers is not enough: one of its loops may hang.
+"""Whether the threads of a worker make progress. A live process is not enough: one of its loops may hang.
 
-Each loop says before it rests when it will be back. The pulse looks, tells the log where a thread is that is long
-overdue, and the store, so that operators see it wherever they look. No thread is ended: what hangs may hold a lock. A
-process under a supervisor ends as a whole, and is replaced.
+Each loop declares before it sleeps when it will be back. The heartbeat thread checks, logs the stack of a thread that
+is long overdue, and records the stall in the store, where operators see it. No thread is killed, as it may hold a lock.
+A supervised process exits as a whole and is replaced.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class ThreadLiveness:
         self._due = _NEVER
 
     def back_in(self, seconds: float) -> None:
-        """From the loop itself: it is well, and will be here again after so many seconds and a piece of work."""
+        """From the loop itself: it is alive, and will be back after so many seconds plus one piece of work."""
         self.thread = threading.get_ident()
         self._due = time.monotonic() + seconds
 
     def over(self) -> None:
-        """The loop has come to its end, and nobody has to wait for it."""
+        """The loop has ended and is no longer watched."""
         self._due = _NEVER
 
     @property
     def overdue(self) -> float:
-        """The seconds since it should have been back."""
+        """Seconds since the loop should have been back."""
         return max(time.monotonic() - self._due, 0.0)
 
 
 class StallWatch:
-    """Looks at the signs of one worker's loops. One that is overdue by more than `patience` seconds has stalled."""
+    """Watches one worker's loops. A loop that is overdue by more than `patience` seconds has stalled."""
 
     def __init__(self, engine: Engine, worker: str, signs: Sequence[ThreadLiveness], patience: float) -> None:
         self._engine = engine
@@ -58,34 +58,34 @@ class StallWatch:
         self._patience = patience
         self._looked = time.monotonic()
         self._stalled: set[str] = set()
-        self._told: set[str] = set()
+        self._recorded: set[str] = set()
 
     def look(self) -> None:
         now, looked = time.monotonic(), self._looked
         self._looked = now
-        if now - looked > self._patience:  # the whole process was held up: what is overdue gets time to come back
+        if now - looked > self._patience:  # the whole process was suspended: give overdue loops time to come back
             return
         for sign in self._signs:
             late = sign.overdue
             if late > self._patience and sign.part not in self._stalled:
                 self._stalled.add(sign.part)
-                message = "worker %s: its %s has stood still for %.0f s although the process lives. It is here:\n%s"
+                message = "worker %s: its %s has hung for %.0f s although the process lives. It is here:\n%s"
                 log.error(message, self._worker, sign.part, late, _stack_of(sign.thread))
             elif late <= self._patience and sign.part in self._stalled:
                 self._stalled.discard(sign.part)
-                log.warning("worker %s: its %s goes on", self._worker, sign.part)
-        self._tell()
+                log.warning("worker %s: its %s runs again", self._worker, sign.part)
+        self._record()
 
     def has_told(self, sign: ThreadLiveness) -> bool:
-        """Whether the log has the place where this loop is."""
+        """Whether the stack of this loop was logged."""
         return sign.part in self._stalled
 
     def close(self) -> None:
         self._stalled.clear()
-        self._tell()
+        self._record()
 
-    def _tell(self) -> None:
-        if self._stalled == self._told:
+    def _record(self) -> None:
+        if self._stalled == self._recorded:
             return
         since = self._engine.clock.now() - int(self._patience * 1000)
         try:
@@ -95,9 +95,9 @@ class StallWatch:
             if (not fresh or self._engine.document_store.put(fresh)) and (
                 not over or self._engine.document_store.remove(over)
             ):
-                self._told = set(self._stalled)
+                self._recorded = set(self._stalled)
         except EngineUnavailable:
-            return  # the next look tells it
+            return  # the next look() tries again
 
     def _documents(self) -> list[tuple[Document, Stall]]:
         documents = self._engine.document_store.browse(KIND)

@@ -14,7 +14,7 @@ else:
 
 
 def resident_megabytes() -> float:
-    """The resident memory now, or where the system does not tell, its peak."""
+    """The resident memory now, or its peak where the system does not provide that."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,4 +1,4 @@
-"""When a worker has to make room for a fresh one."""
+"""When a worker process has to be replaced."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ log = logging.getLogger("headrace.worker")
 
 
 def is_worn_out(worker: str, settings: Settings) -> bool:
-    """Whether its process uses as much memory as it may."""
+    """Whether its process uses more memory than max_memory."""
     if settings.max_memory is not None and (used := resident_megabytes()) > settings.max_memory:
-        log.info("worker %s uses %d MB of %d and makes room for a fresh one", worker, used, settings.max_memory)
+        log.info("worker %s uses %d MB of %d and is recycled", worker, used, settings.max_memory)
         return True
     return False

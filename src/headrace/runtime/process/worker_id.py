@@ -1,4 +1,4 @@
-"""What a worker is called, and what it tells of itself."""
+"""The id of a worker, and the row by which it describes itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def new_worker_id() -> str:
 
 
 def what_it_serves(settings: Settings) -> str:
-    """How many jobs a worker runs at a time, of which queues, and what it has: in words."""
+    """The concurrency, queues and capabilities of a worker, for the log."""
     queues, has = settings.queues, settings.capabilities
-    told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
-    return f"concurrency {settings.concurrency}, {told}" + (f", has {', '.join(has)}" if has else "")
+    queue_text = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
+    return f"concurrency {settings.concurrency}, {queue_text}" + (f", has {', '.join(has)}" if has else "")
 
 
 def entry_of(
@@ -34,7 +34,7 @@ def entry_of(
     started_at: int,
     now: int,
 ) -> WorkerRow:
-    """A worker as it reports itself; `done` are the jobs that run, completed, and failed."""
+    """The row of a worker; `done` counts its running, completed and failed jobs."""
     running, completed, failed = done
     return WorkerRow(
         id=worker_id,

@@ -1,7 +1,7 @@
-"""From schedules that are due to the jobs they become. Anybody may fire at any time; a version decides who did.
+"""Fires due schedules: makes their jobs. Any worker may fire at any time; the version decides which one did.
 
-It owns what a job of a schedule looks like and what becomes of an occurrence that can't run. When to look is the
-`scheduler`'s matter; which times are due is `core.schedule`'s.
+This module decides what a schedule's job looks like and what happens to an occurrence that can't run. `scheduler`
+decides when to look; `core.schedule` which times are due.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from headrace.errors import EngineUnavailable
 log = logging.getLogger("headrace.schedules")
 
 BATCH = 100
-_TRY_AGAIN = 60_000  # ms until a schedule that failed is tried once more
-_LOOK_AGAIN = 1_000  # ms until one that waits for its last job looks whether that is over
+_TRY_AGAIN = 60_000  # ms until a failed schedule is tried again
+_LOOK_AGAIN = 1_000  # ms until a schedule that waits for its last job checks again
 
 _timing = msgspec.json.Decoder(Timing)
 _call = msgspec.json.Decoder(NewJob)
 
 
 class Fired(NamedTuple):
-    """How many schedules were found due, and how many of these nobody else fired first."""
+    """How many schedules were due, and how many of these were not fired by another worker first."""
 
     seen: int
     won: int
@@ -51,9 +51,9 @@ def call_of(row: ScheduleRow) -> NewJob:
 
 
 def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
-    """Fire what is due by the store's clock, at most so many schedules."""
+    """Fire at most `limit` schedules that are due by the store's clock."""
     now = engine.clock.now()
-    # In the order of their ids, so that two who fire the same ones never wait for each other's rows crosswise.
+    # In order of id, so that two workers that fire the same schedules can't deadlock.
     rows = sorted(engine.schedule_store.due(limit, now), key=lambda row: row.id)
     if not rows:
         return Fired(0, 0)
@@ -62,13 +62,13 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     won = _commit(engine, rows, firings, now)
     for row, firing, applied in zip(rows, firings, won, strict=True):
         if applied and firing.jobs and timing_of(row).at is not None:
-            # Over with its only run, unless somebody gave it a new time just now.
+            # Its only run is over, unless someone gave it a new time just now.
             engine.schedule_store.delete(row.id, row.version + 1)
     return Fired(len(rows), sum(won))
 
 
 def job_for(row: ScheduleRow, occurrence: int, now: int, job_id: str | None = None) -> NewJob:
-    """The job of one occurrence. What the call says of times, it says relative to the moment of firing."""
+    """The job of one occurrence. The call's times are relative to the moment of firing."""
     call = call_of(row)
     run_at = now + call.run_at - call.created_at
     return structs.replace(
@@ -80,7 +80,7 @@ def job_for(row: ScheduleRow, occurrence: int, now: int, job_id: str | None = No
         run_at=run_at,
         expires_at=None if call.expires_at is None else now + call.expires_at - call.created_at,
         metadata=_metadata(call, row.id, occurrence),
-        version=now,  # the id may have been used before, by a schedule of this name that was deleted
+        version=now,  # a deleted schedule of this name may have used the id before
     )
 
 
@@ -90,13 +90,13 @@ def _metadata(call: NewJob, schedule_id: str, occurrence: int) -> str:
     return codec.encode({**decoded(call.metadata), "schedule_id": schedule_id, "scheduled_for": moment.isoformat()})
 
 
-# -- what becomes of a schedule that is due
+# -- one due schedule
 
 
 def _firing(row: ScheduleRow, now: int, busy: bool) -> ScheduleFire:
     try:
         return _planned(row, timing_of(row), now, busy)
-    except Exception as error:  # whatever is wrong with one, the others must go on
+    except Exception as error:  # an error of one schedule must not block the others
         return _stumbled(row, error, now)
 
 
@@ -121,29 +121,29 @@ def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Schedule
         error=None,
     )
     enqueued = [Occurrence(row.id, at, now, "enqueued", job.id) for at, job in zip(fire, jobs, strict=True)]
-    told = [*_missed(row, timing, found, now), *_crowded_out(row, crowded, busy, now), *enqueued]
-    return ScheduleFire(after, jobs, tuple(sorted(told, key=lambda one: one.at)))
+    occurrences = [*_missed(row, timing, found, now), *_crowded_out(row, crowded, busy, now), *enqueued]
+    return ScheduleFire(after, jobs, tuple(sorted(occurrences, key=lambda one: one.at)))
 
 
 def _patient(timing: Timing, row: ScheduleRow, now: int) -> Timing:
-    """An occurrence that had to wait for the job before it was not missed, however late it is."""
+    """An occurrence that waited for the job before it was not missed, however late it is."""
     waited = timing.overlap == "queue" and timing.catch_up == "none" and now - (row.due_at or 0) <= GRACE
     return structs.replace(timing, catch_up="latest") if waited else timing
 
 
 def _uncounted(timing: Timing, row: ScheduleRow) -> Timing:
-    """What is due where a run may have to make way for another: only those that are fired count for the limit."""
+    """What is due where runs may replace each other: only fired ones count for the limit."""
     counts = timing.overlap == "allow" or timing.limit is None or row.fired >= timing.limit
     return timing if counts else structs.replace(timing, limit=None)
 
 
 def _missed(row: ScheduleRow, timing: Timing, found: Due, now: int) -> list[Occurrence]:
-    detail = f"missed, and not made up for with catch_up={timing.catch_up!r}"
-    told = [Occurrence(row.id, at, now, "skipped", None, detail) for at in found.skip]
+    detail = f"missed, and not caught up because of catch_up={timing.catch_up!r}"
+    occurrences = [Occurrence(row.id, at, now, "skipped", None, detail) for at in found.skip]
     if found.skipped_more and row.occurrence is not None:
         more = Occurrence(row.id, row.occurrence, now, "skipped", None, detail, found.skipped_more)
-        return [more, *told]
-    return told
+        return [more, *occurrences]
+    return occurrences
 
 
 def _crowded_out(row: ScheduleRow, crowded: Sequence[int], busy: bool, now: int) -> list[Occurrence]:
@@ -152,18 +152,18 @@ def _crowded_out(row: ScheduleRow, crowded: Sequence[int], busy: bool, now: int)
 
 
 def _stumbled(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
-    """The occurrence stays to be caught up with; whoever mends the schedule need do nothing else."""
-    told = why(error)
-    log.error("schedule %s can't fire: %s; it is tried again in a minute", row.id, told)
-    occurrence = Occurrence(row.id, row.occurrence or now, now, "error", None, told)
-    return ScheduleFire(structs.replace(row, due_at=now + _TRY_AGAIN, error=told), (), (occurrence,))
+    """The occurrence stays due; after the schedule is fixed, nothing else has to be done."""
+    message = why(error)
+    log.error("schedule %s can't fire: %s; trying again in a minute", row.id, message)
+    occurrence = Occurrence(row.id, row.occurrence or now, now, "error", None, message)
+    return ScheduleFire(structs.replace(row, due_at=now + _TRY_AGAIN, error=message), (), (occurrence,))
 
 
 # -- the store
 
 
 def _unfinished(engine: Engine, rows: Sequence[ScheduleRow]) -> set[str]:
-    """The last jobs of these schedules that are not over, where that matters."""
+    """The last jobs of these schedules that have not finished, where that matters."""
     asked = {row.last_job for row in rows if row.last_job is not None and _minds_overlap(row)}
     return asked - engine.queries.finished(asked) if asked else set()
 
@@ -176,7 +176,7 @@ def _minds_overlap(row: ScheduleRow) -> bool:
 
 
 def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[ScheduleFire], now: int) -> list[bool]:
-    """All in one commit or, if the store refuses one of them (its queue may be full), each by itself."""
+    """All in one commit or, if the store refuses one of them (its queue may be full), one by one."""
     try:
         return engine.schedule_store.fire(firings, now)
     except EngineUnavailable:

@@ -1,7 +1,8 @@
-"""A worker's scheduler: a thread that sleeps until the next schedule is due and fires it. Nobody is leader.
+"""A worker's scheduler: a thread that sleeps until the next schedule is due and fires it. There is no leader.
 
-Each worker has one, and all wake at the same moment. Who fired last does so at once; the others hang back by a tenth
-of a second or so and find nothing left to do. If the first one dies, another is first from the next time on.
+Each worker has one, and all wake at the same moment. The one that fired last fires at once; the others wait about a
+tenth of a second longer and find nothing left to do. If the first one dies, another takes its place from the next time
+on.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from headrace.runtime.schedules.fire import fire_due
 
 log = logging.getLogger("headrace.schedules")
 
-_LONGEST_SLEEP = 60.0  # a clock may be set, and a ring may be lost
+_LONGEST_SLEEP = 60.0  # seconds: a clock may be set, and a ring may be lost
 _HANG_BACK_FIRST, _HANG_BACK_LONGEST = 0.02, 0.15
 _HELD_UP = 1.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
 
 
 class Scheduler:
-    """Fires schedules, from start() to stop(). `declare` stores those that code declares."""
+    """Fires schedules, from start() to stop(). `declare` stores the schedules declared in code."""
 
     def __init__(self, engine: Engine, declare: Callable[[], object]) -> None:
         self._engine = engine
@@ -53,10 +54,10 @@ class Scheduler:
         try:
             self._declare()
         except EngineUnavailable as error:
-            log.warning("the schedules of the code are not stored yet: %s", error)
+            log.warning("the schedules declared in code are not stored yet: %s", error)
             return
         except Exception:
-            log.exception("a schedule that code declares could not be stored; the others go on")
+            log.exception("can't store a schedule declared in code; continuing with the others")
         self._declared = True
 
     # -- the thread
@@ -67,9 +68,10 @@ class Scheduler:
             pause = self._guarded_turn()
             self.sign.back_in(pause)
             if self._outage:
-                self._stopping.wait(pause)  # no ring hurries it while the store is away
+                self._stopping.wait(pause)  # a ring does not shorten the pause while the store is unavailable
             elif self._bell.wait(pause):
-                # Every firing rings. Who is not first need not look at once, and with many schedules would all day.
+                # Every firing rings. A scheduler that is not first need not look at once; with many schedules it would
+                # do so all day.
                 self._stopping.wait(self._behind)
 
     def _guarded_turn(self) -> float:
@@ -80,14 +82,14 @@ class Scheduler:
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
-            log.warning("schedules can't be fired: %s", error)
+            log.warning("can't fire schedules: %s", error)
         except Exception:
-            log.exception("the scheduler stumbled; it goes on")
+            log.exception("scheduler iteration failed; continuing")
         self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
         return self._outage
 
     def _turn(self) -> float:
-        """Fire once, if anything is due; the seconds to sleep, unless rung."""
+        """Fire once, if anything is due; returns the seconds to sleep unless rung."""
         next_at = self._engine.schedule_store.next_due()
         if next_at is None:
             return _LONGEST_SLEEP
@@ -96,10 +98,10 @@ class Scheduler:
             return min(left, _LONGEST_SLEEP)
         fired = fire_due(self._engine)
         if not fired.seen and self._engine.schedule_store.next_due() == next_at:
-            return _HELD_UP  # a store that is being moved fires nothing
+            return _HELD_UP  # a store that is being copied fires nothing
         self._behind = 0.0 if 0 < fired.won == fired.seen else self._farther_behind()
         return 0.0
 
     def _farther_behind(self) -> float:
-        """The longer it was of no use, the later it comes; drawn by lot, lest two who collide do so again."""
+        """The longer a scheduler found nothing to fire, the longer it waits; randomized, lest two collide again."""
         return min(max(self._behind, _HANG_BACK_FIRST) * random.uniform(1.0, 2.0), _HANG_BACK_LONGEST)

@@ -1,4 +1,4 @@
-"""The veil over a job that runs: what its task and its call want to be hidden, and what sounds like a secret."""
+"""The error redactor of a running job: it masks declared secrets, and values whose names look secret."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _options = msgspec.json.Decoder(JobOptions)
 
 
 def redactor_over(claim: Claim, task: Task[..., Any, Any] | None, cipher: Cipher | None = None) -> ErrorRedactor:
-    """What hides the secrets of this job. Arguments that can't be read are none that anybody could quote."""
+    """The redactor of this job; an empty one if its arguments can't be read, as no error can quote them then."""
     try:
         args, kwargs = codec.decode_call(opened_claim(cipher, claim).payload)
         options = _options.decode(claim.options) if claim.options else JobOptions()

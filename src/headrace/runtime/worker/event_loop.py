@@ -20,7 +20,7 @@ from headrace.runtime.worker.tracing import looked_back
 
 log = logging.getLogger("headrace.worker")
 
-_GRACE = 5.0  # for a coroutine to end after it was cancelled
+_GRACE = 5.0  # seconds for a coroutine to end after its cancellation
 
 
 class EventLoop:
@@ -38,7 +38,7 @@ class EventLoop:
         self._ending_tasks: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
-        """Have waiting claims started; the loop itself starts with the first one."""
+        """Start waiting claims; the first call also starts the loop."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -51,15 +51,15 @@ class EventLoop:
         if loop is None or thread is None:
             return
         self._stopping = True
-        with contextlib.suppress(RuntimeError):  # it is closed already
+        with contextlib.suppress(RuntimeError):  # already closed
             loop.call_soon_threadsafe(self._cancel_all)
             loop.call_soon_threadsafe(loop.stop)
         thread.join(patience)
 
-    # -- the watchdog's questions
+    # -- for the watchdog
 
     def blocked_for(self) -> float:
-        """For how many seconds the loop has not answered."""
+        """Seconds since which the loop has not responded."""
         if self._loop is None or not self._tasks:
             return 0.0
         now = time.monotonic()
@@ -70,7 +70,7 @@ class EventLoop:
         return 0.0
 
     def blocker(self) -> tuple[Attempt | None, int | None]:
-        """The run the loop is inside of just now, and the loop's thread."""
+        """The run that the loop is executing now, and the loop's thread."""
         task = asyncio.current_task(self._loop) if self._loop else None
         return self._tasks.get(task) if task else None, self._thread.ident if self._thread else None
 
@@ -95,13 +95,13 @@ class EventLoop:
         while not self._stopping:
             try:
                 loop.run_forever()
-            except BaseException:  # a SystemExit or KeyboardInterrupt of a job's subtask; the others go on
+            except BaseException:  # a SystemExit or KeyboardInterrupt of a job's subtask; other jobs go on
                 log.exception("a job's subtask tried to end the event loop")
 
     def _fill(self) -> None:
         worker_state = self._worker_state
         if not worker_state.loop_came.is_set():
-            worker_state.loop_came.set()  # before it looks at the hand-over, so that it sees what a thread waits with
+            worker_state.loop_came.set()  # before looking at handed_over, so that it sees the slot of a waiting thread
         while worker_state.ready_async and (slot := self._next_slot()) is not None:
             try:
                 claim, plan = worker_state.ready_async.popleft()
@@ -113,10 +113,10 @@ class EventLoop:
             worker_state.return_slot(slot)  # its coroutine was taken back meanwhile
 
     def _next_slot(self) -> int | None:
-        """A slot that a thread left to us, or one that no job waits for which needs a thread.
+        """A slot that a thread left to the loop, or one that no waiting thread job needs.
 
-        Threads leave theirs after each job while coroutines wait. Were we not to do the same, the slot of a coroutine
-        would be taken again before any thread woke up, and a backlog of coroutines would let no other job begin.
+        Threads leave their slot after each job while coroutines wait. The loop does the same: otherwise it would take
+        its own slot again before any thread woke up, and a backlog of coroutines would starve all other jobs.
         """
         worker_state = self._worker_state
         if (slot := self._handed_slot()) is not None:
@@ -126,24 +126,24 @@ class EventLoop:
     def _handed_slot(self) -> int | None:
         try:
             return self._worker_state.handed_over.popleft() if self._worker_state.handed_over else None
-        except IndexError:  # we came late, and the thread has it back
+        except IndexError:  # too late: the thread took it back
             return None
 
     def _start(self, run: Attempt) -> None:
         task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")
         self._tasks[task] = run
-        # Of the task alone: what led from the run back to itself would be left to the garbage collector, for each job.
+        # Bind the task alone: a reference from the run to itself would be left to the garbage collector, for each job.
         run.abort = partial(self._abort, task)
         task.add_done_callback(self._over)
 
     def _abort(self, task: asyncio.Task[None], reason: str) -> None:
-        """From any thread: cancel the task, and make sure that its slot comes back."""
+        """Cancel the task from any thread, and make sure that its slot is freed."""
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._cancel, task, reason)
 
     def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
         run = self._tasks.get(task)
-        if run is not None:  # and not over meanwhile
+        if run is not None:  # not over meanwhile
             self._worker_state.cut_off.add(run.number)
             task.cancel(reason)
             asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
@@ -152,10 +152,10 @@ class EventLoop:
         run = self._tasks.pop(task, None)
         if run is None:
             return  # abandoned meanwhile
-        run.abort = None  # the run is still to be told of; its task need not wait for that
+        run.abort = None  # the run still waits to be settled; its task can be freed now
         if run.lost:
             self._worker_state.end(run, release(run.claim, "its lease was lost", self._worker_state.now()))
-        elif run.number in self._worker_state.running:  # it did not get as far as its own outcome
+        elif run.number in self._worker_state.running:  # it ended without an outcome
             cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
             error = cancelled if task.cancelled() else task.exception() or cancelled
             last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
@@ -167,17 +167,17 @@ class EventLoop:
         self._worker_state.end(run, await self._failure(run, error))
 
     def _abandon(self, task: asyncio.Task[None]) -> None:
-        """A coroutine that does not obey its cancellation must not keep its slot for ever."""
+        """Free the slot of a coroutine that ignores its cancellation."""
         run = self._tasks.pop(task, None)
         if run is not None:
-            told = "job %s (%s) ignores its cancellation; its slot is given away"
-            log.error(told, run.claim.id, run.claim.task, extra=run.about)
+            text = "job %s (%s) ignores its cancellation; its slot is freed"
+            log.error(text, run.claim.id, run.claim.task, extra=run.about)
             self._return_slot(run)
 
     def _return_slot(self, run: Attempt) -> None:
         if run.number in self._worker_state.cut_off:
             self._worker_state.cut_off.discard(run.number)
-            self._worker_state.ring()  # there is room again
+            self._worker_state.ring()  # a slot is free again
         self._worker_state.return_slot(run.slot)
         self._fill()
 

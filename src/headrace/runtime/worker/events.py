@@ -1,7 +1,7 @@
-"""What a worker tells with its turns: which runs began and which succeeded, and what they noted meanwhile.
+"""The events that a worker sends with its turns: started and succeeded runs, and the notes of runs.
 
-All else that becomes of a job is told by the store. Nothing here is forgotten before a turn has brought it there: if
-the answer was lost, the next turn tells it once more, and the store drops what it has taken already.
+The store itself emits all other events of a job. An event stays here until a turn has delivered it: if an answer is
+lost, the next turn sends the event again, and the store drops duplicates.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.worker.state import Attempt, WorkerState
 
-WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
-_LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
+WITHIN = 0.25  # seconds that the start of a long run may wait for a turn
+_LONGEST = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
 Key = tuple[str, int]  # the id of a job, and the version of its claim
-_Kind = tuple[str, str, str]  # what is told, of which queue and task
-_Row = tuple[str, int, int, int]  # a job, its attempt, and how long it waited and ran, in milliseconds
+_Kind = tuple[str, str, str]  # the event type, queue and task
+_Row = tuple[str, int, int, int]  # a job, its attempt, and its wait and run time in milliseconds
 
 
 class WorkerEvents:
-    """A worker's companion: tells when it begins and when it has ended in order."""
+    """A worker's service that emits worker.started and worker.stopped."""
 
     def __init__(self, engine: Engine, worker: WorkerRow) -> None:
         self._engine = engine
@@ -39,40 +39,40 @@ class WorkerEvents:
     def start(self) -> None:
         worker = self._worker
         about = {"host": worker.host, "pid": worker.pid, "concurrency": worker.concurrency}
-        self._tell("worker.started", about | {"queues": list(msgspec.json.decode(worker.queues))})
+        self._emit("worker.started", about | {"queues": list(msgspec.json.decode(worker.queues))})
 
     def stop(self) -> None:
         with contextlib.suppress(EngineUnavailable):
-            self._tell("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
+            self._emit("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
 
-    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+    def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
 
 
 class AttemptEvents:
-    """One worker's news. Only the thread that makes the turns uses it."""
+    """The events of one worker's attempts. Only the thread that makes the turns uses it."""
 
     def __init__(self, worker_id: str, worker_state: WorkerState, *, tells: bool) -> None:
         self._worker_id = worker_id
         self._worker_state = worker_state
         self._tells = tells
-        self._untold: list[Attempt] = []
-        self._offered = 0  # how many of these the last news were about
+        self._unsent: list[Attempt] = []
+        self._offered = 0  # how many of these the last events covered
         self._going_on: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
         self._began: dict[Key, int] = {}
 
     def is_due(self) -> bool:
-        """Whether a start has waited long enough to be told by itself."""
+        """Whether a start has waited long enough to be sent without an outcome."""
         self._take_begun()
-        return bool(self._untold) and time.monotonic() - self._untold[0].started >= WITHIN
+        return bool(self._unsent) and time.monotonic() - self._unsent[0].started >= WITHIN
 
     @property
     def has_news(self) -> bool:
-        return self._tells and bool(self._untold or self._worker_state.begun)
+        return self._tells and bool(self._unsent or self._worker_state.begun)
 
     def news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
-        """What a turn with these outcomes and notes has to tell; nothing if it can wait for a better one."""
-        self._take_begun()  # after the outcomes were taken: whatever has ended has begun
+        """The events to send with this exchange; none if they can wait for a later one."""
+        self._take_begun()  # after the outcomes were taken: every ended run has begun
         self._offered, self._going_on = 0, {}
         if not self._tells or not (done or notes or self.is_due()):
             return []
@@ -86,31 +86,31 @@ class AttemptEvents:
         return [*begun, *said, *ended]
 
     def told(self, done: Sequence[Outcome]) -> None:
-        """The store has the last news, with these outcomes."""
-        del self._untold[: self._offered]
+        """The store has stored the last events, with these outcomes."""
+        del self._unsent[: self._offered]
         self._began |= self._going_on
         self._offered, self._going_on = 0, {}
         if self._began:
             for outcome in done:
                 self._began.pop((outcome.id, outcome.version), None)
         unsettled = self._worker_state.unsettled
-        if len(self._began) > 2 * len(unsettled) + 100:  # runs that were abandoned
+        if len(self._began) > 2 * len(unsettled) + 100:  # drop abandoned runs
             self._began = {key: at for key, at in self._began.items() if key in unsettled}
 
     def _take_begun(self) -> None:
         begun = self._worker_state.begun
         taken = [begun.popleft() for _ in range(len(begun))]
         if self._tells:
-            self._untold += taken
+            self._unsent += taken
 
     def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
-        """The runs that began, with the end of those that have succeeded: these are no longer among `successes`.
+        """The runs that began, with the end of those that succeeded; these are removed from `successes`.
 
-        What a run noted is told between its start and its end, so the end of such a run is left for later.
+        The notes of a run come between its start and its end, so the end of a run with notes is reported separately.
         """
         rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
-        since, untold = time.monotonic(), self._untold
-        for run in untold:  # as lean as can be: this is the way of every job
+        since, unsent = time.monotonic(), self._unsent
+        for run in unsent:  # kept lean: every job passes here
             claim = run.claim
             start = now - int((since - run.started) * 1000)
             wait = start - max(claim.run_at, claim.created_at)
@@ -121,7 +121,7 @@ class AttemptEvents:
             else:
                 self._going_on[claim.id, claim.version] = start
                 rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
-        self._offered = len(untold)
+        self._offered = len(unsent)
         return rows
 
     def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
@@ -135,28 +135,28 @@ class AttemptEvents:
 
 
 def noted(notes: Sequence[JobNote], claims: Mapping[Key, Claim], worker: str) -> list[EventGroup]:
-    """What is told of the notes of runs: the newest progress of each, and every line of a log."""
+    """The events of the notes of runs: the latest progress of each, and every log line."""
     newest = {(note.id, note.version): note for note in notes if note.progress is not None}
-    told = [("job.progress", note, _progress(note)) for note in newest.values()]
-    told += [("job.log", note, _line(note)) for note in notes if note.message is not None]
+    events = [("job.progress", note, _progress(note)) for note in newest.values()]
+    events += [("job.log", note, _line(note)) for note in notes if note.message is not None]
     return [
         EventGroup(
             *(kind, note.at, claim.queue, claim.task, worker, [claim.id], [claim.attempt]),
             data=[data] if data else [],
         )
-        for kind, note, data in told
+        for kind, note, data in events
         if (claim := claims.get((note.id, note.version))) is not None
     ]
 
 
 def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> EventGroup:
-    """Jobs of one queue and task of which the same is told, by columns."""
+    """The event group of jobs of one queue and task, by columns."""
     jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
-    told = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
+    head = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
     waits, runs = _not_negative(waits), _not_negative(runs)
     if kind[0] == STARTED:
-        return EventGroup(*told, waits, [], runs)
-    return EventGroup(*told, waits if kind[0] == RAN else [], runs)
+        return EventGroup(*head, waits, [], runs)
+    return EventGroup(*head, waits if kind[0] == RAN else [], runs)
 
 
 def _not_negative(durations: list[int]) -> list[int]:
@@ -165,7 +165,7 @@ def _not_negative(durations: list[int]) -> list[int]:
 
 
 def _progress(note: JobNote) -> dict[str, Any]:
-    """The progress itself, unless it is sealed: events are for everybody who may look."""
+    """The progress, unless it is encrypted: every viewer can read events."""
     if note.progress is None or note.progress.startswith(_SEALED):
         return {}
     return {"progress": msgspec.json.decode(note.progress)}

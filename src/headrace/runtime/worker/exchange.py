@@ -1,4 +1,4 @@
-"""A worker's trade with the store: outcomes out, claims in, one call a turn."""
+"""A worker's exchange with the store: it sends outcomes and receives claims, one call per turn."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PATIENCE = 0.025
 
 
 class WorkerExchange:
-    """What a worker holds of the store, and how much more it can take."""
+    """The claims a worker holds, and how many more it can take."""
 
     def __init__(
         self,
@@ -64,26 +64,26 @@ class WorkerExchange:
         self.recovery = SlowStart()
         self._progress = (0, 0.0)
         self._last_turn = 0.0
-        self._in_doubt = False  # whether the store may have handed us claims that we never saw
-        self._unanswered: list[Outcome] = []  # handed in, with no receipt
+        self._in_doubt = False  # the store may have given us claims in an answer we never got
+        self._unanswered: list[Outcome] = []  # sent, but not acknowledged
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self._attempt_events = AttemptEvents(worker_id, worker_state, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
-        self.first: str | None = None  # the queue whose turn it is, whatever the rota says
-        self.store_is_empty = False  # as far as the last turn could tell
+        self.first: str | None = None  # the queue to claim from next, before any fair share
+        self.store_is_empty = False  # as of the last turn
 
     @property
     def job_limit_reached(self) -> bool:
-        """Whether the worker has had all the jobs it was meant to take."""
+        """Whether the worker has taken all the jobs it may."""
         return self._at_most is not None and self.claimed >= self._at_most
 
     @property
     def has_news(self) -> bool:
-        """Whether there is something to tell soon, even if no run ends."""
+        """Whether events wait to be sent soon, even if no run ends."""
         return self._attempt_events.has_news
 
     def room(self) -> int:
-        """How many jobs to claim now: free slots, and some more while jobs are short."""
+        """How many jobs to claim now: the free slots, plus prefetch while jobs are short."""
         worker_state, ahead = self._worker_state, self._pace.ahead
         worker_state.low_water = ahead // 2
         if worker_state.waiting > worker_state.low_water:
@@ -94,13 +94,13 @@ class WorkerExchange:
         return self.recovery.allows(room if self._at_most is None else min(room, self._at_most - self.claimed))
 
     def patience(self) -> float:
-        """How long outcomes may wait for the next claim, so that one call does for both: seconds, mostly none."""
+        """Seconds that outcomes may wait for the next claim, so that one call does both; mostly 0."""
         if self._worker_state.waiting <= self._worker_state.low_water:
             return 0.0
         return self._last_turn + _PATIENCE - time.monotonic()
 
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
-        """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
+        """Send the outcomes and claim up to `room` jobs; returns them, and when more are due."""
         worker_state = self._worker_state
         self.store_is_empty = False
         if self._in_doubt:
@@ -132,10 +132,10 @@ class WorkerExchange:
             worker_state.notes.extendleft(reversed(notes))
             raise
         except Exception:
-            self._in_doubt = room > 0  # a claim may be through where the outcomes were refused
-            log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
+            self._in_doubt = room > 0  # the claim may have succeeded although the outcomes were refused
+            log.exception("worker %s: an exchange was refused; sending its outcomes one by one", self._worker_id)
             self._hand_in_one_by_one(done)
-            return [], worker_state.now()  # it may have claimed nothing: come again at once
+            return [], worker_state.now()  # it may have claimed nothing: try again at once
         if groups or done:
             self._attempt_events.told(done)
         self._last_turn = time.monotonic()
@@ -143,34 +143,34 @@ class WorkerExchange:
             self._pace.turned(self._last_turn - asked, all_idle=all_idle)
         self._settled(done, answer.refused)
         if log.isEnabledFor(logging.DEBUG):
-            self._tell_turn(done, answer, room)
+            self._log_turn(done, answer, room)
         self._took(answer, room)
         return answer.claims, answer.next_at
 
-    def _tell_turn(self, done: list[Outcome], answer: ExchangeResult, room: int) -> None:
-        """What a turn did, and for each job that it completed or was claimed; failures have lines of their own."""
+    def _log_turn(self, done: list[Outcome], answer: ExchangeResult, room: int) -> None:
+        """Log a turn, and each job it completed or claimed; failures have log lines of their own."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
-        told = "settled %d jobs, claimed %d of %d (%s), %d wait here, more at %s"
+        text = "settled %d jobs, claimed %d of %d (%s), %d waiting here, more at %s"
         counts = (len(done), len(answer.claims), room, of_queues, self._worker_state.waiting, answer.next_at)
-        log.debug(told, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
+        log.debug(text, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
         for outcome in done:
             if outcome.state is State.COMPLETED:
                 log.debug("job %s completed", outcome.id, extra={"event": "job.completed", "job": outcome.id})
         for claim in answer.claims:
             extra = about(claim, self._worker_id, "job.claimed")
-            log.debug("job %s (%s) is claimed", claim.id, claim.task, extra=extra)
+            log.debug("job %s (%s) claimed", claim.id, claim.task, extra=extra)
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, RunSpec]]:
-        """The claims with their plans."""
+        """The claims with their run specs."""
         planned = []
         for claim in self._resolved_results(claims):
             try:
                 plan = self._planner.plan(claim)
-            except Exception as error:  # a damaged row must not strand the claims beside it
+            except Exception as error:  # a damaged row must not block the claims beside it
                 self._refuse(claim, "corrupt_options", error)
                 continue
-            if plan is None:  # its function was there, and has gone since
+            if plan is None:  # its function was removed meanwhile
                 self.knowledge.tasks.forget(claim.task)
                 self.give_back([claim])
             else:
@@ -178,18 +178,18 @@ class WorkerExchange:
         return planned
 
     def _resolved_results(self, claims: list[Claim]) -> list[Claim]:
-        """The claims with the results they were promised; those that can't have them fail."""
-        promised = [claim for claim in claims if has_result_refs(claim)]
-        if not promised:
+        """The claims with their parents' results put in; a claim whose result is missing fails."""
+        with_refs = [claim for claim in claims if has_result_refs(claim)]
+        if not with_refs:
             return claims
         try:
-            answers = iter(self._result_resolver.resolve_results(promised))
-        except EngineUnavailable as error:  # nobody else would hand them in: they are not begun
-            log.warning("the results for %d jobs can't be read, so they are given back: %s", len(promised), error)
-            self.give_back(promised)
+            answers = iter(self._result_resolver.resolve_results(with_refs))
+        except EngineUnavailable as error:  # not begun, so no one else would release them
+            log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
+            self.give_back(with_refs)
             return [claim for claim in claims if not has_result_refs(claim)]
         ready = []
-        for claim in claims:  # in the order in which they are to begin
+        for claim in claims:  # keep their order
             answer = next(answers) if has_result_refs(claim) else claim
             if isinstance(answer, Claim):
                 ready.append(answer)
@@ -201,16 +201,16 @@ class WorkerExchange:
         self._pace.idle()
 
     def give_back(self, claims: Iterable[Claim] = ()) -> None:
-        """Return these and whatever no runner has begun."""
+        """Release these claims and all that no runner has begun."""
         now = self._worker_state.now()
         unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._worker_state.take_back())]
         if unbegun:
-            self.claimed -= len(unbegun)  # they count for whoever runs them
+            self.claimed -= len(unbegun)  # they count for the worker that runs them
             self._worker_state.done.extend(unbegun)
             self._worker_state.ring()
 
     def give_back_if_stalled(self) -> None:
-        """If nothing that was fetched ahead gets its turn, let other workers have it."""
+        """Release prefetched jobs if none of them gets started, so that other workers can take them."""
         began, at = self._progress
         if not self._worker_state.waiting or self._worker_state.began != began:
             self._progress = (self._worker_state.began, time.monotonic())
@@ -219,14 +219,14 @@ class WorkerExchange:
             self._pace.stalled()
 
     def _release_unknown_claims(self) -> None:
-        """Give back what was claimed for us in a turn whose answer never came: nothing that we have, or have begun."""
+        """Release claims from a turn whose answer was lost: only those that we neither hold nor have begun."""
         held = [Lease(*key) for key in {**self.held, **self._worker_state.unsettled}]
         for job_id in self._engine.release_unknown_claims(self._worker_id, held):
-            log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
+            log.warning("job %s: released, the answer with its claim was lost", job_id)
         self._in_doubt = False
 
     def _find_receipts(self) -> None:
-        """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
+        """Find outcomes that the store took in a turn whose answer was lost: sending them again would be refused."""
         rows = {
             row.id: row for row in self._engine.queries.get([outcome.id for outcome in self._unanswered], light=True)
         }
@@ -234,14 +234,14 @@ class WorkerExchange:
         for outcome in taken:
             self._worker_state.done.remove(outcome)
         if taken:
-            self._attempt_events.told(taken)  # in the same commit
+            self._attempt_events.told(taken)  # stored in the same commit
         self._settled(taken, [])
         self._unanswered = []
 
     def _is_receipt(self, row: JobRow | None, outcome: Outcome) -> bool:
-        if row is None or outcome.finished_at is None:  # a job that goes on may have gone on since
+        if row is None or outcome.finished_at is None:  # an unfinished job may have moved on since
             return False
-        state = outcome.state if row.state is not State.WAITING else State.WAITING  # for those it has to wait for
+        state = outcome.state if row.state is not State.WAITING else State.WAITING  # WAITING if it has open children
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
@@ -257,7 +257,7 @@ class WorkerExchange:
         if claims:
             self._fair_share.took(Counter([claim.queue for claim in claims]))
             self._mind_starvation()
-            if not self._worker_state.waiting:  # the time that nothing waited is no stall of what waits from now on
+            if not self._worker_state.waiting:  # time without waiting jobs must not count as a stall
                 self._progress = (self._worker_state.began, time.monotonic())
         if self._serves_all and answer.queues:
             self._fair_share.serve(answer.queues)
@@ -276,10 +276,10 @@ class WorkerExchange:
                 self.completed += 1
             elif outcome.state in (State.FAILED, State.RETRYING):
                 self.failed += outcome.state is State.FAILED
-                if run is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
+                if run is not None:  # a renewal meanwhile may have reported the lease as lost, as it is after settling
                     claim = run.claim
                 if claim is not None:
-                    self._tell_failure(claim, outcome)
+                    self._log_failure(claim, outcome)
         for outcome in refused:
             log.warning(
                 "job %s: lease lost, a late %s was refused",
@@ -288,7 +288,7 @@ class WorkerExchange:
                 extra={"job": outcome.id, "event": "job.lease_lost"},
             )
 
-    def _tell_failure(self, claim: Claim, outcome: Outcome) -> None:
+    def _log_failure(self, claim: Claim, outcome: Outcome) -> None:
         final = outcome.state is State.FAILED
         log.log(
             logging.ERROR if final else logging.WARNING,
@@ -302,14 +302,14 @@ class WorkerExchange:
         )
 
     def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
-        """What the store can't take of one job must not keep the others from being settled."""
+        """Send outcomes singly: one that the store refuses must not block the others."""
         left = deque(done)
         try:
             while left:
                 self._hand_in(left[0])
                 left.popleft()
         finally:
-            self._worker_state.done.extendleft(reversed(left))  # the store went away meanwhile
+            self._worker_state.done.extendleft(reversed(left))  # the store became unavailable meanwhile
 
     def _hand_in(self, outcome: Outcome) -> None:
         want = ClaimRequest(self._worker_id, 0, self._lease_ms)
@@ -322,15 +322,17 @@ class WorkerExchange:
         except EngineUnavailable:
             raise
         except Exception as error:
-            log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
+            log.exception("job %s: can't store its outcome; recording the job as failed", outcome.id)
             failed = outcomes.with_dead_letter([_unstorable(outcome, error)], self._dead_letters)
             refused = self._engine.exchange(failed, want).refused
         self._settled([outcome], refused)
 
     def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
-        log.warning("job %s: it can't be run: %s", claim.id, error, extra=about(claim, self._worker_id))
-        told = describe(error)
-        self._worker_state.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._worker_state.now()))
+        log.warning("job %s: can't run it: %s", claim.id, error, extra=about(claim, self._worker_id))
+        error_info = describe(error)
+        self._worker_state.done.append(
+            outcomes.fail(claim, reason, error_info, claim.max_attempts, self._worker_state.now())
+        )
         self._worker_state.ring()
 
 

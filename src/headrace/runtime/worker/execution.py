@@ -1,4 +1,4 @@
-"""How a claimed job is to be run here: its function, its limits, and what its end means."""
+"""How a worker runs a claimed job: its function, its limits, and the outcome of its end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _options = msgspec.json.Decoder(JobOptions)
 
 
 class RunSpec(Struct, frozen=True):
-    """A task as one job wants it run. `timeout` is in seconds."""
+    """A task with the options of one job. `timeout` is in seconds."""
 
     task: Task[..., Any, Any]
     isolation: Isolation
@@ -46,12 +46,12 @@ class RunSpec(Struct, frozen=True):
     keep_result: bool
     max_result: int
     preemptible: bool = False
-    removes: bool = False  # whether the call asks to be removed when it is over
+    removes: bool = False  # whether the call asks for its removal when it has finished
     cipher: Cipher | None = None
     tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The call's arguments as the task wants them, or CorruptPayload."""
+        """The call's arguments decoded for the task, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
         text = claim.payload if self.cipher is None else self.cipher.opened(claim.payload, "call", claim.task)
         args, kwargs = codec.decode_call(text)
@@ -61,7 +61,7 @@ class RunSpec(Struct, frozen=True):
             giver = giver_in(claim.payload)
             if giver is None:
                 raise
-            raise UnfitResult(f"{error}, or it is {giver} that does not fit") from error.__cause__
+            raise UnfitResult(f"{error}, or {giver} does not fit") from error.__cause__
 
     def success(self, claim: Claim, value: Any, now: int) -> Outcome:
         """The outcome of a run that returned."""
@@ -70,7 +70,7 @@ class RunSpec(Struct, frozen=True):
         return self.stored(claim, self._encoded(value), now)
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
-        """The outcome of a run whose result is encoded already."""
+        """The outcome of a run whose result is already encoded."""
         if self.cipher is not None and text is not None:
             text = self.cipher.encrypted(text, "result", claim.id)
         return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
@@ -83,7 +83,7 @@ class RunSpec(Struct, frozen=True):
             return lost_result(str(error))
 
     def delay(self, claim: Claim, error: BaseException) -> Any:
-        """Seconds until the next attempt, None for no retry; or an awaitable of that."""
+        """Seconds until the next attempt, None for no retry, or an awaitable of either."""
         if isinstance(error, _NO_FAILURE) or suspension_in(error) is not None:
             return None
         if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
@@ -93,38 +93,38 @@ class RunSpec(Struct, frozen=True):
         return self.retry.delay(claim.attempt, error, random.random())
 
     def told(self, claim: Claim, error: BaseException) -> ErrorInfo:
-        """The error in words, as it is stored and shown: what it quotes of the job's secrets is starred out."""
-        told, redactor = describe(error), redactor_over(claim, self.task, self.cipher)
+        """The error as it is stored and shown, with the job's secrets masked."""
+        error_info, redactor = describe(error), redactor_over(claim, self.task, self.cipher)
         if not redactor.secrets:
-            return told
+            return error_info
         return msgspec.structs.replace(
-            told, message=redactor.over(told.message), traceback=redactor.over(told.traceback)
+            error_info, message=redactor.over(error_info.message), traceback=redactor.over(error_info.traceback)
         )
 
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
-        """The outcome of a run that raised, given the delay that `delay()` answered."""
+        """The outcome of a run that raised, with the delay that `delay()` returned."""
         if (rest := suspension_in(error)) is not None:
             return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
         if isinstance(error, Snooze):
             return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
             return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
-        told = self.told(claim, error)
+        error_info = self.told(claim, error)
         if isinstance(error, UnfitResult):
-            return outcomes.fail(claim, UNFIT, told, self.retry.max_attempts, now)
+            return outcomes.fail(claim, UNFIT, error_info, self.retry.max_attempts, now)
         if isinstance(error, CorruptPayload):
-            return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+            return outcomes.fail(claim, "corrupt_payload", error_info, self.retry.max_attempts, now)
         if isinstance(error, MissingResult):
-            return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
+            return outcomes.fail(claim, MISSING, error_info, self.retry.max_attempts, now)
         if delay is not None:
-            return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
+            return outcomes.retry(claim, error_info, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
         reason = "attempts_used_up" if used_up else "permanent_error"
-        return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+        return outcomes.fail(claim, reason, error_info, self.retry.max_attempts, now)
 
 
 def _wait(delay: float | timedelta) -> int:
-    """The milliseconds a task or a backoff function asked for. No store could count much beyond a century."""
+    """The delay of a task or a backoff function in milliseconds, at most a century, as no store can count much more."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
     return to_ms(min(max(seconds, 0), _LONGEST_WAIT))
 
@@ -134,11 +134,11 @@ def lost_result(why: str) -> str:
 
 
 def describe(error: BaseException) -> ErrorInfo:
-    """An error in words, with the traceback of its whole chain, of bounded length."""
+    """The type, message and traceback of an error with its whole chain, of bounded length."""
     try:
         text = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
         message = str(error)
-    except BaseException as broken:  # an exception whose own __str__ raises, whatever it raises
+    except BaseException as broken:  # an exception whose own __str__ raises anything
         text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
     return ErrorInfo(
         _clean(type(error).__qualname__, 200), _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK)
@@ -164,12 +164,12 @@ def _clean(text: str, longest: int) -> str:
 
 
 async def settle_delay(delay: Any) -> Any:
-    """The delay itself, if a backoff function answered with an awaitable."""
+    """The delay itself, if a backoff function returned an awaitable."""
     return await delay if isinstance(delay, Awaitable) else delay
 
 
 class RunSpecs:
-    """Finds the plan for a claim; None if this worker does not know its task."""
+    """Finds the run spec of a claim; None if this worker does not know its task."""
 
     def __init__(
         self,
@@ -183,7 +183,7 @@ class RunSpecs:
         self._max_result = max_result
         self.cipher = cipher
         self._plans: dict[tuple[str, str | None], RunSpec] = {}
-        self.removing: set[str] = set()  # queues where calls asked for that
+        self.removing: set[str] = set()  # queues with such calls
 
     def plan(self, claim: Claim) -> RunSpec | None:
         key = (claim.task, claim.options)
@@ -200,11 +200,11 @@ class RunSpecs:
         return plan
 
     def knows(self, task: str) -> bool:
-        """Whether a task of this name is known by now."""
+        """Whether the app knows this task by now."""
         return self._find(task) is not None
 
     def keeps_result(self, job: ParentResult) -> bool:
-        """Whether what this job returns is to be stored, as far as is known here."""
+        """Whether this job's result is stored, as far as this worker knows."""
         asked = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
         task = self._find(job.task)
         return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
@@ -236,7 +236,7 @@ def _first(*values: Any) -> Any:
 
 
 def run_inline(plan: RunSpec, claim: Claim, call: Callable[..., Any], now: Callable[[], int]) -> Outcome:
-    """Run the call here and now and tell the outcome."""
+    """Run the call here and now, and return its outcome."""
     try:
         args, kwargs = plan.arguments(claim)
         return plan.success(claim, call(*args, **kwargs), now())
@@ -245,7 +245,7 @@ def run_inline(plan: RunSpec, claim: Claim, call: Callable[..., Any], now: Calla
 
 
 def conclude(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
-    """The outcome of an error in a thread: a backoff coroutine gets an event loop of its own."""
+    """The outcome of an error in a thread; a backoff coroutine gets its own event loop."""
     try:
         delay = plan.delay(claim, error)
         if isinstance(delay, Awaitable):
@@ -256,9 +256,9 @@ def conclude(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[]
 
 
 def broken_backoff(plan: RunSpec, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
-    """The outcome of an error whose backoff function raised one of its own."""
-    told, why = plan.told(claim, error), plan.told(claim, broken)
-    extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"
+    """The outcome of an error whose backoff function raised another one."""
+    error_info, why = plan.told(claim, error), plan.told(claim, broken)
+    extra = f"{error_info.message} (and its backoff function raised {why.type}: {why.message})"
     return outcomes.fail(
-        claim, "broken_backoff", msgspec.structs.replace(told, message=extra), plan.retry.max_attempts, now
+        claim, "broken_backoff", msgspec.structs.replace(error_info, message=extra), plan.retry.max_attempts, now
     )

@@ -1,7 +1,7 @@
-"""The worker's pulse: a thread that user code can't block.
+"""The worker's heartbeat: a thread that user code can't block.
 
-It renews all leases in one write, ends runs that overran their timeout, tells runs whose lease is lost, carries an
-operator's wishes to the worker, and names a job that blocks the event loop, and a loop of the worker that hangs.
+It renews all leases in one write, ends runs past their timeout, stops runs whose lease is lost, applies an operator's
+commands to the worker, and logs a job that blocks the event loop or a worker loop that hangs.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
 
-_ATTENTION = 0.5  # how often runs are looked at while there are any
+_ATTENTION = 0.5  # how often to check runs while there are any
 _BLOCKED = 1.0
-_AGAIN = 1.0  # seconds until a renewal that failed is tried once more
+_AGAIN = 1.0  # seconds until a failed renewal is repeated
 
 
 class HeartbeatHost(Protocol):
-    """What the pulse needs of its worker."""
+    """What the heartbeat needs of its worker."""
 
     def describe(self) -> WorkerRow: ...
     def held(self) -> Iterable[Claim]: ...
     def drop(self, lease: Lease) -> None: ...
-    def apply_command(self, wish: str, asked_at: float) -> None: ...
+    def apply_command(self, command: str, asked_at: float) -> None: ...
     def leases_end(self, next_expiry: int | None) -> None: ...
     def store_lost(self) -> None: ...
 
@@ -70,17 +70,17 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._watch: StallWatch | None = None
         self._bell = engine.listen("orders")
-        self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
+        self._thread = threading.Thread(target=self._beat_on, name="headrace-heartbeat", daemon=True)
         worker_state.check_soon = self._bell.ring
 
     def watch(self, *signs: ThreadLiveness) -> None:
-        """Look after these loops as well."""
+        """Watch these loops as well."""
         self._watch = StallWatch(self._engine, self._reports.describe().id, signs, self._lease)
 
     def is_stalled(self, sign: ThreadLiveness) -> bool:
-        """Whether this loop was told to have stalled, and one more lease has passed since."""
-        told = self._watch is not None and self._watch.has_told(sign)
-        return told and sign.overdue > 2 * self._lease
+        """Whether a stall of this loop was reported, and has lasted one more lease since."""
+        is_reported = self._watch is not None and self._watch.has_told(sign)
+        return is_reported and sign.overdue > 2 * self._lease
 
     def start(self) -> None:
         self._thread.start()
@@ -88,18 +88,18 @@ class Heartbeat:
     def stop(self) -> None:
         self._stopping.set()
         self._bell.ring()
-        if self._thread.ident is not None:  # else the worker could not start, and so it never did
+        if self._thread.ident is not None:  # else the worker failed to start
             self._thread.join(5)
         self._bell.close()
         if self._watch is not None:
             self._watch.close()
 
     def renew_one(self, claim: Claim) -> bool:
-        """Renew a single lease at a job's own request."""
+        """Renew a single lease at the request of its job."""
         try:
             return not self._engine.renew(self._reports.describe(), (lease_of(claim),), self._lease_ms).lost
         except EngineUnavailable:
-            return True  # not known to be lost; the regular beats count the failures
+            return True  # not known to be lost; the regular heartbeats count the failures
 
     # -- the thread
 
@@ -107,7 +107,7 @@ class Heartbeat:
         next_beat = time.monotonic() + self._heartbeat
         while not self._stopping.is_set():
             now = time.monotonic()
-            # A run that begins while its companions are looked through must ring, whatever its deadline.
+            # A run that begins during this scan must ring, whatever its deadline.
             self._worker_state.next_check = NEVER
             earliest = min((run.deadline for run in list(self._worker_state.running.values())), default=NEVER)
             attention = now + _ATTENTION if self._worker_state.running else NEVER
@@ -123,7 +123,7 @@ class Heartbeat:
                     pause = self._heartbeat if self._beat() else min(self._heartbeat, _AGAIN)
                     next_beat = time.monotonic() + pause
             except Exception:
-                log.exception("the pulse stumbled; it goes on")
+                log.exception("heartbeat iteration failed; continuing")
 
     def _look_after_runs(self) -> None:
         now = time.monotonic()
@@ -137,7 +137,7 @@ class Heartbeat:
     # -- leases
 
     def _beat(self) -> bool:
-        """Renew every lease; False if the store can't be reached."""
+        """Renew every lease; False if the store is unavailable."""
         leases = [lease_of(claim) for claim in self._reports.held()]
         reported = self._reports.describe()
         begun = time.monotonic()
@@ -148,16 +148,16 @@ class Heartbeat:
             return False
         self._renewed_at = begun
         if log.isEnabledFor(logging.DEBUG):
-            self._tell_health(reported)
+            self._log_health(reported)
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
         self._reports.apply_command(renewal.wish, begun)
         self._reports.leases_end(renewal.next_expiry)
         if self._reports.describe().state != reported.state:
-            self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
+            self._bell.ring()  # so that the operator sees the new state now, not at the next heartbeat
         return True
 
-    def _tell_health(self, row: WorkerRow) -> None:
+    def _log_health(self, row: WorkerRow) -> None:
         log.debug(
             "worker %s is %s: %d of %d busy, %d completed, %d failed, up for %d s, uses %d MB",
             *(row.id, row.state, row.running, row.concurrency, row.completed, row.failed),
@@ -167,15 +167,15 @@ class Heartbeat:
         )
 
     def _missed(self, error: EngineUnavailable) -> None:
-        """Not the number of failures counts, but whether the leases can still hold."""
+        """Give up the leases once they must have expired; the number of failed renewals does not matter."""
         self._reports.store_lost()
         silent_for = time.monotonic() - self._renewed_at
         if silent_for < self._lease:
-            log.warning("a renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
+            log.warning("lease renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
             return
         leases = frozenset(lease_of(claim) for claim in self._reports.held())
-        log.error("no renewal for %.0f s: %s; %d leases are given up", silent_for, error, len(leases))
-        self._lose(leases, f"no renewal for {silent_for:.0f} s")
+        log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))
+        self._lose(leases, f"no lease renewal for {silent_for:.0f} s")
 
     def _lose(self, lost: frozenset[Lease], reason: str) -> None:
         self._withdraw(lost)
@@ -195,13 +195,13 @@ class Heartbeat:
             self._reports.drop(lease)
 
     def _withdraw(self, lost: frozenset[Lease]) -> None:
-        """What was fetched ahead and is cancelled meanwhile must not begin."""
+        """Remove prefetched jobs with a lost lease, so that they do not begin."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
             for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(entry)
         if self._worker_state.ready_async:
-            self._worker_state.wake_loop()  # it may have left a slot to a job that is gone now
+            self._worker_state.wake_loop()  # it may have left a slot for a job that is gone now
 
     # -- runs that must end
 
@@ -211,15 +211,15 @@ class Heartbeat:
         where = self._where(run)
         if where:
             error.add_note(f"It was here:\n{where}")
-        if callable(run.plan.retry.backoff):  # a user's function must not hold up the pulse
+        if callable(run.plan.retry.backoff):  # a user's function must not block the heartbeat
             run.deadline = NEVER
             threading.Thread(target=self._record_timeout, args=(run, error), daemon=True).start()
         else:
             self._record_timeout(run, error)
 
     def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
-        told = {**run.about, "event": "job.timed_out"}
-        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=told)
+        extra = {**run.about, "event": "job.timed_out"}
+        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=extra)
         self._end(run, conclude(run.plan, run.claim, error, self._worker_state.now), "timed out")
 
     def _end(self, run: Attempt, outcome: Outcome | None, reason: str) -> None:
@@ -228,7 +228,7 @@ class Heartbeat:
     def _where(self, run: Attempt) -> str:
         return stack_of(run.thread) if run.thread else ""
 
-    # -- the watchdog
+    # -- the event loop watchdog
 
     def _watch_loop(self) -> None:
         seconds = self._loop.blocked_for()
@@ -254,7 +254,7 @@ def lease_of(claim: Claim) -> Lease:
 
 
 def stack_of(thread: int | None) -> str:
-    """Where a thread is just now, from the task's own code on."""
+    """The stack of a thread, from the task's own code on."""
     frame = sys._current_frames().get(thread) if thread is not None else None
     frames = [(each, line) for each, line in traceback.walk_stack(frame)] if frame else []
     outer = next((n for n, (each, _) in enumerate(frames) if is_worker_frame(each)), len(frames))
@@ -262,20 +262,20 @@ def stack_of(thread: int | None) -> str:
 
 
 def end_run(worker_state: WorkerState, threads: Threads, run: Attempt, outcome: Outcome | None, reason: str) -> None:
-    """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
+    """End a run from outside: record the outcome, stop its task, and free its slot."""
     if not worker_state.end(run, outcome):
         return
     run.stop(reason)
-    if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
+    if run.plan.isolation != "async":  # a coroutine frees its slot when its cancellation is done
         threads.abandon_one()
         worker_state.free_slot(run.slot)
         threads.ensure()
 
 
 def release_runs(worker_state: WorkerState, threads: Threads) -> None:
-    """Give back whatever still runs: its worker stops."""
+    """Release the jobs that still run, as the worker stops."""
     for run in list(worker_state.running.values()):
-        told = {**run.about, "event": "job.released"}
-        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=told)
+        extra = {**run.about, "event": "job.released"}
+        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=extra)
         outcome = outcomes.release(run.claim, "its worker was stopped", worker_state.now())
         end_run(worker_state, threads, run, outcome, "the worker stops")

@@ -1,7 +1,7 @@
-"""Which run makes way when a more urgent job finds no free slot: only one of a task that agreed to it.
+"""Preemption: which run gives its slot to a more urgent job. Only runs of preemptible tasks do.
 
-The run is ended and its job given back, with no attempt spent; it starts again from its beginning. A job that a rule
-holds back moves nobody: its turn might not come for long.
+The worker ends the run and releases its job without spending an attempt; the job starts again from its beginning. A job
+that is held back by a rule preempts nothing: it might have to wait for long.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("headrace.worker")
 def run_in_the_way(
     worker_state: WorkerState, queries: Queries, queues: Collection[str] | None
 ) -> tuple[Attempt, JobRow] | None:
-    """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
+    """The run to end, the least urgent and then the youngest, and the job that waits for its slot."""
     willing = [run for run in list(worker_state.running.values()) if run.plan.preemptible]
     if not willing or worker_state.waiting or len(worker_state.running) < worker_state.concurrency:
         return None
@@ -42,8 +42,8 @@ def _is_free(queue: QueueRow) -> bool:
 
 
 def make_way(worker_state: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
-    """End the run for the job that waits for its slot; the queue that is to be asked next."""
-    log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
+    """End the run for the job that waits for its slot; returns the queue to claim from next."""
+    log.info("job %s is preempted by the more urgent job %s", run.claim.id, urgent.id, extra=run.about)
     outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", worker_state.now())
     end_run(worker_state, threads, run, outcome, "a more urgent job needs its slot")
     return urgent.queue

@@ -1,17 +1,17 @@
-"""How far ahead a worker fetches: only while jobs prove short, so that a long one never holds others behind it.
+"""How many jobs a worker prefetches: none unless jobs are short, so that a long job never holds others behind it.
 
-A stock is for the time that a turn with the store takes, and for turns to be worth what each of them costs: a store
-that is slow, or far away, is asked for more at once.
+Prefetched jobs bridge the time of an exchange with the store, and make each exchange worth its cost: a slow or distant
+store is asked for more at once.
 """
 
 from __future__ import annotations
 
 import time
 
-_SHORT = 0.05  # seconds: what still counts as a short job
-_LEAST, _MOST = 0.05, 0.2  # seconds of work to have at hand
-_TURNS = 4  # turns that the work at hand should last for
-_TOO_SOON = 0.002  # seconds that tell nothing
+_SHORT = 0.05  # seconds: the longest short job
+_LEAST, _MOST = 0.05, 0.2  # seconds of work to prefetch
+_TURNS = 4  # exchanges that the prefetched work should last for
+_TOO_SOON = 0.002  # seconds: too short a time to measure
 
 
 class Prefetch:
@@ -25,13 +25,13 @@ class Prefetch:
         self.idle()
 
     def turned(self, seconds: float, *, all_idle: bool = False) -> None:
-        """So long the store took to settle and to give more; if no job ran meanwhile, that says nothing about jobs."""
+        """Record how long an exchange took; if no job ran meanwhile, that time is not counted for jobs."""
         self._turn = (self._turn + seconds) / 2
         if all_idle:
             self._since += seconds
 
     def finished(self, jobs: int) -> None:
-        """So many since the last time."""
+        """Record how many jobs finished since the last call."""
         self._finished += jobs
         now = time.monotonic()
         elapsed = now - self._since
@@ -41,27 +41,27 @@ class Prefetch:
         if rate > self._rate:
             self._rate = (self._rate + rate) / 2
         elif elapsed < _SHORT:
-            return  # runners that were just woken have not shown yet what they can
+            return  # runners that just woke up have not reached their rate yet
         elif not self._starved:
             self._rate = rate
         self.idle()
 
     def starved(self) -> None:
-        """Runners had nothing to do for a part of the time: jobs are at least as short as it looks."""
+        """Runners were idle for part of the time, so jobs are at least as short as measured."""
         self._starved = True
 
     def idle(self) -> None:
-        """Nothing to do: the time until the next job says nothing about its length."""
+        """Nothing to do: the time until the next job does not count."""
         self._since, self._finished, self._starved = time.monotonic(), 0, False
 
     def stalled(self) -> None:
-        """What was fetched ahead did not get its turn: jobs are no longer short."""
+        """Prefetched jobs did not start: jobs are no longer short."""
         self._rate = 0.0
         self.idle()
 
     @property
     def ahead(self) -> int:
-        """How many jobs to hold beyond those that run."""
+        """How many jobs to hold beyond the running ones."""
         if self._rate * _SHORT < self._concurrency:
             return 0
         horizon = min(max(self._turn * _TURNS, _LEAST), _MOST)

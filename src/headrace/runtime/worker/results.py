@@ -1,6 +1,7 @@
-"""Gives a claimed job the results it was promised, before it is run: in the stored text of its call.
+"""Puts parents' results into the stored call of a claimed job before it runs.
 
-So they are decoded where all arguments are, in a thread, a coroutine or a sandbox. Who runs it must not know of it.
+The results are then decoded with all other arguments, in a thread, a coroutine or a sandbox; the runner needs to know
+nothing of them.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from headrace.errors import CorruptPayload, PermanentError
 from headrace.runtime.jobs.job import LOST_RESULT
 
 _AT_ONCE = 1000  # results may be large
-MISSING = "parent_result_missing"  # the reason of a job that failed for it
+MISSING = "parent_result_missing"  # the failure reason of such a job
 UNFIT = "parent_result_unfit"
 
 
 class MissingResult(PermanentError):
-    """A result that the job was promised is not there, and will not be."""
+    """A parent's result that the job needs is missing for good."""
 
 
 class UnfitResult(CorruptPayload):
-    """A result that the job was given is not what its annotation asks for."""
+    """A parent's result does not match the annotation of its argument."""
 
 
 def has_result_refs(claim: Claim) -> bool:
-    """Whether the claim has to be fulfilled first. Jobs without promises pay for this test, and nothing else."""
+    """Whether the call refers to parents' results. Other jobs pay only for this test."""
     return MARK in claim.payload
 
 
 class ResultResolver:
-    """Reads the results of one store. `keeps` tells whether a job's result was to be kept at all."""
+    """Reads parents' results from one store. `keeps` says whether a job's result was stored at all."""
 
     def __init__(self, queries: Queries, keeps: Callable[[ParentResult], bool], cipher: Cipher | None = None) -> None:
         self._queries = queries
@@ -47,7 +48,7 @@ class ResultResolver:
         self._keeps = keeps
 
     def resolve_results(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
-        """Each claim with its results in place, or why one of them can't be; all results are read at once."""
+        """Each claim with its results put in, or the error for a missing one; all results are read at once."""
         wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
         pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
         rows = {row.id: row for page in pages for row in self._queries.parent_results(page)}
@@ -65,13 +66,13 @@ class ResultResolver:
             raise MissingResult(f"the result of its parent {job_id} is gone: that job was deleted")
         parent = f"its parent {job_id} ({row.task})"
         if row.state not in FINAL:
-            raise MissingResult(f"{parent} is {row.state} and has no result yet; this job was run before its time")
+            raise MissingResult(f"{parent} is {row.state} and has no result yet; this job ran too early")
         if row.state is not State.COMPLETED:
             return failure_text(self._failure(row))
         if row.result is None:
             if self._keeps(row):
                 return "null"
-            raise MissingResult(f"the result of {parent} was not kept, by keep_result=False; let it be kept")
+            raise MissingResult(f"the result of {parent} was not stored (keep_result=False); set keep_result=True")
         try:
             codec.verify(row.result, row.result_checksum or 0)
         except CorruptPayload as error:
@@ -85,7 +86,7 @@ class ResultResolver:
         try:
             return opened(self._cipher, result, "result", job_id)
         except CorruptPayload as error:
-            raise MissingResult(f"the result of {parent} is not to be had: {error}") from None
+            raise MissingResult(f"the result of {parent} can't be read: {error}") from None
 
     def _failure(self, row: ParentResult) -> ParentFailure:
         errors = errors_of(self._queries.history(row.id)) if row.state is State.FAILED else []
@@ -99,7 +100,7 @@ def _attempted(claim: Claim, text_of: Callable[[str], str], cipher: Cipher | Non
         codec.verify(claim.payload, claim.checksum)
         payload = filled(opened(cipher, claim.payload, "call", claim.task), text_of)
     except CorruptPayload:
-        return claim  # whoever runs it finds that out as well, and tells it
+        return claim  # the runner finds and reports the same error
     except MissingResult as missing:
         return missing
     return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))

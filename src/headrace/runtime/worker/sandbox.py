@@ -1,7 +1,7 @@
-"""Child processes for `isolation="process"`: a job in one can be killed at its timeout, or crash, and harms nobody.
+"""Child processes for `isolation="process"`: a job in one can be killed at its timeout, or crash, and harms no other.
 
 A child imports the task's module, takes one job at a time over a pipe and answers with the outcome. It never touches
-the store, and it ends when its pipe does, so a killed worker leaves none behind. Messages are one letter and JSON.
+the store. It exits when its pipe closes, so a killed worker leaves none behind. Messages are one letter and JSON.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _step = msgspec.json.Decoder(tuple[Lease, Step])
 
 
 class SandboxCrashed(HeadraceError):
-    """The process that ran the job ended on its own: a crash, an exit, or the system's memory killer."""
+    """The process that ran the job ended by itself: a crash, an exit, or the OOM killer."""
 
 
 class _Forestalled(Exception):
@@ -55,7 +55,7 @@ class Sandbox:
         self.reason: str | None = None
 
     def perform(self, run: Attempt) -> Outcome:
-        """Have the job run there. It can be killed until this returns, and not a moment longer."""
+        """Run the job in the child. It can be killed only until this returns."""
         with self._lock:
             self._run = run
         run.abort = functools.partial(self._kill_during, run)
@@ -68,10 +68,10 @@ class Sandbox:
                 self._run = None
 
     def _converse(self, run: Attempt) -> Outcome:
-        """Send the job and pass on its notes and renewals until its outcome comes."""
-        self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run)))
+        """Send the job, and forward its notes and renewals until its outcome arrives."""
+        self._pipe.send_bytes(b"J" + msgspec.json.encode(_sandbox_task(run)))
         while True:
-            # Not only by the pipe's end: a process the job started may hold it open after the job's own death.
+            # Not only at the pipe's end: a process that the job started may hold the pipe open after the job has died.
             while not self._pipe.poll(_LOOK):
                 if not self._process.is_alive():
                     raise EOFError
@@ -93,14 +93,14 @@ class Sandbox:
                 raise ConfigError(body.decode())
 
     def _kill_during(self, run: Attempt, reason: str) -> None:
-        # A kill that came late would hit the next job of this process, which did nothing wrong.
+        # A late kill would hit the next job of this process.
         with self._lock:
             if self._run is run:
                 self.reason = reason
                 self._kill()
 
     def _kill(self) -> None:
-        self._process.kill()  # it may not have a group of its own yet
+        self._process.kill()  # it may not have its own group yet
         if self._process.pid is not None:
             end_group(self._process.pid)
 
@@ -108,18 +108,18 @@ class Sandbox:
     def is_fit(self) -> bool:
         return self.reason is None and self._process.is_alive()
 
-    def add_dead_letters(self) -> int | None:
-        """End the child, wait for it and return its exit code. Called twice, it does no more."""
-        with self._lock:  # two threads that close one pipe could close a stranger's that took its number
+    def reap(self) -> int | None:
+        """End the child, wait for it and return its exit code. Safe to call twice."""
+        with self._lock:  # two threads closing one pipe could close another file that reuses its number
             self._kill()
             self._process.join(5)
-            if self._run is None:  # else whoever listens there hears its end, and buries it once more
+            if self._run is None:  # else the thread that listens there sees its end, and reaps it
                 self._pipe.close()
             return self._process.exitcode
 
 
 def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
-    """What the job's memory says. What a thread of an earlier job still sends is not for this one."""
+    """The answer to a job's question. Messages from a thread of an earlier job are ignored."""
     try:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
@@ -130,7 +130,7 @@ def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
         return b"x" + str(error).encode()
 
 
-def _errand(run: Attempt) -> SandboxTask:
+def _sandbox_task(run: Attempt) -> SandboxTask:
     plan, claim = run.plan, run.claim
     function: Any = plan.task.function
     retry = None if callable(plan.retry.backoff) else plan.retry.policy()
@@ -139,7 +139,7 @@ def _errand(run: Attempt) -> SandboxTask:
         keep_result=plan.keep_result,
         retry=retry or msgspec.UNSET,
     )
-    # In clear: a child gets no keys, for its job could read them.
+    # Decrypted: a child gets no keys, as its job could read them.
     stored = msgspec.structs.replace(opened_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
     return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
@@ -153,7 +153,7 @@ def _errand(run: Attempt) -> SandboxTask:
 
 
 class Sandboxes:
-    """The children of one worker; those that are idle wait for the next job."""
+    """The children of one worker; idle ones wait for the next job."""
 
     def __init__(self) -> None:
         self._idle: list[Sandbox] = []
@@ -171,7 +171,7 @@ class Sandboxes:
             outcome = sandbox.perform(run)
         except (EOFError, OSError):
             return self._crashed(sandbox, run, now)
-        except Exception as error:  # the task can't be sent there or loaded there; its job is told
+        except Exception as error:  # the task can't be sent or loaded there; its job fails
             outcome = conclude(run.plan, run.claim, error, now)
         self._keep(sandbox)
         return outcome
@@ -184,7 +184,7 @@ class Sandboxes:
             self._all.clear()
             self._idle.clear()
         for sandbox in left:
-            sandbox.add_dead_letters()
+            sandbox.reap()
 
     def _take(self) -> Sandbox:
         with contextlib.suppress(IndexError):
@@ -198,7 +198,7 @@ class Sandboxes:
             if not self._stopped:
                 self._all.add(sandbox)
                 return sandbox
-        sandbox.add_dead_letters()  # nobody else would: this process would wait for it at its end, for ever
+        sandbox.reap()  # otherwise this process would wait for it at exit, forever
         raise _Forestalled
 
     def _keep(self, sandbox: Sandbox) -> None:
@@ -210,7 +210,7 @@ class Sandboxes:
 
     def _discard(self, sandbox: Sandbox) -> int | None:
         self._all.discard(sandbox)
-        return sandbox.add_dead_letters()
+        return sandbox.reap()
 
     def _crashed(self, sandbox: Sandbox, run: Attempt, now: Callable[[], int]) -> Outcome:
         code = self._discard(sandbox)

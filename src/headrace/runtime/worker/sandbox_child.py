@@ -1,4 +1,4 @@
-"""What runs inside a sandbox process: takes errands from its pipe, runs them, answers with outcomes."""
+"""The main loop of a sandbox process: it takes jobs from its pipe, runs them, and answers with outcomes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _clock = SystemClock()
 
 
 class SandboxTask(msgspec.Struct, frozen=True):
-    """One job, where its function is found, the time by the worker's clock, and who that is."""
+    """One job: its claim, where to find its function, the worker's time and the worker's id."""
 
     claim: Claim
     module: str
@@ -43,7 +43,7 @@ class SandboxTask(msgspec.Struct, frozen=True):
 
 
 class _Parent:
-    """The pipe to the worker; also the line by which a job's context reports."""
+    """The pipe to the worker; also the WorkerLink of a job's context."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -56,7 +56,7 @@ class _Parent:
         self.worker = ""
 
     def listen(self) -> None:
-        """Read what the worker sends. When the worker is gone, so are we."""
+        """Read the worker's messages. Exit when the worker is gone."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 message = self._pipe.recv_bytes()
@@ -82,7 +82,7 @@ class _Parent:
         return answer
 
     def prepare(self, delivery: SandboxTask) -> None:
-        """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
+        """Use the worker's clock, which is the store's: a sleep that is over there must be over here."""
         self._ahead = delivery.now - _clock.now()
         self.largest = delivery.max_result
         self.worker = delivery.worker
@@ -104,19 +104,19 @@ class _Parent:
 
 
 def end_group(leader: int) -> None:
-    """Kill the sandbox of this id and whatever its jobs have started, unless that has left its group."""
+    """Kill this sandbox and all processes its jobs have started, except those that left its process group."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(leader, signal.SIGKILL)
 
 
 def serve(pipe: Connection, logs: bytes = b"") -> None:
-    """The child's main: errands until the pipe closes."""
+    """The child's main function: run jobs until the pipe closes."""
     if hasattr(os, "setpgid"):
         os.setpgid(0, 0)
-        os.register_at_fork(after_in_child=pipe.close)  # what a job forks has nothing to tell the worker
+        os.register_at_fork(after_in_child=pipe.close)  # processes that a job forks must not talk to the worker
     pid = os.getpid()
-    # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
+    # Ctrl-C reaches the whole group; the worker decides what to do with the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     parent = _Parent(pipe)
@@ -125,10 +125,10 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
         delivery = parent.deliveries.get()
         try:
             task = _find(delivery.claim.task, delivery.module, delivery.qualname)
-        except Exception as error:  # whatever the import of user code raises is told
+        except Exception as error:  # report whatever the import of user code raises
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
-        take_over(logs)  # after the user's code, which may set logging up itself
+        take_over(logs)  # after the user's code, which may set up logging itself
         tracer = task.submits.tracer
         with contextlib.nullcontext() if tracer is None else tracer.inside(delivery.claim):
             outcome = _run(delivery, task, parent)

@@ -1,4 +1,4 @@
-"""How a worker ends: it hands in what runs, or gives it back; also when its program ends without stop()."""
+"""The end of a worker: it settles or releases what runs, also when its program exits without stop()."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.runtime.worker.wait_for_store import OUTAGE_FIRST
 
 log = logging.getLogger("headrace.worker")
 _PATIENCE = 10.0
-_LAST_TRIES = 5.0  # how long a worker tries to hand in what is left after its deadline
+_LAST_TRIES = 5.0  # seconds in which a worker tries to send the remaining outcomes after its deadline
 
 
 class Stoppable(Protocol):
@@ -32,12 +32,12 @@ class Stoppable(Protocol):
 
 
 def stop_at_exit(worker: Stoppable) -> Callable[[], None]:
-    """Have what it runs given back when the interpreter exits; call the answer when the worker has ended before."""
+    """Release running jobs when the interpreter exits; call the returned function if the worker has ended before."""
     home = os.getpid()
 
     def stop() -> None:
-        if os.getpid() == home:  # a forked child has our hook, but not our threads
-            log.warning("the program ends while worker %s works; what it runs is given back", worker.id)
+        if os.getpid() == home:  # a forked child inherits the hook, but not the threads
+            log.warning("the program exits while worker %s runs; releasing its jobs", worker.id)
             worker.request_stop(0.0)
             worker.join(_PATIENCE)
 
@@ -53,7 +53,7 @@ def wind_down(
     bell: Bell,
     deadline: Callable[[], float | None],
 ) -> None:
-    """Give back what was not begun, let runs finish until the deadline, release the rest."""
+    """Release unstarted jobs, let runs finish until the deadline, then release the rest."""
     while True:
         exchange.give_back()
         stop_at = deadline() or 0.0
@@ -64,13 +64,13 @@ def wind_down(
             return
         left = stop_at - time.monotonic()
         if left < -_LAST_TRIES:
-            log.error("worker %s could not hand in %d outcomes: the store is away", worker_id, len(state.done))
+            log.error("worker %s could not store %d outcomes: the store is unavailable", worker_id, len(state.done))
             return
         bell.wait(min(pause, max(left, 0.01)))
 
 
 def _settle(exchange: WorkerExchange) -> float:
-    """Settle what is finished; the seconds after which to try again."""
+    """Settle finished jobs; returns the seconds until the next try."""
     try:
         exchange.exchange(0)
         return 1.0

@@ -1,7 +1,8 @@
-"""What a worker's parts share: claims that wait, runs that are under way, outcomes that wait to be settled.
+"""The state that a worker's threads share: waiting claims, running attempts, outcomes to settle.
 
-Deques and dicts are used for what the interpreter makes atomic, so a no-op job crosses no lock. A run is ended by
-whoever takes it off `running` first: its runner, or the pulse on a timeout; the other's outcome is dropped.
+Deques and dicts are used for operations that the interpreter makes atomic, so a no-op job takes no lock. The thread
+that removes a run from `running` first ends it: its runner, or the heartbeat on a timeout. The other's outcome is
+dropped.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Attempt:
         self.claim = claim
         self.plan = plan
         self.slot = slot
-        self.place: int | None = None  # in the presence
+        self.place: int | None = None  # in the liveness file
         self.started = time.monotonic()
         timeout = plan.timeout
         self.deadline = NEVER if timeout is None else self.started + timeout
@@ -63,11 +64,11 @@ class Attempt:
 
     @property
     def about(self) -> dict[str, Any]:
-        """The `extra` of a line of the log."""
+        """The `extra` of a log line."""
         return about(self.claim, self.context.worker)
 
     def stop(self, reason: str) -> None:
-        """Tell the task to stop, and make it where that is possible."""
+        """Ask the task to stop, and abort it where that is possible."""
         self.context.tell(reason)
         abort = self.abort
         if abort is not None:
@@ -90,16 +91,16 @@ class WorkerState:
         self.notes: deque[JobNote] = deque()
         self.begun: deque[Attempt] = deque()
         self.slots: list[int] = list(range(concurrency))
-        self.handed_over: deque[int] = deque()  # slots that threads left to the loop, which no thread takes
-        self.loop_came = threading.Event()  # since a thread last handed a slot over
+        self.handed_over: deque[int] = deque()  # slots that threads left to the event loop; no thread takes them
+        self.loop_came = threading.Event()  # set when the loop has run since a thread last handed a slot over
         self.loop_came.set()
         self.liveness: WorkerLiveness | None = None
-        # By id and version, what is begun and not settled. Not all of it is held: what a run with a lost lease still
-        # brings is handed in.
+        # Begun and not settled, by id and version. Not all of these are held: the outcome of a run with a lost lease is
+        # sent as well.
         self.unsettled: dict[tuple[str, int], Attempt] = {}
         self.low_water = 0
         self.began = 0
-        self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
+        self.cut_off: set[int] = set()  # coroutines that were cancelled and have not ended; only their loop changes it
         self.next_check = NEVER
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
@@ -119,16 +120,16 @@ class WorkerState:
         if run.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
-            self.ring()  # who ended while this one was still in line did not, and it may take its time
+            self.ring()  # runs that ended while this one was queued did not ring, and this one may take long
         return run
 
     def end(self, run: Attempt, outcome: Outcome | None) -> bool:
-        """Hand in the outcome of a run; False if the run was ended by somebody else before.
+        """Queue the outcome of a run; False if another thread ended the run before.
 
-        What a run with a lost lease still brings is handed in all the same: the version decides whether it counts,
-        and a refusal shows in the job's history.
+        The outcome of a run with a lost lease is sent as well: the store decides by version whether it counts, and
+        records a refusal in the job's history.
         """
-        if os.getpid() != self._pid:  # a task that forked came back twice: here it is the copy
+        if os.getpid() != self._pid:  # a task that forked returned twice, and this is the copy
             os._exit(0)
         if self.running.pop(run.number, None) is None:
             if run.lost and outcome is not None:
@@ -150,13 +151,13 @@ class WorkerState:
         return True
 
     def settled(self, lease: Claim | Outcome) -> Attempt | None:
-        """Nothing is to be told of this run any more: the store knows it, or has refused it. None if it never began."""
+        """Forget a run that the store has settled or refused. None if it never began."""
         run = self.unsettled.pop((lease.id, lease.version), None)
         if run is not None and run.place is not None and self.liveness is not None:
             self.liveness.settled(run.place)
         return run
 
-    # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together
+    # -- slots: each run takes one, so `concurrency` bounds threads and coroutines together
 
     def take_slot(self) -> int | None:
         try:
@@ -170,7 +171,7 @@ class WorkerState:
             self.wake_loop()
 
     def return_slot(self, slot: int) -> None:
-        """Free a slot from inside the event loop, which looks after its own."""
+        """Free a slot from inside the event loop, which needs no wake-up."""
         self.slots.append(slot)
         if self.ready:
             with self.work:
@@ -195,7 +196,7 @@ class WorkerState:
                 self.work.notify(threads)
 
     def take_back(self) -> list[Claim]:
-        """The claims no runner has begun."""
+        """The claims that no runner has begun."""
         claims = []
         for waiting in (self.ready, self.ready_async):
             while waiting:

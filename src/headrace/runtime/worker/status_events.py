@@ -1,6 +1,6 @@
-"""What a worker tells of itself while it works: that nothing is left to run, and errors that are of no job.
+"""Events about a worker itself: it has drained its queues, or an error hit it that belongs to no job.
 
-An error of the store can't be told while it lasts, so it is told once the store is back, with how long that took.
+An error of the store can't be reported while it lasts, so it is reported once the store is back, with its duration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headrace.core.events.log import EventGroup
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.worker.exchange import WorkerExchange
 
-_LONGEST = 500  # characters of a message: the log has the whole of it
+_LONGEST = 500  # characters of a message: the log has the full text
 
 
 class StatusEvents:
@@ -26,7 +26,7 @@ class StatusEvents:
         self._error: tuple[float, str, str] | None = None
 
     def failed(self, error: Exception) -> None:
-        """A turn failed; of several in a row the first error is told."""
+        """A turn failed; of several in a row, the first error is reported."""
         if self._error is None:
             self._error = (time.monotonic(), type(error).__name__, str(error)[:_LONGEST])
 
@@ -35,15 +35,15 @@ class StatusEvents:
         if self._error is not None:
             since, kind, message = self._error
             seconds = round(time.monotonic() - since, 3)
-            self._tell("worker.error", {"error": kind, "message": message, "seconds": seconds})
+            self._emit("worker.error", {"error": kind, "message": message, "seconds": seconds})
             self._error = None
 
     def drained(self, worker_exchange: WorkerExchange) -> None:
-        """Tell it if nothing is left to run; once for each time that there was work."""
+        """Emit worker.drained if nothing is left to run, once per period of work."""
         jobs = worker_exchange.claimed - self._drained_after
         if self._tells and jobs and worker_exchange.store_is_empty and not worker_exchange.held:
-            self._tell("worker.drained", {"jobs": jobs})
+            self._emit("worker.drained", {"jobs": jobs})
             self._drained_after += jobs
 
-    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+    def _emit(self, kind: str, data: dict[str, Any]) -> None:
         self._engine.events.tell([EventGroup(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])

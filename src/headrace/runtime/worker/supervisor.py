@@ -1,4 +1,4 @@
-"""Keeps worker processes running: restarts the ones that crash, stops them all in order."""
+"""Keeps worker processes running: restarts those that crash, and stops all of them in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headrace.runtime.worker.worker import Worker
 
 log = logging.getLogger("headrace.supervisor")
 
-RECYCLED = 75  # the exit code by which a worker asks to be replaced
+RECYCLED = 75  # the exit code of a worker that asks to be replaced
 _LOOK = 0.2
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.2, 30.0
 _HEALTHY_AFTER = 60.0
@@ -28,10 +28,10 @@ _PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGU
 
 
 def run_here(worker: Worker, *, supervised: bool = False) -> int:
-    """Run a worker in this process until it is told to stop. SIGTERM or SIGINT drain, a second one hurries."""
+    """Run a worker in this process until it stops. SIGTERM or SIGINT drain; a second signal ends it at once."""
     parent = os.getppid()
-    # With the default of 5 ms, a thread that computes holds up every step of a commit by that much (measured: half
-    # the throughput, and the write lock held meanwhile). This process is ours to set.
+    # With the default of 5 ms, a computing thread delays every step of a commit by that much (measured: half the
+    # throughput, with the write lock held). This process belongs to the worker, so it may set this.
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.001)
     hurry = getattr(signal, "SIGUSR2", None) if supervised else None
@@ -39,7 +39,7 @@ def run_here(worker: Worker, *, supervised: bool = False) -> int:
         worker.start()
         while not worker.join(1.0):
             if supervised and worker.is_stalled:
-                log.error("worker %s has stood still for too long; its process ends, and is replaced", worker.id)
+                log.error("worker %s has hung for too long; its process exits and is replaced", worker.id)
                 return 1
             if supervised and os.getppid() != parent:
                 log.warning("the supervisor is gone; stopping")
@@ -52,8 +52,8 @@ def run_here(worker: Worker, *, supervised: bool = False) -> int:
 class _signals:  # noqa: N801  (reads as a function)
     """Route stop signals to `stop(hurried)`; SIGUSR1 prints every thread's stack.
 
-    A second stop signal hurries, unless there is a signal of its own for that: a supervised worker may get the first
-    one twice, from its supervisor and from the terminal or the service manager, which address the whole group.
+    A second stop signal hurries, unless another signal is reserved for that: a supervised worker may get the first one
+    twice, from its supervisor and from the terminal or the service manager, which signal the whole group.
     """
 
     def __init__(self, stop: Callable[[bool], None], hurry: int | None = None) -> None:
@@ -68,7 +68,7 @@ class _signals:  # noqa: N801  (reads as a function)
         for number in (signal.SIGTERM, signal.SIGINT, *([self._hurry] if self._hurry else [])):
             self._before[number] = signal.signal(number, self._handle)
         if hasattr(signal, "SIGUSR1"):
-            self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, _tell_where_threads_are)
+            self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, _dump_stacks)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
@@ -79,15 +79,14 @@ class _signals:  # noqa: N801  (reads as a function)
         self._stop(number == self._hurry if self._hurry else self._seen > 1)
 
 
-def _tell_where_threads_are(number: int, frame: FrameType | None) -> None:
-    # Not with faulthandler.register(): it would read the stacks of threads that run on meanwhile, and a worker that was
-    # only asked where it is would now and then die of it.
+def _dump_stacks(number: int, frame: FrameType | None) -> None:
+    # Not faulthandler.register(): it reads the stacks of running threads, which now and then crashed the worker.
     with contextlib.suppress(ValueError, AttributeError, OSError, RuntimeError):  # stderr may be no real file
         faulthandler.dump_traceback(all_threads=True)
 
 
 class _ProcessSlot:
-    """One place for a worker process, and how its last ones fared."""
+    """One worker process: its pid, restarts and backoff."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
@@ -111,7 +110,7 @@ class Supervisor:
         self._wake = threading.Event()
 
     def run(self) -> int:
-        """Supervise until stopped; 0 if everybody ended in order."""
+        """Supervise until stopped; 0 if all workers ended in order."""
         with _signals(self._stop), _children_awaited():
             while not self._stopping or any(seat.pid for seat in self._seats):
                 for seat in self._seats:
@@ -134,7 +133,7 @@ class Supervisor:
     def _look_for_end(self, seat: _ProcessSlot, pid: int) -> None:
         try:
             ended, status = os.waitpid(pid, os.WNOHANG)
-        except ChildProcessError:  # somebody else took note of its end
+        except ChildProcessError:  # its exit status was already collected
             self._ended(seat, None)
             return
         if ended:
@@ -142,15 +141,16 @@ class Supervisor:
 
     def _start(self, seat: _ProcessSlot) -> None:
         seat.started = time.monotonic()
-        # A signal that is passed on to the child before it has its own handlers would be lost in copies of ours.
+        # Block signals until the child has its own handlers; one passed on before would be lost in our inherited
+        # handlers.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
         try:
             seat.pid = os.fork()
             if seat.pid == 0:
                 _be_a_worker(self._make_worker, before)
-        except OSError as error:  # no memory, too many processes: those that are there go on
+        except OSError as error:  # no memory, too many processes: the existing ones go on
             self._put_off(seat)
-            log.error("a worker process can't be started: %s; it is tried again in %.1f s", error, seat.backoff)
+            log.error("can't start a worker process: %s; trying again in %.1f s", error, seat.backoff)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -160,7 +160,7 @@ class Supervisor:
             seat.start_at = time.monotonic()
             return
         self._put_off(seat)
-        log.error("worker process %s %s; a new one starts in %.1f s", pid, _told(code), seat.backoff)
+        log.error("worker process %s %s; starting a new one in %.1f s", pid, _exit_text(code), seat.backoff)
 
     def _put_off(self, seat: _ProcessSlot) -> None:
         healthy = time.monotonic() - seat.started > _HEALTHY_AFTER
@@ -185,15 +185,15 @@ class Supervisor:
                     os.kill(seat.pid, number)
 
 
-def _told(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     if code is None:
-        return "ended, nobody knows how"
+        return "ended with an unknown status"
     return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
 
 
 @contextlib.contextmanager
 def _children_awaited() -> Iterator[None]:
-    """Where SIGCHLD is ignored, as in the children of some service managers, no exit code is kept for us."""
+    """Restore SIGCHLD: where it is ignored, as under some service managers, the kernel keeps no exit codes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -205,7 +205,7 @@ def _children_awaited() -> Iterator[None]:
 
 
 def _be_a_worker(make_worker: Callable[[], Worker], mask: set[signal.Signals | int]) -> NoReturn:
-    """The child's whole life. It must never return into its parent's code."""
+    """The child's main function. It must never return into its parent's code."""
     code = 1
     try:
         for number in _PASSED_ON:

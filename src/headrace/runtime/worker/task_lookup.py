@@ -1,4 +1,4 @@
-"""Which tasks a worker knows, and how it finds out: by the names of its app, and by an import if only that can tell."""
+"""Which tasks a worker knows: by the names of its app, or by an import where the name does not decide."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from collections.abc import Callable, Iterable
 from headrace.core.jobs.known_tasks import KnownTasks, knows
 
 log = logging.getLogger("headrace.worker")
-_LOOK_AGAIN = 5.0  # seconds until a task that was not known is looked for once more
+_LOOK_AGAIN = 5.0  # seconds until an unknown task is looked up again
 
 
 class TaskLookup:
-    """`names` are those of the app, with "jobs.*" for what may be imported; `can_run` imports it."""
+    """`names` are the app's task names, with "jobs.*" for importable ones; `can_run` imports a task."""
 
     def __init__(self, names: Callable[[], Iterable[str]], can_run: Callable[[str], bool]) -> None:
         self._names = names
         self._can_run = can_run
         self._refused: dict[str, float] = {}  # by task, when to look again
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self.tasks = KnownTasks(self._knows)
 
     def settle(self) -> None:
-        """Decide what the last claim left undecided, and tell which tasks it met that are not known."""
+        """Decide the tasks that the last claim left undecided, and log the unknown ones."""
         while self.tasks.undecided:
             task = self.tasks.undecided.pop()
             if self._can_run(task):
                 self.tasks.learn(task)
             else:
                 self._refuse(task)
-        for task in self.tasks.unknown - self._told:
-            log.warning("task %r is not known to this worker; its jobs are left to others", task)
-            self._told.add(task)
+        for task in self.tasks.unknown - self._logged:
+            log.warning("task %r is not known to this worker; other workers may run its jobs", task)
+            self._logged.add(task)
 
     def has_grown(self) -> bool:
-        """Whether the app has registered a task since that was not known when it was met."""
+        """Whether the app has since registered a task that was unknown when it was met."""
         learned = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
         for task in learned:
             self.tasks.learn(task)

@@ -1,7 +1,7 @@
-"""Runs `def` tasks in threads of this process, and hands `isolation="process"` tasks to a sandbox.
+"""Runs `def` tasks in threads of this process, and passes `isolation="process"` tasks to a sandbox.
 
-Threads are started when they are first needed and take claims from the shared deque, so no job waits behind another.
-A thread that overran its timeout can't be stopped; it is fenced, replaced, and ends when its function does.
+Threads start on demand and take claims from the shared deque, so no job waits behind another. A thread past its timeout
+can't be stopped: its result is fenced off, another thread replaces it, and it ends when its function returns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.runtime.worker.tracing import looked_back
 
 log = logging.getLogger("headrace.worker")
 
-_LATE = 0.05  # seconds in which a loop that is not blocked comes for a slot
+_LATE = 0.05  # seconds in which an unblocked loop takes a slot
 
 
 class Threads:
@@ -39,7 +39,7 @@ class Threads:
         self._stopping = False
 
     def ensure(self) -> None:
-        """Start as many threads as there is work and room for."""
+        """Start as many threads as there are jobs and slots for."""
         with self._lock:
             needed = min(len(self._worker_state.ready) - self._idle, self._worker_state.concurrency - self._alive)
             for _ in range(needed):
@@ -47,15 +47,17 @@ class Threads:
                     return  # the next turn tries again
 
     def _start_one(self) -> bool:
-        """Start a thread, if the system has room for one more; jobs wait for those that are there otherwise."""
+        """Start a thread, if the system allows one more; otherwise jobs wait for the existing ones."""
         thread = threading.Thread(target=self._work, name=f"headrace-{self._made + 1}", daemon=True)
-        self._alive += 1  # before it starts: it may be over at once
+        self._alive += 1  # before it starts: it may end at once
         try:
             thread.start()
         except RuntimeError as error:
             self._alive -= 1
             if not self._is_short:
-                log.error("no thread for a job: %s; %d are at work. See `ulimit -u` and pids.max", error, self._alive)
+                log.error(
+                    "can't start a thread for a job: %s; %d run. See `ulimit -u` and pids.max", error, self._alive
+                )
             self._is_short = True
             return False
         self._made += 1
@@ -63,14 +65,14 @@ class Threads:
         return True
 
     def abandon_one(self) -> None:
-        """A thread is left to its job, which overran its timeout or lost its lease: another may take its place."""
+        """Leave a thread to a job past its timeout or without its lease, and let another thread replace it."""
         with self._lock:
             self._alive -= 1
             self._stuck += 1
             if self._stuck >= 2 * self._worker_state.concurrency and self._stuck % self._worker_state.concurrency == 0:
                 log.error(
-                    "%d threads are still in jobs that were given up; they hold memory until these end. Tasks that "
-                    "may hang belong into isolation='process', where they can be killed",
+                    "%d threads still run abandoned jobs and hold memory until these end. Use isolation='process' for "
+                    "tasks that may hang: there they can be killed",
                     self._stuck,
                 )
 
@@ -84,12 +86,12 @@ class Threads:
             if not self._use(slot):
                 with self._lock:
                     self._stuck -= 1
-                return  # given up and replaced meanwhile, the slot given away
+                return  # abandoned and replaced meanwhile, its slot freed
         with self._lock:
             self._alive -= 1
 
     def _use(self, slot: int) -> bool:
-        """Run jobs until none is ready or a coroutine wants the slot; False if the last one was given up."""
+        """Run jobs until none is ready or a coroutine needs the slot; False if the last one was abandoned."""
         worker_state = self._worker_state
         while True:
             try:
@@ -97,7 +99,7 @@ class Threads:
             except IndexError:
                 break
             if worker_state.ready_async and len(worker_state.slots) > len(worker_state.ready):
-                worker_state.wake_loop()  # it left a slot to this job, which needs it no longer
+                worker_state.wake_loop()  # it left a slot for this job, which no longer needs it
             run = worker_state.begin(claim, plan, slot)
             if not worker_state.end(run, self._outcome(run)):
                 return False
@@ -108,19 +110,19 @@ class Threads:
         return True
 
     def _hand_over(self, slot: int) -> None:
-        """Leave the slot to a coroutine that waits, out of reach of the threads: they would be quicker.
+        """Leave the slot to a waiting coroutine, where threads can't take it: they would be quicker.
 
-        A loop that does not come for it is blocked by one of its coroutines. That must not cost the threads a slot,
-        so it is taken back, and none is handed over until the loop has come.
+        A loop that does not take it is blocked by one of its coroutines. That must not cost the threads a slot, so the
+        thread takes it back, and hands over none until the loop runs again.
         """
         worker_state = self._worker_state
         worker_state.handed_over.append(slot)
-        worker_state.loop_came.clear()  # after the append: a loop that comes from now on finds the slot
+        worker_state.loop_came.clear()  # after the append: a loop that runs from now on finds the slot
         worker_state.wake_loop()
         if not worker_state.loop_came.wait(_LATE):
-            with contextlib.suppress(ValueError):  # it has come at the last moment
+            with contextlib.suppress(ValueError):  # the loop took it at the last moment
                 worker_state.handed_over.remove(slot)
-                worker_state.free_slot(slot)  # which wakes the loop again: it may have looked for it just now
+                worker_state.free_slot(slot)  # this wakes the loop again: it may have looked for the slot just now
 
     def _next_slot(self) -> int | None:
         worker_state = self._worker_state
@@ -138,10 +140,10 @@ class Threads:
     def _outcome(self, run: Attempt) -> Outcome:
         try:
             return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
-        except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
+        except BaseException as error:  # a bug in headrace; the thread, its slot and the job must survive it
             log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
-            told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
-            return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._worker_state.now())
+            error_info = ErrorInfo(type(error).__name__, "the worker could not run it; see its log")
+            return fail(run.claim, "worker_error", error_info, run.plan.retry.max_attempts, self._worker_state.now())
 
     def _perform_traced(self, run: Attempt, trace: Traced) -> Outcome:
         looked_back(trace)

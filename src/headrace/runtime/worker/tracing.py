@@ -1,6 +1,6 @@
-"""Has attempts followed by a tracer that may stumble: then its spans are lost, which is told, and no job is.
+"""Calls a tracer for attempts. If the tracer fails, its spans are lost and an error is logged; no job is lost.
 
-Apart from `tracing`, for logging takes its time to load, and whoever only enqueues has no need of it.
+Apart from `tracing`, because logging is slow to import and a process that only enqueues does not need it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ log = logging.getLogger("headrace.tracing")
 
 
 def begun(tracer: Tracer, claim: Claim, log_line: Callable[..., None]) -> Traced | None:
-    """The attempt as the tracer follows it."""
+    """Begin the trace of an attempt."""
     try:
         return tracer.begin(claim, log_line)
     except Exception:
-        log.exception("job %s: the tracer failed; it is not traced", claim.id)
+        log.exception("job %s: the tracer failed; this attempt is not traced", claim.id)
         return None
 
 
 def looked_back(trace: Traced) -> None:
-    """Have the attempt linked to what came before it."""
+    """Link the attempt to its predecessors."""
     try:
         trace.look_back()
     except Exception:
@@ -32,8 +32,8 @@ def looked_back(trace: Traced) -> None:
 
 
 def ended(trace: Traced, outcome: Outcome | None) -> None:
-    """Have the attempt told to be over."""
+    """End the trace of an attempt."""
     try:
         trace.end(outcome)
     except Exception:
-        log.exception("the tracer failed; the end of an attempt is not told")
+        log.exception("the tracer failed; the end of an attempt is not traced")

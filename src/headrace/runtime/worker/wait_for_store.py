@@ -1,4 +1,4 @@
-"""Waiting for a store that is away, with growing pauses."""
+"""Waiting for an unavailable store, with growing pauses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.worker")
 OUTAGE_FIRST, OUTAGE_LONGEST = 0.1, 2.0
-_LOOK = 0.05  # how often to look whether to give up
+_LOOK = 0.05  # seconds between two checks whether to give up
 
 
 def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bool:
-    """Wait until the store takes a write; False if this is given up before.
+    """Wait until the store accepts a write; False if `gives_up` says so before.
 
-    What won't pass by itself is raised: somebody has to put it right.
+    A permanent error is raised: a person has to fix it.
     """
     pause = OUTAGE_FIRST
     while True:
@@ -30,21 +30,21 @@ def await_store(write: Callable[[], object], gives_up: Callable[[], bool]) -> bo
         again = time.monotonic() + pause
         while time.monotonic() < again:
             if gives_up():
-                log.info("stopped before the store was there")
+                log.info("stopped before the store became available")
                 return False
-            time.sleep(_LOOK)  # no event: who gives up may be a signal handler of this very thread
+            time.sleep(_LOOK)  # not an event: a signal handler of this thread may be the one that gives up
         pause = min(pause * 2, OUTAGE_LONGEST)
 
 
 class Outage:
-    """How long a worker pauses while its store is away: twice as long each time."""
+    """How long a worker pauses while its store is unavailable: twice as long each time."""
 
     def __init__(self) -> None:
         self._pause = self._ends = 0.0
 
     @property
     def left(self) -> float:
-        """The seconds that are left of the pause; none, or less, if it is over."""
+        """The seconds left of the pause; 0 or less if it is over."""
         return self._ends - time.monotonic()
 
     def over(self) -> None:

@@ -1,7 +1,7 @@
-"""A worker: one thread that settles what is finished and claims what can be started, in one call each turn.
+"""A worker: one thread that settles finished jobs and claims new ones, in one call per turn.
 
-An idle worker settles at once, a busy one in large batches, with no timer: runners ring when little is left to do.
-Between turns it sleeps at the bell until the next job is due.
+An idle worker settles at once, a busy one in large batches. No timer is needed: runners ring the bell when little work
+is left. Between turns the thread waits at the bell until the next job is due.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ class Worker:
     # -- from outside
 
     def start(self) -> Worker:
-        """Sign on and begin to work, in threads of their own. One that works already goes on as it is."""
+        """Register the worker and start its threads. A running worker is left as it is."""
         if self.stopped.is_set():
             raise HeadraceError("this worker has stopped; make a new one")
         if self._thread is not None:
             return self
-        is_drain = self._drain or self._at_most is not None  # it ends by itself, and does not wait
+        is_drain = self._drain or self._at_most is not None  # it ends by itself, so it does not wait for the store
         if not is_drain and not await_store(
             lambda: self._engine.unregister_worker(self.id), lambda: self._stop_at is not None
         ):
@@ -117,18 +117,18 @@ class Worker:
         run_specs = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._cipher)
         mine = (self._settings, self._at_most, self._task_names)
         self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, run_specs, *mine)
-        self.store_lost = self._exchange.recovery.lost  # an idle worker, too, comes back slowly
+        self.store_lost = self._exchange.recovery.lost  # an idle worker also starts slowly after an outage
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._worker_state, self._sandboxes)
         self._loop = EventLoop(self._worker_state)
         self._worker_state.wake_loop = self._loop.wake
-        self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
+        self._state = "running"  # so that no one reads "starting" until the first heartbeat
         described = self.describe()
         self._worker_state.liveness = self._liveness = self._engine.register_worker(described)
         self._heartbeat = Heartbeat(
             self._engine, self._worker_state, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
-        # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
+        # A draining worker fires no schedules and does no maintenance.
         maintenance_tasks = (
             () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing)
         )
@@ -138,13 +138,13 @@ class Worker:
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
         self._heartbeat.watch(self._worker_state.sign, maintenance.sign, *(each.sign for each in schedulers))
         handlers = [] if self._listener is None else [self._listener(self.id)]
-        # Who listens comes first, and so hears that its own worker has started.
+        # The event handlers start first, so that they receive the worker.started event of their own worker.
         self._start([*handlers, WorkerEvents(self._engine, described), *schedulers, maintenance])
         self._log("worker.started", f"started: {what_it_serves(self._settings)}")
         return self
 
     def _start(self, services: Sequence[Service]) -> None:
-        """Start all, or none: if one can't, those that are at work already would go on without a worker."""
+        """Start all services or none: a failed start must not leave some of them running without a worker."""
         self._services: list[Service] = []
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         try:
@@ -152,7 +152,7 @@ class Worker:
                 service.start()
                 self._services.append(service)
             self._heartbeat.start()
-            self._forget_exit = stop_at_exit(self)  # before the thread, which may be over at once
+            self._forget_exit = stop_at_exit(self)  # before the thread, which may end at once
             self._thread.start()
         except BaseException:
             self._close()
@@ -160,7 +160,7 @@ class Worker:
             raise
 
     def request_stop(self, patience: float | None = None) -> None:
-        """Begin to stop: finish what runs within `patience` seconds, give the rest back. Safe in signal handlers."""
+        """Begin to stop: running jobs have `patience` seconds, the rest are released. Safe in signal handlers."""
         limit = self._settings.shutdown_timeout if patience is None else patience
         deadline = time.monotonic() + limit
         self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
@@ -168,9 +168,9 @@ class Worker:
             self._bell.ring()
 
     def stop(self, patience: float | None = None) -> None:
-        """Stop and wait until it is done."""
+        """Stop and wait until the worker has stopped."""
         self.request_stop(patience)
-        if self._thread is None:  # it was never started
+        if self._thread is None:  # never started
             self.stopped.set()
         self.join()
 
@@ -180,21 +180,21 @@ class Worker:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the loop that fetches and settles jobs has stood still for long, although the process lives."""
+        """Whether the loop that claims and settles has hung for long, although the process lives."""
         return self._thread is not None and self._heartbeat.is_stalled(self._worker_state.sign)
 
     @property
     def completed(self) -> int:
-        """How many jobs it has completed."""
+        """How many jobs this worker has completed."""
         return 0 if self._thread is None else self._exchange.completed
 
     @property
     def failed(self) -> int:
-        """How many jobs failed for good in its hands."""
+        """How many jobs failed for good in this worker."""
         return 0 if self._thread is None else self._exchange.failed
 
     def pause(self) -> None:
-        """Start no more jobs; those that run go on."""
+        """Start no more jobs; running ones go on."""
         self._order("pause")
 
     def resume(self) -> None:
@@ -207,7 +207,7 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    # -- what the pulse and the contexts need
+    # -- for the heartbeat and the job contexts
 
     def describe(self) -> WorkerRow:
         state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
@@ -228,7 +228,7 @@ class Worker:
         self.apply_command(command, self._ordered_at)
 
     def apply_command(self, command: str, asked_at: float) -> None:
-        """Do as an operator wishes, unless that was asked before a wish that is fulfilled already."""
+        """Apply an operator's command, unless it is older than the last one given in this process."""
         if asked_at < self._ordered_at:
             return
         self._log_levels.follow(log_level_of(command), self._log)
@@ -237,12 +237,12 @@ class Worker:
             self._log("worker.stopping", "was asked to stop")
             self.request_stop()
         if (act == "pause") != self._paused:
-            self._paused, told = (True, "paused") if act == "pause" else (False, "resumed")
-            self._log(f"worker.{told}", told)
+            self._paused, change = (True, "paused") if act == "pause" else (False, "resumed")
+            self._log(f"worker.{change}", change)
             self._bell.ring()
 
-    def _log(self, event: str, told: str) -> None:
-        log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
+    def _log(self, event: str, text: str) -> None:
+        log.info("worker %s %s", self.id, text, extra={"event": event, "worker": self.id})
 
     def note(self, note: JobNote) -> None:
         self._worker_state.notes.append(encrypted_note(self._cipher, note))
@@ -260,16 +260,16 @@ class Worker:
             self._log("worker.stopping", f"stops: {len(self._worker_state.running)} jobs are running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
         except BaseException:
-            log.exception("worker %s ends after an error", self.id)
+            log.exception("worker %s stops after an error", self.id)
         finally:
             try:
                 self._close()
             finally:
-                self.stopped.set()  # whoever waits for the end must not wait for ever, whatever went wrong in it
+                self.stopped.set()  # even after an error: nobody must wait forever
 
     def _guarded_turn(self) -> float | None:
-        """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
-        self._worker_state.sign.back_in(OUTAGE_LONGEST)  # the longest pause there is
+        """A turn that survives an outage and any other error. A ring does not shorten the pause after one."""
+        self._worker_state.sign.back_in(OUTAGE_LONGEST)  # the longest pause
         if (left := self._outage.left) > 0:
             return left
         try:
@@ -284,11 +284,11 @@ class Worker:
         except Exception as error:
             self._status_events.failed(error)
             pause = self._outage.lasts(1.0)
-            log.exception("a turn of worker %s failed; it goes on", self.id)
+            log.exception("a turn of worker %s failed; continuing", self.id)
         return pause
 
     def _turn(self) -> float | None:
-        """Settle and claim once; the seconds to sleep, unless rung."""
+        """Settle and claim once; returns the seconds to sleep unless rung."""
         worker_state, exchange = self._worker_state, self._exchange
         if self._is_idle() and not (self._idle.is_over or exchange.knowledge.has_grown()):
             self._maintain()
@@ -299,7 +299,7 @@ class Worker:
         self._idle.end()
         claims, next_at = exchange.exchange(room)
         self._idle.turned(len(claims), next_at)
-        if self._paused:  # meanwhile, or with jobs at hand that were fetched before
+        if self._paused:  # paused meanwhile, or with prefetched jobs
             exchange.give_back(claims)
         else:
             worker_state.place(exchange.planned(claims))
@@ -310,15 +310,15 @@ class Worker:
         exchange.give_back_if_stalled()
         is_over = exchange.job_limit_reached or (self._drain and (exchange.store_is_empty or self._paused))
         if is_over and not exchange.held and not worker_state.done:
-            if self._at_most is None and exchange.job_limit_reached:  # by max_jobs
-                log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, exchange.claimed)
+            if self._at_most is None and exchange.job_limit_reached:  # reached max_jobs
+                log.info("worker %s has run %d jobs and is recycled", self.id, exchange.claimed)
                 self.recycle = True
             self._status_events.drained(exchange)
             self.request_stop()
         return self._pause(next_at)
 
     def _is_idle(self) -> bool:
-        """Whether nothing runs, or is to be handed in or told. Who works off what is there asks until it is empty."""
+        """Whether nothing runs or waits to be sent. A draining worker is never idle."""
         worker_state, exchange = self._worker_state, self._exchange
         return not (
             self._drain
@@ -338,7 +338,7 @@ class Worker:
         self._exchange.idle()
         return until_then if next_at is None else min(until_then, max(next_at - self._clock.now(), 0) / 1000)
 
-    # -- upkeep that any worker may do at any time
+    # -- maintenance that any worker may do at any time
 
     def _maintain(self) -> None:
         if time.monotonic() < self._maintain_at:
@@ -350,7 +350,7 @@ class Worker:
             self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, dead_letters=dead_letters) if may_reap else ()
         ):
             about = {"event": "job.stalled", "job": job.id, "queue": job.queue}
-            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state, extra=about)
+            log.warning("job %s: taken from worker %s, now %s", job.id, job.worker, job.state, extra=about)
             self._exchange.store_is_empty = False
         self._status_events.drained(self._exchange)
         if not self._paused and not self._exchange.job_limit_reached and self._settings.strategy in (None, "priority"):
@@ -361,7 +361,7 @@ class Worker:
 
     def _make_way(self) -> None:
         found = run_in_the_way(self._worker_state, self._engine.queries, self._settings.queues)
-        if found is not None and not self._paused:  # it may have been paused while it looked
+        if found is not None and not self._paused:  # it may have been paused meanwhile
             self._exchange.first = make_way(self._worker_state, self._threads, *found)
 
     # -- the end
@@ -369,7 +369,7 @@ class Worker:
     def _close(self) -> None:
         self._state = "stopped"
         self._forget_exit()
-        with contextlib.ExitStack() as steps:  # from the last to the first, each one even if another fails
+        with contextlib.ExitStack() as steps:  # runs in reverse order, each one even if another fails
             steps.callback(self._bell.close)
             steps.callback(self._liveness.close)
             steps.callback(self._unregister_worker)
