@@ -1,7 +1,7 @@
-"""Connections for messages to addresses that others have chosen: only to networks that are allowed.
+"""Connections to addresses that users have chosen: only to allowed networks.
 
-The name is looked up once, and what was checked is what is connected to: a name that leads elsewhere the next time it
-is asked for leads nobody there. Imported only by who sends something, as http and TLS take memory.
+The name is resolved once, and the connection uses the checked address: a name that resolves differently the next time
+can't bypass the check. Imported only by senders, as http and TLS take memory.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from headrace.core.networks import may_reach
 
 
 class NotAllowed(OSError):
-    """Where the message should go is in no network that is allowed."""
+    """The address is in no allowed network."""
 
 
 def opener(scheme: str, host: str, networks: Sequence[str]) -> urllib.request.OpenerDirector:
-    """What sends a message there. Redirects are not followed.
+    """An opener for one message. It follows no redirects.
 
-    A proxy of the environment looks names up itself, and decides where they may lead: then only an address that is
-    written as such is checked here. Made for each message: they are rare, and the environment may have changed.
+    A proxy of the environment resolves names itself and decides where they may lead: then only a literal address is
+    checked here. Made for each message: they are rare, and the environment may have changed.
     """
     made = urllib.request.OpenerDirector()
     if urllib.request.getproxies().get(scheme) and not urllib.request.proxy_bypass(host):
@@ -49,7 +49,7 @@ def _refuse_literal(host: str, networks: Sequence[str]) -> None:
 
 
 class _Checked(http.client.HTTPConnection):
-    """A connection to an address that was checked."""
+    """A connection to a checked address."""
 
     networks: Sequence[str] = ()
 
@@ -61,7 +61,7 @@ class _Checked(http.client.HTTPConnection):
 
 
 class _CheckedTLS(http.client.HTTPSConnection, _Checked):
-    """The same with TLS, which is about the name."""
+    """The same with TLS, which verifies the name."""
 
 
 class _Plain(urllib.request.HTTPHandler):
@@ -92,7 +92,7 @@ def _maker(kind: type[_Checked], networks: Sequence[str]) -> Any:
 
 
 def _checked(addresses: Sequence[str], networks: Sequence[str]) -> list[str]:
-    """Those of the addresses that may be reached, or NotAllowed."""
+    """The allowed ones of these addresses, or NotAllowed."""
     found = list(dict.fromkeys(addresses))
     allowed = [one for one in found if may_reach(ipaddress.ip_address(one.partition("%")[0]), networks)]
     if not allowed:

@@ -128,7 +128,7 @@ def test_a_mail_that_was_taken_is_not_sent_again_and_who_was_refused_is_told(
     deliver(mail(box, to="ops@example.com,nobody@example.com"), [("raised", alert())], "m1", NOW)
     assert len(box.messages) == 1
     assert caplog.messages == [
-        "channel ops: the mail server refused nobody@example.com; the others are told",
+        "channel ops: the mail server refused nobody@example.com; the others got it",
     ]
 
 
@@ -205,8 +205,8 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
             clock.advance(5)
     assert tries == [0, 15, 45, 105, 225, 465, 945, 1905]
     assert [line.partition(":")[0] for line in caplog.messages] == [
-        "channel ops can't be told of alerts",
-        "channel ops was not told of 1 alerts after 8 tries",
+        "channel ops can't be reached",
+        "channel ops missed 1 alerts after 8 tries",
     ]
     assert app.alerts.channels.get("ops").failures == 8
     hook.status = 200
@@ -366,7 +366,7 @@ def test_a_bad_setting_is_refused_without_telling_it(text: str) -> None:
         ("email", {"host": "x", "to": "a@b.c", "port": 0}, "port: 0 must be from 1"),
         ("email", {"host": "x", "to": "a@b.c", "user": "u"}, "give both or neither"),
         ("email", {"host": "x", "to": "a@b.c", "security": "ssl"}, "security: 'ssl' is not valid"),
-        ("email", {"host": "x", "to": "a@b.c", "user": "u", "password": "hush", "security": "none"}, "not secured"),
+        ("email", {"host": "x", "to": "a@b.c", "user": "u", "password": "hush", "security": "none"}, "unencrypted"),
         ("log", {"severity": "loud"}, "severity: 'loud' is not valid"),
     ],
 )

@@ -632,7 +632,7 @@ def test_a_flow_that_takes_too_long_says_how_far_it_is(app: Headrace, give: AnyT
     run = chain(give.bind(1), give.using(delay=3600).bind()).enqueue()
     drain(app)
     for wait in (run.wait, run.result):
-        with pytest.raises(TimeoutError, match=r"1 of 2 jobs are over.*scheduled to run in"):
+        with pytest.raises(TimeoutError, match=r"1 of 2 jobs have finished.*scheduled to run in"):
             wait(0.01)
     with pytest.raises(InvalidJob, match="timeout"):
         run.wait("soon")  # type: ignore[arg-type]
@@ -709,5 +709,5 @@ def test_what_follows_an_empty_group_gets_an_empty_list_and_keeps_its_place(app:
 def test_an_empty_group_by_itself_is_nothing_to_enqueue(app: Headrace) -> None:
     with pytest.raises(InvalidJob, match="nothing to enqueue"):
         group([]).enqueue()
-    with pytest.raises(InvalidJob, match="nothing is in it"):
+    with pytest.raises(InvalidJob, match="it is empty"):
         chain()

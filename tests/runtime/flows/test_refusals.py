@@ -96,7 +96,7 @@ def test_a_flow_is_stored_on_one_connection(app: Headrace, give: AnyTask) -> Non
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         flow.add(give.using(connection=connection).bind(1))
         flow.add(give.bind(2))
-        with pytest.raises(InvalidJob, match="flow 'two doors': give all of its jobs the same connection"):
+        with pytest.raises(InvalidJob, match="flow 'two doors': all jobs must use the same connection"):
             flow.enqueue()
 
 

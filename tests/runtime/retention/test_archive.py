@@ -792,7 +792,7 @@ def test_a_sweep_that_takes_long_says_so(
         clock.advance(181)
         run_to_end(maintenance_task)
     assert "1 job archived in 181.0 s" in caplog.text
-    assert "it took 181 s" in caplog.text
+    assert "retention took 181 s" in caplog.text
 
 
 def test_a_walk_that_failed_begins_anew(

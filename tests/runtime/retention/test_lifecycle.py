@@ -77,7 +77,7 @@ def test_a_call_may_say_that_its_job_goes_when_it_is_done(app: Headrace) -> None
 
 def test_a_lifecycle_is_the_tasks_and_not_a_calls(app: Headrace) -> None:
     task = app.task(name="send")(lambda: None)
-    with pytest.raises(InvalidJob, match="it belongs to the task"):
+    with pytest.raises(InvalidJob, match="set it for the task"):
         task.using(lifecycle=QUICK).enqueue()
     with pytest.raises(ConfigError, match=r"@app.task: lifecycle: expected Lifecycle\(...\)"):
         app.task(lifecycle=600)

@@ -210,7 +210,7 @@ def test_many_jobs_are_spooled_all_or_not_at_all(outage: Outage, folder: Path) -
             double(app, 1, job_id="mine")
         with pytest.raises(DuplicateJob, match="mine"):
             app.enqueue_many([task.bind(1), task.using(job_id="mine").bind(2)])
-        with pytest.raises(QueueFull, match="room for 10 jobs, 1 wait"):
+        with pytest.raises(QueueFull, match="limited to 10 jobs; 1 wait"):
             app.enqueue_many([task.bind(n) for n in range(10)])
         assert app.spooled() == 1
         app.enqueue_many([task.bind(n) for n in range(1, 10)])

@@ -341,7 +341,7 @@ def test_a_full_spool_says_so_and_takes_all_or_nothing(opened: Callable[..., Spo
     spool = opened(server, limit=3)
     server.go()
     spool.insert(jobs("a", "b"))
-    with pytest.raises(QueueFull, match=r"room for 3 jobs, 2 wait in it and 2 came; .* or raise spool_limit"):
+    with pytest.raises(QueueFull, match=r"limited to 3 jobs; 2 wait and 2 more came. .* or raise spool_limit"):
         spool.insert(jobs("c", "d"), whole=True)
     assert spool.count() == 2
     assert spool.insert(jobs("c")) == ["spooled"]
@@ -386,7 +386,7 @@ def test_a_job_that_is_refused_is_set_aside_and_the_rest_goes_on(
     row = spool.row("3")
     assert row is not None
     assert (row.state, row.reason) == (State.FAILED, "refused when it was forwarded: ValueError: what is this?")
-    assert "job 8 is refused" in caplog.text
+    assert "the store refused job 8" in caplog.text
 
 
 def test_a_damaged_job_is_set_aside(spool: Spool, server: Server) -> None:
@@ -612,7 +612,7 @@ def test_a_file_of_something_else_is_left_alone(opened: Callable[..., Spool], se
     with contextlib.closing(sqlite3.connect(tmp_path / "other.db")) as db:
         db.execute("CREATE TABLE precious (x)")
     spool = opened(server, name="other.db")
-    with pytest.raises(ConfigError, match="is the database of something else; name a file of its own"):
+    with pytest.raises(ConfigError, match="is a database of another program; use a separate file"):
         spool.insert(jobs("a"))
 
 
@@ -630,7 +630,7 @@ def test_a_spool_that_can_not_be_written_says_why_and_what_for(
     spool = opened(server, name="folder/spool.db")
     assert spool.insert(jobs("a")) == [True], "the server is there: the spool is not needed"
     server.go()
-    with pytest.raises(EngineUnavailable, match=r"connection refused; nor can it be spooled: .*folder"):
+    with pytest.raises(EngineUnavailable, match=r"connection refused; it can't be spooled either: .*folder"):
         spool.insert(jobs("b"))
 
 

@@ -1,11 +1,11 @@
-"""Channels: whom to tell of alerts, and how to reach them. What is secret of them is never shown.
+"""Notification channels: where to send alerts. Their secrets are never shown.
 
-A channel is stored as an operator made it, or said by the setting `alert_channels` as NAME=URL:
+An operator stores a channel, or the setting `alert_channels` has it as NAME=URL:
 
-    slack+https://hooks.slack.com/services/...       any webhook that takes what Slack takes, as many chats do
-    webhook+https://example.com/hook#whsec_...       JSON, signed with what follows the #
+    slack+https://hooks.slack.com/services/...       any webhook compatible with Slack, as many chats are
+    webhook+https://example.com/hook#whsec_...       JSON, signed with the secret after the #
     smtp://user:password@mail.example.com:587?from=jobs@example.com&to=ops@example.com
-                                                     smtps:// for TLS from the start; `to` may come several times
+                                                     smtps:// for TLS from the start; `to` may be repeated
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headrace.runtime.http_client import parts_of
 Kind = Literal["log", "webhook", "slack", "email"]
 Security = Literal["starttls", "tls", "none"]
 TIMEOUT = 10.0  # seconds for each answer of a server
-LOG = "log"  # the channel that every store has
+LOG = "log"  # the built-in channel
 _SECRETS = ("url", "secret", "password")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 _ADDRESS = re.compile(r"[^\s@,;<>\"]+@[^\s@,;<>\"]+")
@@ -37,7 +37,7 @@ _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How to tell somebody. `severity` is the least that is told. `security` is of the wire to a mail server."""
+    """A notification channel. `severity` is the lowest to send. `security` is that of the SMTP connection."""
 
     name: str
     kind: Kind
@@ -52,15 +52,15 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     password: str | None = None
     sender: str | None = None
     to: tuple[str, ...] = ()
-    networks: tuple[str, ...] = (ANY,)  # that it may be in besides the public internet; not stored
-    trouble: str | None = None  # why nothing else is known of it
+    networks: tuple[str, ...] = (ANY,)  # allowed networks besides the public internet; not stored
+    trouble: str | None = None  # why the rest of it is unknown
 
     def is_told_of(self, severity: Severity) -> bool:
         return self.enabled and SEVERITIES.index(severity) >= SEVERITIES.index(self.severity)
 
     @property
     def target(self) -> str:
-        """Where it leads, as it may be shown: paths and queries of webhooks are secrets."""
+        """The destination, as it may be shown: paths and queries of webhooks are secrets."""
         if self.trouble is not None:
             return "unknown"
         if self.kind == "log":
@@ -71,7 +71,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/***"
 
     def without_secrets(self, text: str) -> str:
-        """The text with everything of this channel that is secret made unreadable."""
+        """The text with all secrets of this channel masked."""
         parts = urlsplit(self.url or "")
         secrets = [getattr(self, name) for name in _SECRETS] + [parts.path, parts.query, parts.password]
         for secret in sorted((one for one in secrets if one and len(one) > 2), key=len, reverse=True):
@@ -83,7 +83,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Undelivered(Exception):
-    """A channel could not be told, for this reason."""
+    """A notification could not be delivered, for this reason."""
 
 
 BUILT_IN = Channel(name=LOG, kind="log")
@@ -97,12 +97,12 @@ _TYPES = {field.name: field.type for field in structs.fields(Channel)}
 
 
 def unusable(name: str, trouble: str) -> Channel:
-    """What stands for a channel that can't be read: it can be seen, and whatever is to be told there waits."""
+    """A placeholder for an unreadable channel: it is listed, and its notifications wait."""
     return Channel(name=name, kind="log", trouble=trouble)
 
 
 def channel(name: Any, kind: Any, fields: Mapping[str, Any]) -> Channel:
-    """A channel that can be used, or InvalidAlert that names the field; a value that may be secret is not repeated."""
+    """A valid channel, or InvalidAlert that names the field; a value that may be secret is not repeated."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidAlert(f"channel: {short(name)} is no name; use 1 to 50 letters, digits, '_', '-' or '.'")
     if kind not in get_args(Kind):
@@ -124,7 +124,7 @@ def channel(name: Any, kind: Any, fields: Mapping[str, Any]) -> Channel:
 
 
 def changed(before: Channel, fields: Mapping[str, Any]) -> Channel:
-    """The channel with these fields in place of what they were."""
+    """The channel with these fields changed."""
     known = {field: value for field, value in structs.asdict(before).items() if field in _OWN[before.kind]}
     return channel(before.name, before.kind, {**known, **fields})
 
@@ -144,16 +144,16 @@ def _ensure_url(made: Channel) -> None:
             f"url: a channel of the kind {made.kind} needs one that begins with https:// or http://, with %-codes for "
             "what is not ASCII"
         )
-    if parts.username is not None:  # it would be taken for a part of the host, and looked up as such
+    if parts.username is not None:  # it would be taken for a part of the host name
         raise InvalidAlert(
-            "url: it has a user or password in it, which is not sent; use a secret, or a token in its path"
+            "url: it contains a user or password, which is not sent; use a secret, or a token in its path"
         )
     if made.secret is not None:
         signing_key(made.secret)
 
 
 def signing_key(secret: str) -> bytes:
-    """The bytes of a secret that signs webhooks."""
+    """The bytes of a webhook signing secret."""
     try:
         return key_of(secret)
     except InvalidJob:
@@ -177,7 +177,7 @@ def _checked_mail(made: Channel) -> Channel:
     if (made.user is None) != (made.password is None):
         raise InvalidAlert("user, password: give both or neither")
     if made.security == "none" and made.password is not None:
-        raise InvalidAlert("security: a password is not sent over a wire that is not secured; use starttls or tls")
+        raise InvalidAlert("security: a password is not sent over an unencrypted connection; use starttls or tls")
     port = made.port or _PORTS[made.security]
     return structs.replace(made, port=port, sender=made.sender or made.to[0])
 
@@ -186,7 +186,7 @@ def _checked_mail(made: Channel) -> Channel:
 
 
 def from_setting(text: str) -> Channel:
-    """The channel of NAME=URL; see the head of this module."""
+    """The channel of NAME=URL; see the module docstring."""
     name, _, url = text.partition("=")
     scheme, _, rest = url.partition("+")
     try:
@@ -195,8 +195,8 @@ def from_setting(text: str) -> Channel:
             return channel(name, scheme, {"url": rest, "secret": secret or None})
         return _mail(name, url)
     except (InvalidAlert, ValueError) as error:
-        told = error if isinstance(error, InvalidAlert) else "its URL can't be read"
-        raise InvalidAlert(f"alert_channels: {name}: {told}") from None
+        reason = error if isinstance(error, InvalidAlert) else "its URL can't be read"
+        raise InvalidAlert(f"alert_channels: {name}: {reason}") from None
 
 
 def _mail(name: str, url: str) -> Channel:

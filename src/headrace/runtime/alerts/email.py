@@ -1,4 +1,4 @@
-"""Tells of alerts by e-mail."""
+"""Sends alerts by e-mail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("headrace.alerts")
 
 
 def mail(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
-    """Tell people by one message to all of them."""
+    """Send one message to all recipients."""
     message = EmailMessage()
     message["Subject"] = f"[headrace] {subject(news)}"[:200]
     message["From"] = channel.sender
@@ -34,12 +34,12 @@ def mail(channel: Channel, news: Sequence[News], message_id: str, now: int) -> N
         if channel.user is not None and channel.password is not None:
             server.login(channel.user, channel.password)
         refused = server.send_message(message)
-        with contextlib.suppress(OSError):  # it has the message: whatever it says now, none is sent again
+        with contextlib.suppress(OSError):  # the server has the message: whatever it answers now, none is sent again
             server.quit()
     finally:
         server.close()
-    if refused:  # not all of them, or that would have been an error; to send it again would be for the others
-        log.warning("channel %s: the mail server refused %s; the others are told", channel.name, ", ".join(refused))
+    if refused:  # only some of them, else it would be an error; a repeat would reach the others twice
+        log.warning("channel %s: the mail server refused %s; the others got it", channel.name, ", ".join(refused))
 
 
 def _connected(channel: Channel) -> smtplib.SMTP:

@@ -1,7 +1,7 @@
-"""Looks whether alert rules hold, and keeps what becomes of their alerts. Any worker does; nobody is leader.
+"""Evaluates alert rules and stores the alerts' state changes. Any worker does; there is no leader.
 
-Who looks says so in the store, and others leave it to him for that time. Two would do no harm: of an alert only the
-one who is first at its version stores the next state, and with it, in one commit, who is to be told.
+The worker that evaluates records this in the store, and others skip that round. Two at once would do no harm: only the
+first to write an alert's version stores its next state, and in the same commit its notifications.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ log = logging.getLogger("headrace.alerts")
 
 _TRIM_EVERY = 3_600_000
 _AT_ONCE = 50  # alerts of one piece
-_FROZEN = 60_000  # milliseconds between two pieces of a round: this process was stopped, or its machine asleep
-_SOON = 1.0  # seconds until what is on the way is asked for
-_QUIET_FOR = 600_000  # milliseconds without a round, as long as nothing is told in an empty store without alerts
+_FROZEN = 60_000  # milliseconds between two pieces of a round: this process was suspended, or its machine slept
+_SOON = 1.0  # seconds until deliveries in progress are checked again
+_QUIET_FOR = 600_000  # milliseconds without a round while an empty store without alerts has no new events
 _Known = dict[str, tuple[Document, AlertRow]]
 _State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
 
 
 class AlertEvaluation(Struct):
-    """One look at all rules. What happened stands in `steps`."""
+    """One evaluation of all rules. The state changes are in `steps`."""
 
     queries: AlertStore
     readings: MetricSource
@@ -59,13 +59,13 @@ class AlertEvaluation(Struct):
     is_calm: bool = True  # no alert is open
 
     def finish(self) -> list[AlertTransition]:
-        """Walk without a rest; what happened."""
+        """Evaluate without pauses; returns the state changes."""
         for _ in self.walk():
             pass
         return self.steps
 
     def walk(self) -> Iterator[None]:
-        """Look at every rule, a piece of work each, and at the alerts that no rule is for any more."""
+        """Evaluate each rule as a piece of work, and end alerts without a rule."""
         self.silences = [silence for _, silence in self.queries.silences() if silence.until > self.now]
         rules = self.queries.rules()
         health = self.queries.health()
@@ -88,16 +88,16 @@ class AlertEvaluation(Struct):
             answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
         except EngineUnavailable:
             raise
-        except Exception as error:  # whatever is wrong with one rule, the others are looked at
+        except Exception as error:  # an error of one rule must not block the others
             if self.queries.tell_health(f"rule {rule.name}", "broken", why(error)):
                 log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
             return
-        self._tell_health(rule, answers, health)
+        self._record_health(rule, answers, health)
         for place, (series, answer) in enumerate(answers, 1):
             self._advance(rule, series, by_series.pop(_key(series), None), answer)
             if place % _AT_ONCE == 0:
                 yield
-        for document, alert in by_series.values():  # over for long, or of labels that the rule had before
+        for document, alert in by_series.values():  # ended long ago, or with labels that the rule no longer has
             if alert.is_open:
                 self._keep(
                     document,
@@ -143,7 +143,7 @@ class AlertEvaluation(Struct):
             elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
                 self.queries.forget([document])
 
-    def _tell_health(
+    def _record_health(
         self, rule: AlertRuleRow, answers: list[tuple[dict[str, str], Evaluation]], health: ChannelHealth | None
     ) -> None:
         is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
@@ -160,14 +160,14 @@ def _key(series: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 class EvaluationLock(Struct, frozen=True):
-    """When somebody last looked, and when old entries of the history were last removed."""
+    """When rules were last evaluated, and when old history was last removed."""
 
     at: int
     trimmed_at: int = 0
 
 
 class AlertCheck:
-    """A chore: one round every so often over all workers, and the posts that are due."""
+    """Maintenance task: one round at each interval over all workers, and the delivery of due notifications."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class AlertCheck:
         self._pieces: Iterator[None] | None = None
         self._gone_on_at = 0
         self._is_first = True
-        self._calm: tuple[int, _State] | None = None  # since when, and how it was then
+        self._calm: tuple[int, _State] | None = None  # since when, and the state then
 
     def do(self) -> float:
         if self._is_first:  # not all workers of a deploy at the same moment
@@ -194,7 +194,7 @@ class AlertCheck:
             return random.uniform(0.0, self._every)
         now = self._engine.clock.now()
         if now - self._gone_on_at > _FROZEN:
-            self._pieces = None  # what was read before is past, and would raise or end alerts by figures of then
+            self._pieces = None  # its inputs are out of date, and would start or end alerts
         self._gone_on_at = now
         if self._pieces is None:
             if self._is_quiet(now):
@@ -213,11 +213,11 @@ class AlertCheck:
             self._calm = (now, self._begun_in) if self._is_calm() else None
             return pause
         except Exception:
-            self._pieces = None  # a round that was cut off begins anew, with the next turn
+            self._pieces = None  # an interrupted round begins anew in the next turn
             raise
 
     def _state(self) -> _State:
-        """Whatever else a rule may ask for, it changes with the one or the other, or slowly."""
+        """What rules depend on: any other input changes with one of these, or slowly."""
         now = self._engine.clock.now()
         alive = [worker.id for worker in self._engine.queries.workers() if not worker.is_silent(now)]
         return (
@@ -227,7 +227,7 @@ class AlertCheck:
         )
 
     def _is_calm(self) -> bool:
-        """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""
+        """Whether only a new event could start or end an alert: no job waits and grows old."""
         is_over = self._settings.events and self._round.is_calm and self._outbox.has_nothing
         return is_over and not any(depth.jobs for depth in self._engine.queries.queue_counts(open_only=True))
 
@@ -240,7 +240,7 @@ class AlertCheck:
         return min(pause, _SOON) if self._outbox.set_out() else pause
 
     def _take_turn(self, now: int) -> float | None:
-        """Seconds until the next turn; None if it is ours, now."""
+        """Seconds until the next round; None if it is due now and ours."""
         document = self._queries.get(TURN, TURN)
         last = (
             EvaluationLock(0)
@@ -248,7 +248,7 @@ class AlertCheck:
             else read_or(lambda text: decoded(text, EvaluationLock), document, EvaluationLock(0))
         )
         wait = last.at + to_ms(self._every) - now
-        if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
+        if 0 < wait <= to_ms(self._every):  # a time beyond that comes from a wrong clock
             return wait / 1000
         mine = structs.replace(last, at=now)
         if now - last.trimmed_at >= _TRIM_EVERY:
@@ -264,5 +264,5 @@ class AlertCheck:
 
 
 def open_alerts(queries: AlertStore) -> Iterator[tuple[Document, AlertRow]]:
-    """Those that are pending, firing or acknowledged."""
+    """Alerts that are pending, firing or acknowledged."""
     return (one for one in queries.alerts() if one[1].is_open)

@@ -1,6 +1,6 @@
-"""Tells of alerts by HTTP: webhooks, and chats that take what Slack takes.
+"""Sends alerts by HTTP: to webhooks, and to chats compatible with Slack.
 
-Webhooks are signed as the Standard Webhooks specification says (webhook-id, webhook-timestamp, webhook-signature).
+Webhooks are signed by the Standard Webhooks specification (webhook-id, webhook-timestamp, webhook-signature).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _MARKS = {"info": ":information_source:", "warning": ":warning:", "critical": ":
 
 
 def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
-    """Tell a program: JSON, signed if the channel has a secret."""
+    """Send JSON to a program, signed if the channel has a secret."""
     alerts = [record(what, alert) for what, alert in news]
     body = msgspec.json.encode({"type": "alerts", "timestamp": to_datetime(now), "alerts": alerts})
     _post(channel, body, {**signed(channel.secret, message_id, now // 1000, body), "webhook-id": message_id})
 
 
 def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers by which a receiver knows that a message is ours; none without a secret."""
+    """The signature headers of a message; none without a secret."""
     if secret is None:
         return {}
     signature = sign(signing_key(secret), message_id, timestamp, body)
@@ -35,7 +35,7 @@ def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> 
 
 
 def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
-    """Tell people in a chat that takes what Slack takes."""
+    """Send a message to a chat compatible with Slack."""
     lines = []
     for what, alert in news[:MOST_SHOWN]:
         mark = ":white_check_mark:" if what == "resolved" else _MARKS[alert.severity]
@@ -46,7 +46,7 @@ def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> 
 
 
 def _for_slack(text: str) -> str:
-    """What Slack asks to be escaped: else a name could mention everybody, or hide where a link leads."""
+    """Escape a text as Slack requires: otherwise a name could mention everybody, or hide a link's target."""
     return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -1,6 +1,6 @@
-"""The figures that alert rules ask for: what a store can tell at this moment, and what was measured over time.
+"""The inputs of alert rules: gauges of the store now, and metrics over time.
 
-One of these serves one round: what was asked of the store once is not asked again.
+An instance serves one round and reads each value once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_LETTERS = 200
 
 
 class AlertInputs:
-    """Reads one store, and what was measured there, if anything is."""
+    """Reads the gauges of one store, and its metrics if they are collected."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -59,7 +59,7 @@ class AlertInputs:
             return self._letter_labels(per, window or USUAL_WINDOW)
         return [] if self._measured is None else self._measured.labels(per, window or USUAL_WINDOW)
 
-    # -- what the store tells
+    # -- gauges of the store
 
     @cached_property
     def _queue_counts(self) -> list[QueueCount]:
@@ -98,7 +98,7 @@ class AlertInputs:
         return max(self._now - min(since), 0) / 1000 if since else 0.0
 
     def _fullness(self, queue: str | None) -> float | None:
-        """Of the queue, or of the one that is fullest; None where no queue has a limit."""
+        """The fill level of the queue, or of the fullest one; None where no queue has a limit."""
         names = [*self._queues] if queue is None else [queue]
         limits = {name: rules.max_length for name in names if (rules := self._queues.get(name)) and rules.max_length}
         return max((self._jobs(NOT_STARTED, name) / most for name, most in limits.items()), default=None)
@@ -116,20 +116,20 @@ class AlertInputs:
     # -- dead letters
 
     def _dead_letters(self, labels: Mapping[str, str], window: int | None) -> float:
-        """Those that are pending or, in a window, those that came in."""
+        """The pending ones or, with a window, the new ones in it."""
         asked = (
             DeadLetterFilter(statuses=("pending",)) if window is None else DeadLetterFilter(since=self._now - window)
         )
         return self._engine.dead_letters.count(structs.replace(asked, **labels))
 
     def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
-        """Of those that came in lately, of which there are seldom any."""
+        """The labels of recent dead letters, which are few."""
         lately = DeadLetterFilter(since=self._now - window)
         rows = self._engine.dead_letters.find(lately, _MOST_LETTERS) if self._engine.dead_letters.count(lately) else []
         found = {tuple(getattr(row, label) for label in per) for row in rows}
         return [dict(zip(per, values, strict=True)) for values in sorted(found)]
 
-    # -- upkeep
+    # -- maintenance
 
     @cached_property
     def _survey(self) -> StaleScanResult | None:

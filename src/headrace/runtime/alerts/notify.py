@@ -1,6 +1,6 @@
-"""Tells people of alerts: one message for all that a channel is to be told at a time, by its way.
+"""Delivers notifications: one message per channel at a time, by the channel's kind.
 
-Each way takes a bounded time; if it fails, `Undelivered` tells a reason that holds no secret.
+Each delivery takes a bounded time; if it fails, `Undelivered` has a reason without secrets.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Way = Callable[[Channel, Sequence[News], str, int], None]
 
 
 def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
-    """Tell one channel of all of it. The same `message_id` is the same message: a receiver may drop a second one."""
+    """Send one message with all of these to a channel. A receiver may drop a message with a repeated `message_id`."""
     try:
         if channel.trouble is not None:
             raise Undelivered(channel.trouble)
         _way(channel.kind)(channel, news, message_id, now)
     except (Undelivered, OSError, ValueError) as error:
-        told = str(error) if isinstance(error, Undelivered) else why(error)
-        raise Undelivered(one_line(channel.without_secrets(told))[:_LONGEST_REASON]) from None
+        reason = str(error) if isinstance(error, Undelivered) else why(error)
+        raise Undelivered(one_line(channel.without_secrets(reason))[:_LONGEST_REASON]) from None
 
 
 def _way(kind: Kind) -> Way:
-    # Deferred: few stores use these, and what speaks TLS, HTTP and SMTP takes time and memory to load.
+    # Deferred: few stores use these, and TLS, HTTP and SMTP take time and memory to load.
     if kind == "email":
         from headrace.runtime.alerts.email import mail
 

@@ -1,7 +1,7 @@
-"""Brings posts to their channels: whoever takes some for a while, tells the channel, and removes them.
+"""The notification outbox: any worker takes queued notifications for a while, sends them, and removes them.
 
-A post that nobody could deliver is tried again later and later; what is wrong with a channel is kept for all to see. A
-process that dies in between leaves its posts to others, so a channel may be told twice, but not never.
+A failed notification is retried with growing pauses; the channel's health records the error. If a process dies in
+between, another one sends its notifications again, so a channel may get them twice, but not never.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ _Posts = list[tuple[Document, Notification]]
 
 
 class Delivery:
-    """One way to one channel with all that it is to be told. In a thread of its own it never touches the store."""
+    """One delivery to one channel. In its own thread, it never touches the store."""
 
     def __init__(self, name: str, channel: Channel | None, posts: _Posts, now: int) -> None:
         self.name = name
         self.posts = posts
-        self.error: str | None = "nobody has set out"
+        self.error: str | None = "not started"
         self._channel = channel
         self._now = now
         self.news = [post.news for _, post in posts if channel is None or channel.is_told_of(post.news[1].severity)]
-        self._thread = threading.Thread(target=self.run, name="headrace-courier", daemon=True)
+        self._thread = threading.Thread(target=self.run, name="headrace-outbox", daemon=True)
 
     @property
     def is_short(self) -> bool:
-        """Whether it leads to no other host."""
+        """Whether it needs no network."""
         return self._channel is None or self._channel.kind == "log"
 
     @property
     def _message_id(self) -> str:
-        """One for each set of posts: with another one beside it, what was sent before is not the same message."""
+        """An id of the set of notifications: a set with one more is another message."""
         keys = [document.key for document, _ in self.posts]
         return keys[0] if len(keys) == 1 else hashlib.sha256("\n".join(keys).encode()).hexdigest()[:32]
 
@@ -70,12 +70,12 @@ class Delivery:
             self.error = None
         except Undelivered as error:
             self.error = str(error)
-        except Exception as error:  # whatever it is, the post is tried again
+        except Exception as error:  # on any error, the notification is retried
             self.error = why(error) if self._channel is None else self._channel.without_secrets(why(error))
 
 
 class Outbox:
-    """Sends errands, and keeps what became of them. Each channel has one at a time: none waits for another."""
+    """Starts deliveries and records their results. Each channel has at most one: none waits for another."""
 
     def __init__(self, queries: AlertStore, clock: Clock) -> None:
         self._queries = queries
@@ -84,9 +84,9 @@ class Outbox:
         self.has_nothing = False  # to deliver, now or later
 
     def set_out(self) -> bool:
-        """Send what is due, in the background, and keep what has come back; whether any is on the way."""
+        """Start due deliveries in the background, and record finished ones; whether any is in progress."""
         for name in [name for name, delivery in self._on_the_way.items() if delivery.is_over]:
-            self._settle(self._on_the_way[name])  # if the store is away it is settled later, not sent once more
+            self._settle(self._on_the_way[name])  # if the store is unavailable it is recorded later, not sent again
             del self._on_the_way[name]
         for delivery in self._deliveries():
             if delivery.is_short:
@@ -98,13 +98,13 @@ class Outbox:
         return bool(self._on_the_way)
 
     def deliver(self) -> int:
-        """Deliver what is due, here and now; of how many alerts somebody was told."""
-        told = 0
+        """Deliver what is due, here and now; returns the number of alerts sent."""
+        sent = 0
         for delivery in self._deliveries():
             delivery.run()
             self._settle(delivery)
-            told += len(delivery.news) if delivery.error is None else 0
-        return told
+            sent += len(delivery.news) if delivery.error is None else 0
+        return sent
 
     def _deliveries(self) -> list[Delivery]:
         due = self._due()
@@ -117,19 +117,19 @@ class Outbox:
         now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
         posts = list(self._queries.browse(POST))
         self.has_nothing = not posts and not self._on_the_way
-        for document in posts:  # the oldest first
+        for document in posts:  # oldest first
             post = decoded(document, Notification)
             alert = post.news[1]
             whose = (post.channel, key_of(alert.rule, alert.series))
-            # Beyond that it would be a clock that was wrong.
+            # A time beyond that comes from a wrong clock.
             if now < post.due <= now + _LONGEST:
-                ahead.add(whose)  # that an alert is over is not told before that it began
+                ahead.add(whose)  # the end of an alert is not sent before its beginning
             elif whose not in ahead and len(due[post.channel]) < _AT_ONCE:
                 due[post.channel].append((document, post))
         return {name: posts for name, posts in due.items() if posts}
 
     def _take(self, posts: _Posts) -> _Posts:
-        """Have them for a while; none if somebody was quicker."""
+        """Take them for a while; none if another worker was quicker."""
         until = self._clock.now() + _TAKEN_FOR
         mine = [(document, structs.replace(post, due=until, tries=post.tries + 1)) for document, post in posts]
         if not self._queries.put_all([rewritten(document, post) for document, post in mine]):
@@ -146,14 +146,14 @@ class Outbox:
 
     def _put_off(self, name: str, posts: _Posts, error: str) -> None:
         if self._queries.tell_health(f"channel {name}", "failing", error):
-            log.warning("channel %s can't be told of alerts: %s; it is tried again", name, error)
+            log.warning("channel %s can't be reached: %s; trying again", name, error)
         now = self._clock.now()
         later = [(document, post) for document, post in posts if post.tries < _TRIES]
         given_up = [document for document, post in posts if post.tries >= _TRIES]
         self._queries.put_all([rewritten(document, _later(post, now)) for document, post in later])
         if given_up:
             self._queries.remove_all(given_up)
-            log.error("channel %s was not told of %d alerts after %d tries: %s", name, len(given_up), _TRIES, error)
+            log.error("channel %s missed %d alerts after %d tries: %s", name, len(given_up), _TRIES, error)
 
 
 def _later(post: Notification, now: int) -> Notification:
@@ -161,5 +161,5 @@ def _later(post: Notification, now: int) -> Notification:
 
 
 def waiting(queries: AlertStore) -> Sequence[Notification]:
-    """What was not delivered yet."""
+    """The notifications not delivered yet."""
     return [decoded(document, Notification) for document in queries.browse(POST)]

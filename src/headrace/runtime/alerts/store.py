@@ -1,13 +1,13 @@
-"""What a store keeps of alerts, as papers on its shelf. Every change is one to the version that was read.
+"""What a store keeps of alerts, as documents. Every change names the version it read.
 
-alert.rule      by name: rules that an operator made, or has in the place of a shipped one
-alert.channel   by name, sealed where an app has keys
+alert.rule      by name: an operator's rules, also those that replace a default one
+alert.channel   by name, encrypted where an app has keys
 alert.silence   by id
-alert           by rule and labels: the alert that is open, or was last
-alert.history   by time and id: what happened to alerts, never changed
-alert.health    "rule NAME" or "channel NAME": what is wrong with it, while something is
-~alert.post     by id: who is to be told what, until they are
-~alert.turn     when somebody last looked
+alert           by rule and labels: the open alert, or the last one
+alert.history   by time and id: state changes of alerts, never changed
+alert.health    "rule NAME" or "channel NAME": its current error, if any
+~alert.post     by id: queued notifications
+~alert.turn     when rules were last evaluated
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class ChannelHealth(Struct, frozen=True, omit_defaults=True):
-    """What is wrong with a rule or a channel, since when, and how often it was met."""
+    """The error of a rule or a channel, since when it lasts, and how often it occurred."""
 
     state: Literal["broken", "no_data", "failing"]
     since: int
@@ -54,7 +54,7 @@ class ChannelHealth(Struct, frozen=True, omit_defaults=True):
 
 
 class Notification(Struct, frozen=True, omit_defaults=True):
-    """Somebody who is to be told something. Before `due` nobody need try, as somebody does so now or has failed."""
+    """A queued notification. Not tried before `due`: it is being sent, or backing off."""
 
     channel: str
     news: News
@@ -63,7 +63,7 @@ class Notification(Struct, frozen=True, omit_defaults=True):
 
 
 class AlertStore:
-    """Reads and writes the papers of one store."""
+    """Reads and writes the alert documents of one store."""
 
     def __init__(self, engine: Engine, settings: Settings, cipher: Cipher | None) -> None:
         self._document_store = engine.document_store
@@ -75,7 +75,7 @@ class AlertStore:
     # -- rules
 
     def rules(self) -> dict[str, AlertRuleRow]:
-        """Every rule by its name: those that are shipped, with what an operator has in their place, and others."""
+        """Every rule by its name: the default rules, with the operator's changes, and the operator's own."""
         return {**SHIPPED, **self.own_rules()}
 
     def own_rules(self) -> dict[str, AlertRuleRow]:
@@ -84,13 +84,13 @@ class AlertStore:
     # -- channels
 
     def channels(self) -> dict[str, Channel]:
-        """Every channel by its name. One of the settings holds over one that is stored."""
+        """Every channel by its name. A channel in the settings overrides a stored one."""
         stored = {document.key: self._open(document) for document in self.browse(CHANNEL)}
-        told = [_said(text) for text in self._settings.alert_channels]
-        return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
+        from_settings = [_said(text) for text in self._settings.alert_channels]
+        return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in from_settings}}
 
     def ensure_channels(self, names: Sequence[str] | None) -> None:
-        """InvalidAlert if one of these is not there."""
+        """InvalidAlert if one of these does not exist."""
         channels = self.channels() if names else {}
         for name in names or ():
             if name not in channels:
@@ -108,13 +108,13 @@ class AlertStore:
             stored = msgspec.json.decode(text, type=Channel)
         except DAMAGE as error:
             return unusable(document.key, str(error))
-        # Who may store a channel need not be who may reach the inner network; whoever writes the settings is.
+        # A user who may store a channel may lack access to the internal network; the author of the settings has it.
         return msgspec.structs.replace(stored, networks=self._settings.webhook_networks)
 
     # -- alerts
 
     def alerts(self) -> Iterator[tuple[Document, AlertRow]]:
-        """Every alert that is open or remembered, with its paper."""
+        """Every stored alert, with its document."""
         return readable(_alert, self.browse(ALERT))
 
     def alert(self, rule: str, series: dict[str, str]) -> tuple[Document, AlertRow] | None:
@@ -124,7 +124,7 @@ class AlertStore:
     def keep(
         self, before: Document | None, step: AlertTransition, by: str | None = None, note: str | None = None
     ) -> bool:
-        """Store what became of an alert, in one commit with its history and with who is to be told; False if late."""
+        """Store an alert's state change, in one commit with its history and notifications; False if it was late."""
         if step.alert is None:
             return before is None or self._document_store.remove([before])
         now = self._clock.now()
@@ -139,25 +139,25 @@ class AlertStore:
                 documents += self._posts((step.deed, step.alert), now)
         if not self._document_store.put(documents):
             return False
-        self._tell_all(before, step.alert, now)
+        self._emit_event(before, step.alert, now)
         return True
 
     def _blank(self, key: str) -> Document:
-        """The paper of a new alert; it takes the place of one that is damaged."""
+        """The document of a new alert; it replaces a damaged one."""
         damaged = [
             document for document in self._document_store.get(ALERT, [key]) if not any(readable(_alert, [document]))
         ]
         return damaged[0] if damaged else Document(ALERT, key, 0, "")
 
-    def _tell_all(self, before: Document | None, alert: AlertRow, now: int) -> None:
-        """Tell it as an event, if it began or ended. Who dies just before has told his channels all the same."""
+    def _emit_event(self, before: Document | None, alert: AlertRow, now: int) -> None:
+        """Emit an event if the alert began or ended. Its notifications are stored even if the process dies before."""
         was = None if before is None else decoded(before, AlertRow).state
         kind = {"firing": "alert.raised", "resolved": "alert.cleared"}.get(alert.state)
         if kind is None or was == alert.state or not self._settings.events:
             return
-        told = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
+        data = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
-        self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**told, "labels": alert.all_labels}])])
+        self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
 
     def _posts(self, news: News, now: int) -> Iterator[Document]:
         names = self._settings.alert_notify if news[1].notify is None else news[1].notify
@@ -165,17 +165,17 @@ class AlertStore:
             yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))
 
     def forget(self, documents: Sequence[Document]) -> None:
-        """Remove what is over for long; one that changed meanwhile stays."""
+        """Remove alerts that ended long ago; one that changed meanwhile stays."""
         for document in documents:
             self._document_store.remove([document])
 
     def history(self, limit: int, last: str | None = None) -> list[tuple[str, AlertHistoryEntry]]:
-        """What happened before this cursor, the newest first, each with its own."""
+        """State changes before this cursor, newest first, each with its own cursor."""
         documents = self._document_store.browse(HISTORY, last=last, limit=limit, newest_first=True)
         return list(readable(lambda document: (document.key, decoded(document, AlertHistoryEntry)), documents))
 
     def trim(self, before: int) -> bool:
-        """Forget some of what happened before; whether that was all."""
+        """Remove some of the history before this time; whether that was all."""
         return self._document_store.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
 
     # -- silences
@@ -183,13 +183,13 @@ class AlertStore:
     def silences(self) -> list[tuple[Document, SilenceRow]]:
         return list(readable(lambda document: (document, decoded(document, SilenceRow)), self.browse(SILENCE)))
 
-    # -- what is wrong
+    # -- health
 
     def health(self) -> dict[str, ChannelHealth]:
         return dict(readable(lambda document: (document.key, decoded(document, ChannelHealth)), self.browse(HEALTH)))
 
     def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
-        """Keep what is wrong with a rule or channel, or that nothing is; whether it is something new."""
+        """Store the error of a rule or channel, or that it has none; whether that is new."""
         found = self._document_store.get(HEALTH, [key])
         known = next(readable(lambda document: decoded(document, ChannelHealth), found), None)
         if state is None:
@@ -199,14 +199,14 @@ class AlertStore:
             return False
         since = known.since if known is not None and known.state == state else self._clock.now()
         count = known.count + 1 if known is not None and known.state == state else 1
-        told = ChannelHealth(state, since, error, count)
-        stored = self._document_store.put([Document(HEALTH, key, found[0].version if found else 0, _text(told))])
+        health = ChannelHealth(state, since, error, count)
+        stored = self._document_store.put([Document(HEALTH, key, found[0].version if found else 0, _text(health))])
         return stored and not is_same
 
-    # -- papers
+    # -- documents
 
     def browse(self, kind: str) -> Iterator[Document]:
-        """Every paper of a kind."""
+        """Every document of a kind."""
         page = self._document_store.browse(kind, limit=_PAGE)
         yield from page
         while len(page) == _PAGE:
@@ -231,7 +231,7 @@ class AlertStore:
 
 
 def cursor_of(at: int) -> str:
-    """What stands in the history before all that happened at this time."""
+    """The cursor before all state changes at this time."""
     return f"{max(at, 0):015d}"
 
 
@@ -243,7 +243,7 @@ def _said(text: str) -> Channel:
 
 
 def rule_on(document: Document) -> AlertRuleRow:
-    """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
+    """The rule in a document; an unreadable one is a rule that can't be evaluated, and blocks no other."""
     try:
         return decoded(document, AlertRuleRow)
     except DAMAGE:
@@ -259,7 +259,7 @@ def decoded(document: Document, kind: type[T]) -> T:
 
 
 def rewritten(document: Document, value: Struct) -> Document:
-    """The paper with another text, to be put at the version that it has."""
+    """The document with another text, to be put at its present version."""
     return structs.replace(document, value=_text(value))
 
 

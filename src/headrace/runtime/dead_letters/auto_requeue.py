@@ -1,7 +1,7 @@
-"""Requeues dead letters by itself where a setting asks for it: any worker, in small batches, each letter once.
+"""Requeues dead letters automatically where a setting asks for it: any worker, in small batches, each one once.
 
-A letter waits `after`, and with each requeue of its job `factor` times as long. What was requeued `limit` times is
-left to people. Two workers may look at the same letters; the store lets one of them have each.
+A dead letter waits `after`, and with each requeue of its job `factor` times as long. After `limit` requeues it is left
+to people. Two workers may read the same dead letters; the store gives each to one of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_PAUSE, _SHORTEST_PAUSE = 60.0, 1.0
 
 
 class AutoRequeue:
-    """A chore: looks for letters whose time has come, which is `after` seconds behind their entry."""
+    """Maintenance task: requeues dead letters that are older than `after` seconds."""
 
     def __init__(self, engine: Engine, settings: Settings, after: float) -> None:
         self._engine = engine
@@ -39,7 +39,7 @@ class AutoRequeue:
         return _SHORTEST_PAUSE if self._more else min(max(self._after / 10, _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     def look(self) -> int:
-        """Requeue what is due; how many."""
+        """Requeue the due dead letters; returns their number."""
         done, self._more = 0, False
         for count in range(self._limit):
             found, requeued = self._requeue(count, requeued_after(self._settings, self._after, count))
@@ -47,17 +47,17 @@ class AutoRequeue:
         return done
 
     def _requeue(self, count: int, after: float) -> tuple[int, int]:
-        """The letters of jobs that were requeued so often: how many were looked at and how many are requeued."""
+        """The dead letters of jobs that were requeued so often: how many were read and how many were requeued."""
         due = DeadLetterFilter(statuses=("pending",), requeues=count, until=self._engine.clock.now() - to_ms(after))
         dead_letters = self._engine.dead_letters.find(due, _AT_ONCE, self._reached.get(count))
-        # A letter that can't be requeued stays where it is, and must not be in the way of those behind it.
+        # A dead letter that can't be requeued stays, and must not block those behind it.
         self._reached[count] = dead_letters[-1].id if len(dead_letters) == _AT_ONCE else None
         if not dead_letters:
             return 0, 0
-        orders = [RequeueRequest(letter.id, boost=0, most=self._limit) for letter in dead_letters]
+        orders = [RequeueRequest(dead_letter.id, boost=0, most=self._limit) for dead_letter in dead_letters]
         if (
             self._engine.transfer.store_status() is not None
-        ):  # they are carried: who works there has them, when all are there
+        ):  # the store is being copied: workers of the target will requeue them
             return 0, 0
         done = self._engine.dead_letters.requeue(orders, BY, None, DETAIL)
         return len(dead_letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

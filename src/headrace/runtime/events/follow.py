@@ -1,4 +1,4 @@
-"""Following the events of a store from a cursor on: one small question now and then, whoever tells them."""
+"""Follows the events of a store from a cursor on, by small regular reads."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _PAGES_AT_ONCE = 100
 
 
 class EventReader:
-    """A place in the stream, and what is wanted of it from there on. `cursor` is behind all that was handed out.
+    """A position in the event stream, and a filter. `cursor` is behind all returned events.
 
-    What is wanted may change: then it is asked for, each time after events were read. So whoever wanted something
-    before it happened is known by then.
+    The filter may change: it is read each time after events were read. So a filter that was set before an event
+    happened applies to it.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class EventReader:
         self.is_at_end = False
 
     def more(self, pages: int = _PAGES_AT_ONCE) -> list[Event]:
-        """The next events that are wanted; there may be none among many that are not."""
+        """The next matching events; there may be none among many others."""
         read = self._events.read(self.cursor, pages)
         wanted = self._ask() if read else None
-        told = [] if wanted is None else read
+        selected = [] if wanted is None else read
         found = [
-            event for place, groups in told for event in events_of(place, groups, self.cursor, wanted)
-        ]  # the cursor is that of before: it may be inside of the first page
+            event for place, groups in selected for event in events_of(place, groups, self.cursor, wanted)
+        ]  # with the old cursor: it may be inside the first page
         self.is_at_end = len(read) < pages
         if read:
             self.cursor = read[-1][0]
@@ -55,7 +55,7 @@ class EventReader:
 
 
 def follow(follower: EventReader, forever: bool) -> Iterator[Event]:
-    """Events as they come; up to the newest one unless it is to go on for ever."""
+    """Events as they come; up to the newest one unless `forever` is set."""
     while True:
         pause = 0.0
         try:
@@ -63,7 +63,7 @@ def follow(follower: EventReader, forever: bool) -> Iterator[Event]:
         except EngineUnavailable as error:
             if not forever:
                 raise
-            pause = _told_outage(error)
+            pause = _log_outage(error)
         if follower.is_at_end and not pause:
             if not forever:
                 return
@@ -81,7 +81,7 @@ async def afollow(follower: EventReader, forever: bool) -> AsyncIterator[Event]:
         except EngineUnavailable as error:
             if not forever:
                 raise
-            pause = _told_outage(error)
+            pause = _log_outage(error)
         for event in found:
             yield event
         if follower.is_at_end and not pause:
@@ -92,6 +92,6 @@ async def afollow(follower: EventReader, forever: bool) -> AsyncIterator[Event]:
             await asyncio.sleep(pause)
 
 
-def _told_outage(error: EngineUnavailable) -> float:
-    log.warning("the store is not available: %s; its events are followed again as soon as it is", error)
+def _log_outage(error: EngineUnavailable) -> float:
+    log.warning("the store is not available: %s; following its events again as soon as it is", error)
     return _OUTAGE

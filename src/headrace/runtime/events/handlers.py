@@ -1,8 +1,8 @@
-"""Handlers of events: each subscription has a name and a place in the stream, which the store remembers for all.
+"""Event handlers: each subscription has a name and a position in the stream, which the store keeps for all processes.
 
-Any process that knows the handler may call it, one at a time: who begins puts its name on the subscription's paper, and
-whatever it does afterwards it does as long as the paper is at its version. After a kill -9 another one goes on where
-the last place was noted, so a handler may see an event twice, but never misses one.
+Any process with the handler may call it, one at a time: a process puts its name into the subscription's document, and
+acts only while the document has its version. After a kill -9 another process continues from the last stored position,
+so a handler may see an event twice, but never misses one.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from headrace.runtime.events.follow import POLL, EventReader
 log = logging.getLogger("headrace.events")
 
 KIND = f"{STAYS}subscriptions"
-_TERM = 30_000  # milliseconds that a handler may take before another process may begin the same
-_NOTE_EVERY = 1.0  # seconds between two notes of the place, so that many quick events share one
-_LONGEST = 60.0  # seconds without a ring after which events are looked for all the same: a ring may be lost
-_ASK_AGAIN = 10.0  # seconds after a ring: who makes a wish rings, but what is wanted may be asked for more seldom
-_PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is passed over
+_TERM = 30_000  # milliseconds that a handler may take before another process may take over
+_NOTE_EVERY = 1.0  # seconds between two writes of the position, so that many quick events share one
+_LONGEST = 60.0  # seconds without a ring after which events are read anyway: a ring may be lost
+_ASK_AGAIN = 10.0  # seconds after a ring: a changed filter rings, but may be read less often
+_PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is skipped
 _OUTAGE = 1.0
 
 
 class Subscription(Struct, frozen=True):
-    """A handler, what it wants, and its name. One that is `everywhere` has no place in the store.
+    """A handler, its filter, and its name. With `everywhere` it has no position in the store.
 
-    What is wanted may change: then it is asked for, and None means that nothing is, for now. Whether to listen at all
-    is asked often, and the answer may be some seconds old; with True, it is what is wanted now. A change rings for
-    "events".
+    The filter may change: then it is a function, and None means that nothing is wanted now. Whether to listen at all is
+    asked often, and that answer may be some seconds old; called with True, it returns the current filter. A change
+    rings for "events".
 
-    What it `waits_for` is over some time: for that no event is passed over.
+    Errors of type `waits_for` are temporary: no event is skipped because of them.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Subscription(Struct, frozen=True):
 
 
 class HandlerCursor(Struct, frozen=True, omit_defaults=True):
-    """How far a subscription has come, and who is at it until when."""
+    """The position of a subscription, and which process has it until when."""
 
     cursor: str
     holder: str = ""
@@ -71,7 +71,7 @@ _place = msgspec.json.Decoder(HandlerCursor)
 
 
 class EventHandlers:
-    """A thread that calls the handlers of one process, from start() to stop()."""
+    """A thread that calls the event handlers of one process, from start() to stop()."""
 
     def __init__(self, engine: Engine, clock: Clock, who: str, subscriptions: Sequence[Subscription]) -> None:
         self._engine = engine
@@ -95,7 +95,7 @@ class EventHandlers:
             self._bell.close()
 
     def _listen(self) -> None:
-        with asyncio.Runner() as runner:  # for handlers that are coroutines, all in one loop
+        with asyncio.Runner() as runner:  # one loop for all handlers that are coroutines
             while not self._stopping.is_set():
                 pause, is_rung = POLL, self._bell.wait(0.0)
                 for seat in self._seats:
@@ -105,7 +105,7 @@ class EventHandlers:
                         log.warning("the store is not available: %s", error)
                         pause = _OUTAGE
                     except Exception:
-                        log.exception("subscription %s failed; it goes on", seat.name)
+                        log.exception("subscription %s failed; continuing", seat.name)
                         pause = _OUTAGE
                 self._stopping.wait(pause)
             for seat in self._seats:
@@ -126,7 +126,7 @@ class _HandlerRun:
         ask = subscription.ask
         anew = None if ask is None else lambda: ask(True)
         self._follower = EventReader(engine.events, subscription.wanted, None, anew)
-        self._document: Document | None = None  # as we put it there; None while the seat is not ours
+        self._document: Document | None = None  # as we put it; None while another process may have the subscription
         self._place = HandlerCursor("0")
         self._noted_at = 0.0
         self._seen = ""
@@ -136,25 +136,25 @@ class _HandlerRun:
         self.name = subscription.name
 
     def open(self) -> None:
-        """Begin now, if nobody has begun before."""
+        """Start at the current end of the stream, unless the subscription has a position."""
         now = self._engine.events.last()
         if self._subscription.everywhere:
             self._follower.cursor = now
-            self._reach(now)  # where it goes on if the first event that it handles has to be tried again
+            self._reach(now)  # the position to continue from if the first handled event has to be repeated
         elif self._subscription.ask is None and not self._engine.document_store.get(KIND, [self.name]):
             self._engine.document_store.put(
                 [Document(KIND, self.name, 0, _text(HandlerCursor(now)))]
-            )  # unless somebody just did
+            )  # unless another process just did
 
     def advance(self, runner: asyncio.Runner, is_rung: bool) -> None:
-        """Handle what has come since the last time, if somebody rang or there is something left to do."""
+        """Handle new events, if the bell rang or something is left to do."""
         if is_rung:
             self._look_at = 0.0
         if time.monotonic() >= max(self._look_at, self._wait_until):
             self._look_at = time.monotonic() + self._look(runner, is_rung)
 
     def _look(self, runner: asyncio.Runner, is_rung: bool) -> float:
-        """Handle what has come; the seconds until there is something to do though nobody rings."""
+        """Handle new events; returns the seconds until there is something to do without a ring."""
         if self._subscription.ask is not None and self._subscription.ask(False) is None:
             return _ASK_AGAIN if is_rung else _LONGEST
         newest = self._engine.events.last()
@@ -170,10 +170,10 @@ class _HandlerRun:
         return _LONGEST
 
     def _catch_up(self, runner: asyncio.Runner) -> bool:
-        """Handle all that there is; False if that was cut short.
+        """Handle all events; False if interrupted.
 
-        The follower is ahead of what was handled. Whatever cuts it short, also a store that goes away while our place
-        is noted there, the next time begins behind the last event that was handled.
+        The reader is ahead of the handled events. After any interruption, also an outage while the position is written,
+        the next call begins behind the last handled event.
         """
         try:
             while not self._stopping.is_set():
@@ -183,14 +183,14 @@ class _HandlerRun:
                 self._reach(self._follower.cursor or "0")
                 if self._follower.is_at_end:
                     return True
-                if not self._is_noted():  # or behind a long backlog our term would be over, for each of us in turn
+                if not self._is_noted():  # otherwise our term would end during a long backlog, for each process in turn
                     return False
             return False
         finally:
             self._follower.cursor = self._place.cursor
 
     def leave(self) -> None:
-        """Let another process go on without waiting for our term to end."""
+        """Let another process continue without waiting for our term to end."""
         if self._document is not None:
             self._place = structs.replace(self._place, holder="", until=0)
             with contextlib.suppress(EngineUnavailable):
@@ -198,7 +198,7 @@ class _HandlerRun:
                 self._engine.ring("events")
 
     def _is_ours(self) -> bool:
-        """Whether it is our turn: always where there are no turns, otherwise if nobody else is at it."""
+        """Whether this process may handle events: always with `everywhere`, otherwise if no other process does."""
         if self._subscription.everywhere:
             return True
         now = self._clock.now()
@@ -207,7 +207,7 @@ class _HandlerRun:
         found = self._engine.document_store.get(KIND, [self.name])
         document = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
         place = read_or(_place.decode, document.value, None) or HandlerCursor(self._engine.events.last())
-        # Beyond a whole term it would be a clock that was wrong.
+        # A time beyond a whole term comes from a wrong clock.
         if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
             self._document, self._taken_until = None, place.until
             return False
@@ -232,11 +232,11 @@ class _HandlerRun:
         self._place = structs.replace(self._place, cursor=cursor)
 
     def _is_noted(self) -> bool:
-        """Note how far we are, unless that was a moment ago; False if it is no longer ours to say."""
+        """Write our position, unless that was a moment ago; False if another process took over."""
         return time.monotonic() - self._noted_at < _NOTE_EVERY or self._note()
 
     def _note(self) -> bool:
-        """Note how far we are, if that is news; False if it is no longer ours to say."""
+        """Write our position, if it has changed; False if another process took over."""
         if self._subscription.everywhere:
             return True
         if self._document is None:
@@ -247,11 +247,11 @@ class _HandlerRun:
         return self._put()
 
     def _is_ahead(self) -> bool:
-        """Whether we are farther than we have noted."""
+        """Whether we are ahead of the stored position."""
         return self._document is not None and _place.decode(self._document.value).cursor != self._place.cursor
 
     def _handle(self, runner: asyncio.Runner, event: Event) -> bool:
-        """Call the handler; False if it raised and is to be tried again, or if the seat is no longer ours."""
+        """Call the handler; False if it raised and is to be repeated, or if another process took over."""
         try:
             answer = self._subscription.handler(event)
             if inspect.iscoroutine(answer):
@@ -266,7 +266,7 @@ class _HandlerRun:
         return self._is_noted()
 
     def _is_tried_again(self, error: BaseException) -> bool:
-        """Whether it is, and then after a pause."""
+        """Pause and return True if the event is to be tried again."""
         if self._failures >= len(_PAUSES) and not isinstance(error, self._subscription.waits_for):
             return False
         self._wait_until = time.monotonic() + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
@@ -274,9 +274,9 @@ class _HandlerRun:
         return True
 
     def _pass_over(self, event: Event, error: BaseException) -> None:
-        log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
+        log.error("subscription %s: event %s is skipped", self.name, event.cursor, exc_info=error)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
-        if event.type != "worker.error":  # or a handler of these would never come to an end
+        if event.type != "worker.error":  # otherwise a handler of these would loop forever
             self._engine.events.tell([EventGroup("worker.error", self._clock.now(), worker=self._who, data=[data])])
         self._place = structs.replace(self._place, passed_over=self._place.passed_over + 1)
 

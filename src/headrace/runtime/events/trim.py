@@ -1,4 +1,4 @@
-"""How long events are kept: a chore that forgets the oldest, by their age and by their number."""
+"""Event retention: a maintenance task that removes the oldest events, by age and by number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _AT_ONCE = 500
 
 
 class EventTrim:
-    """A chore: a few pages of events at a time. Several workers may do it; the second one finds nothing to do."""
+    """Maintenance task: removes a few pages of events at a time. Of several workers, the second finds nothing to do."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine

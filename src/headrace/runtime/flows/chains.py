@@ -1,6 +1,6 @@
 """chain() and group(): the common flows without naming nodes. They nest in each other.
 
-What they are made of is values. A flow is built of them when they are enqueued.
+They are plain values; enqueueing builds a flow from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Chain(Struct, frozen=True):
     parts: tuple[Part, ...]
 
     def then(self, *parts: Any) -> Chain:
-        """The chain, and after it these."""
+        """The chain with these parts appended."""
         return Chain((*self.parts, *_parts("chain", parts)))
 
     def enqueue(self) -> FlowRun:
@@ -41,16 +41,16 @@ class Chain(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Parts that run side by side."""
+    """Parts that run in parallel."""
 
     parts: tuple[Part, ...]
 
     def then(self, *parts: Any) -> Chain:
-        """The group, and after all of it these: the first of them gets the list of results, in the group's order."""
+        """The group, followed by these parts: the first of them gets the list of results, in the group's order."""
         return Chain((self, *_parts("chain", parts)))
 
     def enqueue(self) -> FlowRun:
-        """Store all jobs in one commit. The result of the run is the list of theirs."""
+        """Store all jobs in one commit. The result of the run is the list of results."""
         return _flow("group", self).enqueue()
 
     async def aenqueue(self) -> FlowRun:
@@ -64,26 +64,26 @@ Part = Call[Any] | Chain | Group
 def chain(*parts: Any) -> Chain:
     """Run calls one after the other: chain(fetch.bind(url), parse.bind()). Each result is the next first argument.
 
-    A part may be a group, whose list of results goes on, or another chain.
+    A part may be a group, whose list of results is passed on, or another chain.
     """
     return Chain(_parts("chain", parts))
 
 
 def group(*parts: Any) -> Group:
-    """Run calls side by side: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
+    """Run calls in parallel: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
 
-    Its list of results is empty if nothing is in it; by itself an empty group is nothing that could be enqueued.
+    An empty group has an empty list of results; by itself it can't be enqueued.
     """
     return Group(_parts("group", parts))
 
 
 def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
-    """As they were given: one by one, or all of them in one list or generator."""
+    """The parts as given: one by one, or all of them in one list or generator."""
     single = given[0] if len(given) == 1 else None
     if isinstance(single, Iterable) and not isinstance(single, str | bytes | Call | Chain | Group):
         given = tuple(single)
     if not given and where == "chain":
-        raise InvalidJob("chain: nothing is in it; give at least one call, such as task.bind(1, 2)")
+        raise InvalidJob("chain: it is empty; give at least one call, such as task.bind(1, 2)")
     for part in given:
         if not isinstance(part, Call | Chain | Group):
             raise InvalidJob(
@@ -96,7 +96,7 @@ def _flow(name: str, whole: Chain | Group) -> Flow:
     _refuse_depth(name, whole)
     first = next(_calls(whole), None)
     if first is None:
-        raise InvalidJob(f"{name}: nothing is in it, so there is nothing to enqueue")
+        raise InvalidJob(f"{name}: it is empty, so there is nothing to enqueue")
     submits = first.task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
@@ -123,9 +123,9 @@ def _calls(part: Part) -> Iterator[Call[Any]]:
 
 
 def _grow(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed:
-    """Add the part to the flow, fed with what comes before it; the nodes whose results it ends with.
+    """Add the part to the flow, with the results before it as input; returns the nodes of its own results.
 
-    `after` are nodes that it waits for although it is fed with nothing of theirs: an empty group came between.
+    `after` are nodes that it waits for without their results: an empty group came between.
     """
     if isinstance(part, Group):
         return [_grow(flow, inner, fed, after) for inner in part.parts]

@@ -29,19 +29,19 @@ class Flow:
         self._submitter = submitter
         self._graph = Graph(self.name)
         self._graph_insert: GraphInsert | None = None
-        self.ends: Ends | None = None  # whose results are the flow's, if that is not told by what waits for what
+        self.ends: Ends | None = None  # the nodes of the flow's result, if the dependencies do not determine them
 
     def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
-        """Add a job. A node among its arguments, also inside lists and dicts, is waited for and gives its result.
+        """Add a job. It waits for a node among its arguments, also inside lists and dicts, and gets its result.
 
-        `after` are nodes or jobs it waits for as well. What becomes of it if one of all these does not complete:
-        "cancel" it (unless the call itself says otherwise), "run" it with a ParentFailure in place of the result, or
-        "hold" it until a person has decided.
+        `after` are nodes or jobs it waits for as well. If one of all these does not complete: "cancel" it (unless the
+        call itself says otherwise), "run" it with a ParentFailure in place of the result, or "hold" it until a person
+        decides.
         """
         if not isinstance(call, Call):
             raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
         if call.task.submits is not self._submitter:
-            raise InvalidJob(f"flow.add: task {call.task.name!r} is of another app than the flow")
+            raise InvalidJob(f"flow.add: task {call.task.name!r} belongs to another app than the flow")
         policy = None if on_parent_failure is None else check_policy("on_parent_failure", on_parent_failure)
         given = call.options.job_id
         node_id = self._submitter.new_id() if given is UNSET else given
@@ -52,25 +52,25 @@ class Flow:
         try:
             return node.after(after)
         except InvalidJob:
-            self._graph.nodes.remove(node)  # what was refused must not be enqueued with the rest
+            self._graph.nodes.remove(node)  # a refused node must not be enqueued with the rest
             raise
 
     def enqueue(self) -> FlowRun:
-        """Store all of its jobs in one commit, or none."""
+        """Store all jobs in one commit, or none."""
         if (tracer := self._submitter.tracer) is None:
             return self._run(self._submitter.insert_graph(self._prepared()))
-        with tracer.submitting(self) as tell:
+        with tracer.submitting(self) as report:
             jobs = self._submitter.insert_graph(self._prepared())
-            tell(jobs)
+            report(jobs)
         return self._run(jobs)
 
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
         if (tracer := self._submitter.tracer) is None:
             return self._run(await self._submitter.ainsert_graph(await in_thread(self._prepared)))
-        with tracer.submitting(self) as tell:
+        with tracer.submitting(self) as report:
             jobs = await self._submitter.ainsert_graph(await in_thread(self._prepared))
-            tell(jobs)
+            report(jobs)
         return self._run(jobs)
 
     def _prepared(self) -> GraphInsert:
@@ -90,10 +90,10 @@ class Flow:
         assert self._graph_insert is not None
         assert self._graph_insert.flow is not None
         counts = Counter(new.state.value for new in self._graph_insert.news)
-        # Told here, as the bonds go with the jobs when these are archived.
+        # Computed here, as the dependencies leave with the jobs when these are archived.
         ends = _last_ones(self._graph_insert) if self.ends is None else self.ends
         run = FlowRun(self._submitter.services, FlowSummary(self._graph_insert.flow, dict(counts)), jobs, ends)
-        return run if self._submitter.intercept is None else run.refresh()  # they may have run already
+        return run if self._submitter.intercept is None else run.refresh()  # the jobs may have run already
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} of {len(self._graph.nodes)}>"
@@ -106,7 +106,7 @@ def _last_ones(graph_insert: GraphInsert) -> Ends:
 
 
 def _ensure_results(nodes: Sequence[Node]) -> None:
-    """Refuse a job that is to be given a result which is not kept."""
+    """Refuse a job that needs a result which is not stored."""
     unkept = {node for node in nodes if not _keeps_result(_call(node))}
     if not unkept:
         return
@@ -114,8 +114,8 @@ def _ensure_results(nodes: Sequence[Node]) -> None:
         for other in node.given():
             if other in unkept:
                 raise InvalidJob(
-                    f"{node.title} is to be given the result of {other.title}, which has keep_result=False; "
-                    "let it be kept, or use node.after(...)"
+                    f"{node.title} needs the result of {other.title}, which has keep_result=False; "
+                    "set keep_result=True, or use node.after(...)"
                 )
 
 

@@ -1,13 +1,13 @@
-"""What of a job is sealed where an app has keys, and what each text is bound to.
+"""What of a job is encrypted where an app has keys, and the context that each text is bound to.
 
-    call                  to the task: it is made before the job has its id, by a schedule or for a job it replaces
-    result                to the job
-    progress, log, fields to the job
-    step NAME             to the job
-    event NAME            to the job
+    call                  the task: a schedule or a replacement makes it before the job has its id
+    result                the job
+    progress, log, fields the job
+    step NAME             the job
+    event NAME            the job
 
-All other words of a job are what a store and its operators go by: names, tags, metadata, keys, reasons, errors. Sealed
-texts have checksums of their own, so that a store tells nothing of what they hold.
+All other texts of a job stay readable for the store and its operators: names, tags, metadata, keys, reasons, errors.
+Encrypted texts have their own checksums, so that a store reveals nothing of their contents.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.core.jobs.steps import Step
 
 
 def opened_claim(cipher: Cipher | None, claim: Claim) -> Claim:
-    """The claim with its call in clear; CorruptPayload if it can't be opened."""
+    """The claim with its call decrypted; CorruptPayload if that fails."""
     if cipher is None:
         return claim
     codec.verify(claim.payload, claim.checksum)
@@ -30,7 +30,7 @@ def opened_claim(cipher: Cipher | None, claim: Claim) -> Claim:
 
 
 def is_same_call(cipher: Cipher | None, stored: JobRow, new: NewJob) -> bool:
-    """Whether both are jobs for the same task with the same arguments."""
+    """Whether both jobs have the same task and arguments."""
     if cipher is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
     was, now = (cipher.opened(one.payload, "call", one.task) for one in (stored, new))
@@ -56,7 +56,7 @@ def encrypted_note(cipher: Cipher | None, note: JobNote) -> JobNote:
 
 
 def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
-    """What the job remembers of its own. The ends of its sleeps are none of the user's data."""
+    """The step with its value encrypted. The ends of sleeps are not user data."""
     if cipher is None or step.value is None or step.kind == "sleep":
         return step
     value = cipher.encrypted(step.value, f"{step.kind} {step.name}", job_id)

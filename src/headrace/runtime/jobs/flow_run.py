@@ -1,4 +1,4 @@
-"""The handle of a stored flow: how far its jobs are, what they returned, and what can be done with them together."""
+"""The handle of a stored flow: its progress and results, and actions on all its jobs."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
 
 FlowState = Literal["running", "failed", "cancelled", "completed"]
-Ends = str | list["Ends"]  # the ids of the last jobs, in lists as their results are to be
+Ends = str | list["Ends"]  # the ids of the last jobs, nested as their results are
 
 _AT_ONCE = 1000
 
 
 class FlowProgress(NamedTuple):
-    """How many jobs of a flow are over, of how many."""
+    """How many jobs of a flow have finished, out of how many."""
 
     done: int
     total: int
 
 
 class FlowRun:
-    """A flow in the store. `state` and `progress` are as of the last refresh(), and so are the jobs."""
+    """A flow in the store. `state`, `progress` and the jobs are as of the last refresh()."""
 
     __slots__ = ("_ends", "_jobs", "_services", "_tally", "id")
 
@@ -47,7 +47,7 @@ class FlowRun:
         self._jobs = jobs
         self._ends = ends
 
-    # -- what it is
+    # -- attributes
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class FlowRun:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many of its jobs are in each state that any of them is in."""
+        """The number of its jobs in each state."""
         return dict(self._tally.jobs)
 
     @property
@@ -85,7 +85,7 @@ class FlowRun:
 
     @property
     def jobs(self) -> list[Job[Any]]:
-        """Its jobs in the order they were added; what they spawned comes last."""
+        """Its jobs in the order they were added; spawned ones come last."""
         if self._jobs is None:
             rows = sorted(self._services.rows_where(Filter(flow=self.id)), key=lambda row: row.seq)
             self._jobs = [Job(self._services, row) for row in rows]
@@ -93,7 +93,7 @@ class FlowRun:
 
     @property
     def results(self) -> dict[str, Any]:
-        """What its completed jobs returned, by their ids; without those whose results could not be stored."""
+        """The results of its completed jobs, by id; without results that could not be stored."""
         rows = self._services.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)), light=False)
         found: dict[str, Any] = {}
         for row in sorted(rows, key=lambda row: row.seq):
@@ -110,7 +110,7 @@ class FlowRun:
         return self
 
     def wait(self, timeout: float | None = None) -> FlowState:
-        """Wait until every job is over, and return the state."""
+        """Wait until every job has finished, and return the state."""
         patience = _Patience(timeout)
         while (job_id := self._open_job()) is not None:
             if not self._services.wait(job_id, patience.left()):
@@ -118,9 +118,9 @@ class FlowRun:
         return self.state
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait for the last job, which no other waits for, and return its result; of several, the list of theirs.
+        """Wait for the last job, which no other waits for, and return its result; for several, the list of results.
 
-        If one of them did not complete, it raises as job.result() does, with the error of the job at fault.
+        If one of them did not complete, it raises like job.result(), with the error of the job at fault.
         """
         patience = _Patience(timeout)
         ends = self._last_ones()
@@ -156,15 +156,15 @@ class FlowRun:
     # -- acting on it
 
     def cancel(self) -> int:
-        """Cancel whatever is not over; how many jobs that were."""
+        """Cancel every unfinished job; returns the number of jobs."""
         before = sum(self._services.tally(self.id).jobs.get(state, 0) for state in OPEN)
         self._services.move(Filter(flow=self.id), Trigger.CANCEL)
         self.refresh()
-        # With a job go those that wait for it, which the store does not name.
+        # Cancelling a job also cancels those that wait for it, which the store does not name.
         return before - sum(self._tally.jobs.get(state, 0) for state in OPEN)
 
     def retry(self) -> int:
-        """Run again what failed or was cancelled, and what was cancelled for that reason; how many were at fault."""
+        """Retry failed and cancelled jobs, and those cancelled because of them; returns how many were at fault."""
         ended = self._services.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
         at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
         revived = 0
@@ -176,7 +176,7 @@ class FlowRun:
     # -- drawing it
 
     def graph(self) -> dict[str, Any]:
-        """The jobs and what waits for what, as plain data; an edge leads from a job to one that waits for it."""
+        """The jobs and their dependencies as plain data; an edge leads from a parent to its child."""
         jobs = self.jobs
         return {
             "id": self.id,
@@ -209,7 +209,7 @@ class FlowRun:
     amermaid = twin(mermaid)
     asvg = twin(svg)
 
-    # -- how
+    # -- internals
 
     def _picture(self) -> drawing.JobGraph:
         jobs = self.jobs
@@ -217,12 +217,12 @@ class FlowRun:
         return drawing.JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
 
     def _edges(self, jobs: Sequence[Job[Any]]) -> list[Dependency]:
-        """Those between its own jobs."""
+        """The dependencies between its own jobs."""
         own = {job.id for job in jobs}
         return [edge for edge in self._services.edges(list(own)) if edge.parent in own and edge.child in own]
 
     def _parents_first(self, ids: list[str]) -> list[str]:
-        """So that each one, when its turn comes, finds open what it has to wait for."""
+        """Parents first, so that each job finds its parents open."""
         own: dict[str, set[str]] = {job_id: set() for job_id in ids}
         for edge in self._services.edges(ids):
             if edge.child in own and edge.parent in own:
@@ -230,10 +230,10 @@ class FlowRun:
         return list(TopologicalSorter(own).static_order())
 
     def _open_job(self) -> str | None:
-        """A job that is not over: the newest, since those that wait for others mostly come last; None if all are.
+        """An unfinished job: the newest, since jobs with parents mostly come last; None if all have finished.
 
-        Jobs end between two readings, so only a tally that is read after none was found open can tell the end; one
-        that tells of an open job yet was read before that job had started, and is looked for again.
+        Jobs finish between two reads, so only counts that were read after no open job was found prove the end. Counts
+        with an open job may be older than that job's start; it is looked up again.
         """
         while True:
             row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
@@ -257,7 +257,7 @@ class FlowRun:
             return [of(one) for one in ends] if isinstance(ends, list) else self._result_of(ends, rows.get(ends))
 
         value = of(ends)
-        with contextlib.suppress(FlowNotFound):  # all of it is in the archive: it stays as it was last seen
+        with contextlib.suppress(FlowNotFound):  # all of it is archived: it stays as last seen
             self.refresh()
         return value
 
@@ -270,10 +270,10 @@ class FlowRun:
             failed = self._failed_above(job_id) if row.reason == PARENT_FAILED else None
             if failed is None:
                 raise
-            return Job[Any](self._services, failed).outcome()  # which raises: what went wrong there is the reason
+            return Job[Any](self._services, failed).outcome()  # this raises the error of that job
 
     def _failed_above(self, job_id: str) -> JobRow | None:
-        """The failed job for which this one was cancelled, maybe by way of others."""
+        """The failed job because of which this one was cancelled, maybe through others."""
         level = {job_id}
         while level:
             rows = self._services.rows(
@@ -289,10 +289,10 @@ class FlowRun:
         self.refresh()
         done, total = self.progress
         late = f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s"
-        told = f"{late}: {done} of {total} jobs are over"
+        text = f"{late}: {done} of {total} jobs have finished"
         row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
         return TimeoutError(
-            told if row is None else f"{told}, and job {row.id} ({row.task}) is not: {self._services.explain(row)}"
+            text if row is None else f"{text}; job {row.id} ({row.task}) has not: {self._services.explain(row)}"
         )
 
     def __eq__(self, other: object) -> bool:
@@ -307,7 +307,7 @@ class FlowRun:
 
 
 class _Patience:
-    """The time that is left for several waits."""
+    """The time left for several waits."""
 
     def __init__(self, timeout: float | None) -> None:
         self._timeout = check_patience("timeout", timeout)

@@ -1,4 +1,4 @@
-"""The handle of a stored job: look at it, wait for it, act on it."""
+"""The handle of a stored job: read it, wait for it, act on it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from headrace.runtime.jobs.services import JobServices, LogEntry
 R = TypeVar("R")
 _options = msgspec.json.Decoder(JobOptions)
 LOST_RESULT = "$lost"
-SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
-ARCHIVED = -2  # the `seq` of one that has left the store for the archive
+SPOOLED = -1  # the `seq` of a job that waits in the spool and has no number yet
+ARCHIVED = -2  # the `seq` of an archived job
 
 
 class Job(Generic[R]):
     """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself.
 
-    Long arguments and a long result are not read with the rest, but when they are first asked for.
+    Long arguments and results are read at their first use.
     """
 
     __slots__ = ("_record", "_services")
@@ -43,7 +43,7 @@ class Job(Generic[R]):
         self._services = services
         self._record = record
 
-    # -- what it is
+    # -- attributes
 
     @property
     def row(self) -> JobRow:
@@ -121,7 +121,7 @@ class Job(Generic[R]):
 
     @property
     def updated_at(self) -> datetime:
-        """When anything last happened to the job, by its history; read from the store."""
+        """When the job last changed, by its history; read from the store."""
         return max(entry.at for entry in self.history())
 
     @property
@@ -130,7 +130,7 @@ class Job(Generic[R]):
 
     @property
     def reason(self) -> str | None:
-        """Why the job is in its state, where there is something to say."""
+        """Why the job is in its state, if known."""
         return self.row.reason
 
     @property
@@ -140,23 +140,23 @@ class Job(Generic[R]):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """What it is found by; none if they are damaged."""
+        """Its tags; none if they are damaged."""
         return tags_of(self._record.tags)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What was given with it; nothing if that is damaged."""
+        """Its metadata; empty if damaged."""
         found = read(decoded, self._record.metadata)
         return found if isinstance(found, dict) else {}
 
     @property
     def correlation_id(self) -> str:
-        """What ties it to all that its cause set off: given, inherited, or else its own id."""
+        """The id that links it to everything with the same cause: given, inherited, or else its own id."""
         return correlation_of(self._record.metadata, self.id)
 
     @property
     def flow(self) -> str | None:
-        """The id of the flow it is a job of."""
+        """The id of its flow."""
         return self._record.flow
 
     @property
@@ -170,12 +170,12 @@ class Job(Generic[R]):
 
     @property
     def spooled(self) -> bool:
-        """Whether it waits in the spool of this host, because the server was away."""
+        """Whether it waits in the spool of this host, because the server was unavailable."""
         return isinstance(self._record, JobRow) and self._record.seq == SPOOLED and not self.is_finished
 
     @property
     def archived(self) -> bool:
-        """Whether it has left the store for the archive, where it can be looked at and deleted."""
+        """Whether it has moved to the archive, where it can be read and deleted."""
         return isinstance(self._record, JobRow) and self._record.seq == ARCHIVED
 
     @property
@@ -184,10 +184,10 @@ class Job(Generic[R]):
         return self._services.history_of(self._current())[1]
 
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
+        """The arguments as they may be shown: values that `redact` names, or whose names look secret, are masked."""
         args, kwargs = self._call()
         options = self._options()
-        if options is None:  # nobody knows what was to be hidden
+        if options is None:  # unknown what to mask
             return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
         rest = min((~place for place in options.redact_args if place < 0), default=len(args))
         hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
@@ -195,18 +195,18 @@ class Job(Generic[R]):
         return redact_call(names, hidden, kwargs, self._secrets(options), self._services.words)
 
     def opened(self, what: str, stored: str) -> str:
-        """What is stored of this job as its result or progress, in clear."""
+        """The job's stored result or progress, decrypted."""
         return self._services.opened(stored, what, self.id)
 
     def redacted(self, value: Any) -> Any:
-        """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
+        """Other data of the job, such as its result or its progress, as it may be shown."""
         options = self._options()
         if options is None:  # as above
             return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
         return redact(value, self._secrets(options), self._services.words)
 
     def _options(self) -> JobOptions | None:
-        """What its call asked for; None if that is damaged."""
+        """The options of its call; None if they are damaged."""
         stored = self._record.options
         return read_or(_options.decode, stored, None) if stored else JobOptions()
 
@@ -259,11 +259,11 @@ class Job(Generic[R]):
         return self.aresult().__await__()
 
     def logs(self) -> list[LogEntry]:
-        """What the job logged with current_job().log(), oldest first."""
+        """The lines the job logged with current_job().log(), oldest first."""
         return self._services.log_lines(self._current())
 
     def history(self) -> list[HistoryEntry]:
-        """Every step of the job's life, oldest first."""
+        """The history of the job, oldest first."""
         return self._services.history_of(self._current())[0]
 
     def why(self) -> str:
@@ -272,38 +272,38 @@ class Job(Generic[R]):
 
     def parents(self) -> list[Job[Any]]:
         """The jobs it waits for, or waited for."""
-        return self._kin(edge.parent for edge in self._services.edges([self.id]) if edge.child == self.id)
+        return self._related(edge.parent for edge in self._services.edges([self.id]) if edge.child == self.id)
 
     def children(self) -> list[Job[Any]]:
         """The jobs that wait for it, or did."""
-        return self._kin(edge.child for edge in self._services.edges([self.id]) if edge.parent == self.id)
+        return self._related(edge.child for edge in self._services.edges([self.id]) if edge.parent == self.id)
 
-    def _kin(self, ids: Iterable[str]) -> list[Job[Any]]:
+    def _related(self, ids: Iterable[str]) -> list[Job[Any]]:
         rows = self._services.rows(list(ids))
         return [Job(self._services, row) for row in sorted(rows.values(), key=lambda row: row.seq)]
 
     # -- acting on it
 
     def cancel(self) -> bool:
-        """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
+        """Cancel the job; a running attempt is asked to stop and can't change it any more. False if it had finished."""
         return self._apply(Trigger.CANCEL)
 
     def retry(self, *, without_parents: bool = False) -> bool:
         """Run a finished job again, with fresh attempts. False if it is not finished.
 
-        One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
-        one runs after it. With `without_parents` it runs all the same.
+        A job that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and
+        this one runs after it. With `without_parents` it runs anyway.
         """
         moved = bool(self._services.move(Filter(ids=(self.id,)), Trigger.REVIVE, without_parents=without_parents))
         self.refresh()
         return moved
 
     def promote(self) -> bool:
-        """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""
+        """Run a scheduled, retrying or waiting job now, without its parents. False if it is none of these."""
         return self._apply(Trigger.HURRY)
 
     def delete(self) -> bool:
-        """Remove the job and its history, also from the archive. False if it is running or gone already."""
+        """Remove the job and its history, also from the archive. False if it is running or already gone."""
         return bool(self._services.move(Filter(ids=(self.id,)), Trigger.DELETE))
 
     def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
@@ -333,7 +333,7 @@ class Job(Generic[R]):
     aupdate = twin(update)
 
     def _current(self) -> JobRow:
-        """As it is now; what is archived stays as it is, and another job may have its id by now."""
+        """The present row; an archived job stays as it is, and another job may have its id by now."""
         return self.row if self.archived else self._services.row(self.id)
 
     def _apply(self, event: Trigger) -> bool:
@@ -347,7 +347,7 @@ class Job(Generic[R]):
         return codec.decode_call(self._services.opened(record.payload, "call", self.task))
 
     def outcome(self) -> R:
-        """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
+        """What result() returns or raises, without waiting, for a job that had finished at the last refresh()."""
         row = self.row
         if row.state is State.CANCELLED:
             raise JobCancelled(self.id, row.reason)
@@ -357,21 +357,21 @@ class Job(Generic[R]):
             return None  # type: ignore[return-value]  # it is what the task returned
         row = self.whole
         if not row.result:
-            told = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
-            raise ResultUnavailable(told, job_id=self.id)
+            text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
+            raise ResultUnavailable(text, job_id=self.id)
         codec.verify(row.result, row.result_checksum or 0)
         text = self._services.opened(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):
-            told = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
-            raise ResultUnavailable(told, job_id=self.id)
+            text = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
+            raise ResultUnavailable(text, job_id=self.id)
         value: R = self._services.rebuild_result(row.task, codec.decode(text))
         return value
 
     def _failure(self) -> JobFailed:
         errors = self.errors
         last = errors[-1] if errors else None
-        told = (last.type, last.message, last.traceback) if last else (None, None, None)
-        return JobFailed(self.id, self.row.reason or "failed", *told)
+        error = (last.type, last.message, last.traceback) if last else (None, None, None)
+        return JobFailed(self.id, self.row.reason or "failed", *error)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Job) and other.id == self.id

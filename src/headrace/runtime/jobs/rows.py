@@ -23,6 +23,6 @@ _FRESH: dict[str, Any] = dict.fromkeys(
 
 
 def as_row(new: NewJob, seq: int = 0) -> JobRow:
-    """The row of a job that was only just enqueued."""
+    """The row of a job that was just enqueued."""
     known: dict[str, Any] = {**msgspec.structs.asdict(new), **_FRESH}
     return JobRow(seq=seq, attempt=0, crashes=0, releases=0, **known)

@@ -16,7 +16,7 @@ from headrace.core.jobs.states import Trigger
 
 
 class LogEntry(msgspec.Struct, frozen=True):
-    """A line the job logged."""
+    """A log line of a job."""
 
     at: datetime
     attempt: int

@@ -30,12 +30,12 @@ class Submits(Protocol):
     def tracer(self) -> Tracer | None: ...
     @property
     def words(self) -> frozenset[str]:
-        """Of which names no error may show the value."""
+        """Names whose values no error may show."""
         ...
 
     @property
     def retry(self) -> Retry:
-        """Of tasks that say nothing of it."""
+        """The retry policy of tasks that set none."""
         ...
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
@@ -45,7 +45,7 @@ class Submits(Protocol):
 
 
 class Call(Struct, Generic[R], frozen=True):
-    """A task with its arguments and options: everything about a job but its id and time."""
+    """A task with its arguments and options: everything about a job except its id and time."""
 
     task: Task[..., Any, R]
     options: Options
@@ -73,7 +73,7 @@ class Task(Generic[P, C, R]):
         return self.function(*args, **kwargs)
 
     def bind(self, /, *args: Any, **kwargs: Any) -> Call[R]:
-        """The call as a value, for enqueue_many and for building larger things."""
+        """The call as a value, for enqueue_many, flows, chains and groups."""
         return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
 
     def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
@@ -113,7 +113,7 @@ class Task(Generic[P, C, R]):
 
 
 def retry_of(task: Task[..., Any, Any], options: Options) -> Retry:
-    """What holds for a call of the task with these options alone."""
+    """The retry policy of a call of the task with these options alone."""
     usual = task.submits.retry
     return usual if options.retry is UNSET else as_retry(options.retry, usual)
 
@@ -127,7 +127,7 @@ def _check_isolation(task: Task[..., Any, Any]) -> None:
 
 
 def default_name(function: Callable[..., Any]) -> str:
-    """The name a task has if none is given: the function's own."""
+    """The default name of a task: the function's own."""
     name = getattr(function, "__name__", "")
     if not name or name == "<lambda>":
         raise InvalidJob(f"{function!r} has no name of its own; give the task one with name=...")

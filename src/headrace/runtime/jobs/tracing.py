@@ -1,7 +1,7 @@
-"""Where a tracer takes hold: around the submitting of jobs, and around each attempt to run one.
+"""The hooks of a tracer: around the submission of jobs, and around each attempt.
 
-An app has one tracer or, mostly, none, and then all of this is a question whether there is one. It knows neither what
-a span is nor where one goes; `headrace.contrib.otel` does.
+An app has one tracer or, mostly, none; then this costs one check. It knows neither what a span is nor where one goes;
+`headrace.contrib.otel` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ R = TypeVar("R", bound="Job[Any] | list[Job[Any]]")
 
 
 class Traced(Protocol):
-    """One attempt. Inside a `with`, what its task does belongs to it."""
+    """One attempt. Inside a `with`, its task's actions belong to it."""
 
     def __enter__(self) -> object: ...
     def __exit__(
@@ -29,27 +29,27 @@ class Traced(Protocol):
 
     @property
     def has_past(self) -> bool:
-        """Whether something came before it that it should be linked to."""
+        """Whether the attempt has predecessors to link to."""
         ...
 
     def look_back(self) -> None:
-        """Link it to what came before it: its job's last attempt, the jobs it waited for. This reads the store."""
+        """Link the attempt to its predecessors: its job's last attempt, its parents. This reads the store."""
         ...
 
     def handed_on(self, claim: Claim) -> Claim:
-        """The claim for a sandbox, so that what happens there belongs to this attempt."""
+        """The claim for a sandbox, so that spans there belong to this attempt."""
         ...
 
     def end(self, outcome: Outcome | None) -> None:
-        """It is over, without an outcome if its lease was lost."""
+        """The attempt has ended, without an outcome if its lease was lost."""
         ...
 
 
 class Tracer(Protocol):
-    """Follows jobs through processes."""
+    """Traces jobs across processes."""
 
     def submitting(self, what: object) -> AbstractContextManager[Callable[[Sequence[Job[Any]]], None]]:
-        """Around the storing of a call, of several, or of a flow; to be told the jobs."""
+        """Around the insert of a call, of several, or of a flow; receives the jobs."""
         ...
 
     def begin(self, claim: Claim, log: Callable[..., None]) -> Traced:
@@ -57,16 +57,16 @@ class Tracer(Protocol):
         ...
 
     def inside(self, claim: Claim) -> AbstractContextManager[None]:
-        """In a sandbox: around the run of a claim that was handed on."""
+        """In a sandbox: around the run of a claim from `handed_on`."""
         ...
 
     def flush(self) -> None:
-        """In a sandbox, which may be killed at any moment: let go of what was gathered."""
+        """In a sandbox, which may be killed at any moment: export the collected spans."""
         ...
 
 
 class Submitting(Protocol):
-    """Whatever submits, and may be traced."""
+    """An object that submits jobs, and may be traced."""
 
     tracer: Tracer | None
 
@@ -75,15 +75,15 @@ S = TypeVar("S", bound=Submitting)
 
 
 def traced(submit: Callable[[S, W], R]) -> Callable[[S, W], R]:
-    """Have the tracer around a method that submits, if there is one."""
+    """Wrap a submitting method with the tracer, if there is one."""
 
     @functools.wraps(submit)
     def submitting(self: S, what: W) -> R:
         if self.tracer is None:
             return submit(self, what)
-        with self.tracer.submitting(what) as tell:
+        with self.tracer.submitting(what) as report:
             jobs = submit(self, what)
-            tell(jobs if isinstance(jobs, list) else [jobs])
+            report(jobs if isinstance(jobs, list) else [jobs])
             return jobs
 
     return submitting
@@ -96,9 +96,9 @@ def atraced(submit: Callable[[S, W], Coroutine[Any, Any, R]]) -> Callable[[S, W]
     async def submitting(self: S, what: W) -> R:
         if self.tracer is None:
             return await submit(self, what)
-        with self.tracer.submitting(what) as tell:
+        with self.tracer.submitting(what) as report:
             jobs = await submit(self, what)
-            tell(jobs if isinstance(jobs, list) else [jobs])
+            report(jobs if isinstance(jobs, list) else [jobs])
             return jobs
 
     return submitting

@@ -1,4 +1,4 @@
-"""Waits for jobs to finish, for any number of threads and tasks, with one thread and one bell."""
+"""Waits for jobs to finish, for any number of threads and coroutines, with one thread and one bell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINGER = 2.0
 
 
 class Waiter:
-    """Hands out a future for each awaited job and resolves it when the store says the job is over."""
+    """Hands out a future for each awaited job and resolves it when the job has finished."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -25,7 +25,7 @@ class Waiter:
         self._bell: Bell | None = None
 
     def wait(self, job_id: str, timeout: float | None) -> bool:
-        """Block until the job is over; False if the timeout passed first."""
+        """Block until the job has finished; False if the timeout passed first."""
         future = self._register(job_id)
         try:
             self._look_at(job_id)
@@ -49,7 +49,7 @@ class Waiter:
         return True
 
     def close(self) -> None:
-        """Watch no more: the store is about to be closed, and a thread that looks at it would reopen it."""
+        """Stop watching: the store is about to be closed, and a thread that reads it would reopen it."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stop.set()
@@ -58,10 +58,10 @@ class Waiter:
         if self._bell is not None:
             self._bell.ring()
         thread.join(_LINGER)
-        self._give_up(EngineUnavailable("the app was closed while this job was waited for"))
+        self._give_up(EngineUnavailable("the app was closed during the wait for this job"))
 
     def _register(self, job_id: str) -> Future[None]:
-        """The caller must `_forget` it, whatever happens."""
+        """The caller must always `_forget` it."""
         future: Future[None] = Future()
         with self._lock:
             if self._thread is None:
@@ -73,7 +73,7 @@ class Waiter:
         return future
 
     def _look_at(self, job_id: str) -> None:
-        """It may have ended before the watcher knew of it."""
+        """It may have finished before the watcher knew of it."""
         if self._engine.queries.finished([job_id]):
             self._resolve({job_id})
 
@@ -92,11 +92,11 @@ class Waiter:
                 self._look(bell, stop)
             finally:
                 bell.close()
-        except Exception as error:  # whoever waits is told; if nobody does, it is of no interest
+        except Exception as error:  # waiters get the error; without any it does not matter
             self._give_up(error)
 
     def _look(self, bell: Bell, stop: threading.Event) -> None:
-        """Until nobody has waited for a while, or the app is closed."""
+        """Watch until nobody has waited for a while, or the app is closed."""
         idle_since = time.monotonic()
         while not stop.is_set():
             with self._lock:

@@ -1,4 +1,4 @@
-"""The chore of metrics: events become buckets, gauges are read, and what is too old goes. For any worker, any time."""
+"""The maintenance task of metrics: folds events into buckets, samples gauges, removes old buckets. Any worker may."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.gauges import GaugeSampler
 from headrace.runtime.metrics.rollup import Rollup
 
-_EVERY, _EVERY_IF_QUIET = 5.0, 6.0  # seconds; an idle worker takes eight times as long, and no minute has no reading
+_EVERY, _EVERY_IF_QUIET = (
+    5.0,
+    6.0,
+)  # seconds; an idle worker takes eight times as long, so each minute still has a sample
 _DROP_EVERY, _AT_ONCE = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 
 
 class MetricsCollector:
-    """A chore, and what somebody who wants to read the newest figures calls first."""
+    """A maintenance task; a reader of the latest figures also calls it first."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -26,7 +29,7 @@ class MetricsCollector:
 
     def do(self) -> float:
         now = self._engine.clock.now()
-        if self._nothing_was_told():
+        if self._is_unchanged():
             self._sampler.sample(now, quiet=True)
             if now < self._drop_at:
                 return _EVERY_IF_QUIET
@@ -39,21 +42,21 @@ class MetricsCollector:
         self._drop_at = now + _DROP_EVERY
         return _EVERY
 
-    def _nothing_was_told(self) -> bool:
-        """Whether all is folded, and the store as it was when it was last read."""
+    def _is_unchanged(self) -> bool:
+        """Whether all events are folded, and the store is as it was at the last sample."""
         if not self._settings.events:
             return False
         before, self._newest = self._newest, self._engine.events.last()
         return before == self._newest and not self._folder.left_to_others
 
     def catch_up(self) -> None:
-        """Have everything counted that was told until now, or much of it if nobody did so for long."""
+        """Count all events so far, or many of them after a long pause."""
         pieces = range(_CATCH_UP if self._settings.events else 0)
         all(self._folder.fold() for _ in pieces)
         self._sampler.sample(to_read=True)
 
     def drop(self, now: int) -> bool:
-        """Forget buckets that are no longer kept, some at a time; whether there are more of them."""
+        """Remove old buckets, some at a time; whether there are more."""
         dropped = [
             self._engine.document_store.drop(width.kind, buckets.range_of(since), _AT_ONCE)
             for width, since in buckets.kept_since(self._settings, now)

@@ -1,6 +1,6 @@
-"""Reads the gauges of a store every ten seconds: how much waits, who works, how large it is. Any process may.
+"""Samples the gauges of a store every ten seconds: waiting jobs, workers, size. Any process may.
 
-When they were last read is a paper, put with the readings by its version: of several who read at once one is counted.
+The time of the last sample is a document, put with the sample by its version: of several concurrent samples one counts.
 A store that takes long to count is counted less often.
 """
 
@@ -23,24 +23,23 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.deleted_queues import deleted_queues
 from headrace.runtime.retention.staleness import last_survey
 
-# Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
-# somebody else has read, up to two minutes ago.
+# Rest 50 × as long as the count took (2 % of a core). Interactive readers accept a sample up to two minutes old.
 _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 
-_READ_ANEW = 600_000  # milliseconds: some of it changes though nothing is told
+_READ_ANEW = 600_000  # milliseconds: some gauges change without an event
 
 _gauges = msgspec.json.Decoder(Gauges)
 _PENDING = DeadLetterFilter(statuses=("pending",))
 
 
 class SampleMark(Struct, frozen=True, array_like=True):
-    """When gauges were last read, and how many milliseconds that took."""
+    """When gauges were last sampled, and how many milliseconds that took."""
 
     at: int = 0
     took: int = 0
 
     def is_due(self, now: int, *, to_read: bool = False) -> bool:
-        """Once in each of the finest buckets, if it had its rest. A time to come is of a clock that was wrong."""
+        """Once per finest bucket, after its rest. A time in the future comes from a wrong clock."""
         rest = min(_REST_OF_READERS * self.took, _LONGEST_REST_OF_READERS) if to_read else _REST * self.took
         return self.at > now or (now >= self.at + rest and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at))
 
@@ -54,7 +53,7 @@ def gauges_of(stored: str) -> Gauges:
 
 
 class StoreGauges(Struct, frozen=True):
-    """What the store told, and when: all that changes with an event, or slowly."""
+    """What the store reported, and when: all of it changes with an event, or slowly."""
 
     at: int
     queue_counts: list[QueueCount]
@@ -62,23 +61,25 @@ class StoreGauges(Struct, frozen=True):
     of_store: dict[str, float]
 
     def sample(self, workers: list[WorkerRow], now: int) -> Sample:
-        """The gauges now, with these workers: one that is killed tells nobody."""
+        """The gauges now, with these workers: a killed worker sends no event."""
         sample = sample_of_jobs(self.queue_counts, workers, self.queues, now)
         sample[STORE].update(self.of_store)
         return sample
 
 
 class GaugeSampler:
-    """One process's hand in it. Where nothing has happened, it need not read again what it has read and put itself."""
+    """The sampler of one process. Without new events it reuses what it has read and put itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._reading: StoreGauges | None = None
-        self._put: dict[str, Document] = {}  # the last of each kind, if nobody came before us
+        self._put: dict[str, Document] = {}  # the last of each kind, unless another process put one since
 
     def sample(self, now: int | None = None, *, to_read: bool = False, quiet: bool = False) -> bool:
-        """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it; `quiet` means that
-        nothing was told since they were last read."""
+        """Sample the gauges if they are due; whether they were.
+
+        With `to_read` a reader waits for it; `quiet` means no events since the last sample.
+        """
         now = self._engine.clock.now() if now is None else now
         known = self._put if quiet else {}
         mark = self._found(MARKS, "sample", known)
@@ -96,7 +97,7 @@ class GaugeSampler:
         return True
 
     def _found(self, kind: str, key: str, known: Mapping[str, Document]) -> Document | None:
-        """The paper, as it was put last; if that was another one, this one is new."""
+        """The stored document; None if the known one has another key, as this one is new then."""
         if kind in known:
             return known[kind] if known[kind].key == key else None
         return next(iter(self._engine.document_store.get(kind, [key])), None)
@@ -124,5 +125,5 @@ class GaugeSampler:
             )
 
 
-def _next(kind: str, key: str, document: Document | None, told: SampleMark | Gauges) -> Document:
-    return Document(kind, key, 0 if document is None else document.version, msgspec.json.encode(told).decode())
+def _next(kind: str, key: str, document: Document | None, value: SampleMark | Gauges) -> Document:
+    return Document(kind, key, 0 if document is None else document.version, msgspec.json.encode(value).decode())

@@ -1,4 +1,4 @@
-"""Reads the buckets of metrics from the shelf: of one queue or all of them, from one moment up to another."""
+"""Reads metric buckets from the document store: of one queue or all of them, over a period."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def jobs_in(
     queue: str | None = None,
     task: str | None = None,
 ) -> Iterator[tuple[int, dict[Place, MetricCell]]]:
-    """For each bucket and queue that has any: its beginning, and what became of the jobs of each task, or of one."""
+    """For each non-empty bucket and queue: its start, and the cells of each task, or of one."""
     for start, name, text in _queues(document_store, width, since, until, queue):
         cells = _each(text) if task is None else _one(text, task)
         yield start, {(name, known): cell for known, cell in cells.items()}
@@ -40,7 +40,7 @@ def jobs_in(
 def sums_in(
     document_store: DocumentStore, width: Resolution, since: int, until: int, queue: str | None = None
 ) -> Iterator[tuple[int, MetricCell]]:
-    """For each bucket and queue that has any: its beginning, and what became of all of its jobs."""
+    """For each non-empty bucket and queue: its start, and the sum over all its jobs."""
     for start, _, text in _queues(document_store, width, since, until, queue):
         yield start, _one(text, SUM).get(SUM) or total(_each(text).values())
 
@@ -66,7 +66,7 @@ def _each(text: str) -> dict[str, MetricCell]:
 
 
 def _one(text: str, name: str) -> dict[str, MetricCell]:
-    """Only the cell that is wanted: to pass over a thousand others takes a small part of the time of reading them."""
+    """Only the wanted cell: skipping a thousand others takes a small part of the time of decoding them."""
     found = (read(_unread, text) or {}).get(name)
     cell = None if found is None else read(_cell, found)
     return {} if cell is None else {name: cell}
@@ -75,7 +75,7 @@ def _one(text: str, name: str) -> dict[str, MetricCell]:
 def workers_in(
     document_store: DocumentStore, width: Resolution, since: int, until: int
 ) -> Iterator[tuple[int, dict[str, MetricCell]]]:
-    """For each bucket that has any: its beginning, and what became of the jobs of each worker."""
+    """For each non-empty bucket: its start, and the cells of each worker."""
     for document in _named(document_store, width, since, until, "w"):
         yield buckets.parsed(document.key)[0], _each(document.value)
 
@@ -83,13 +83,13 @@ def workers_in(
 def sweeps_in(
     document_store: DocumentStore, width: Resolution, since: int, until: int
 ) -> Iterator[tuple[int, MetricCell]]:
-    """For each bucket that has any: its beginning, and what walks over finished jobs have done."""
+    """For each non-empty bucket: its start, and the cell of retention runs."""
     for document in _named(document_store, width, since, until, "a"):
         yield buckets.parsed(document.key)[0], total(_each(document.value).values())
 
 
 def gauges_in(document_store: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
-    """For each bucket that has any: its beginning, and its gauges."""
+    """For each non-empty bucket: its start, and its gauges."""
     for document in _named(document_store, width, since, until, "g"):
         yield buckets.parsed(document.key)[0], gauges_of(document.value)
 
@@ -97,7 +97,7 @@ def gauges_in(document_store: DocumentStore, width: Resolution, since: int, unti
 def _named(
     document_store: DocumentStore, width: Resolution, since: int, until: int, section: buckets.Section, name: str = ""
 ) -> Iterator[Document]:
-    """One paper of each bucket: they are asked for by their keys, so that others are not read."""
+    """One document of each bucket, read by key, so that others are not read."""
     keys = [buckets.key(start, section, name) for start in width.starts(since, until)]
     for first in range(0, len(keys), _AT_ONCE):
         yield from document_store.get(width.kind, keys[first : first + _AT_ONCE])

@@ -1,7 +1,7 @@
-"""Reads metrics: one figure over a window, or the buckets that others make figures of.
+"""Reads metrics: one figure over a window, or the buckets that figures are made of.
 
-Whoever reads has the newest events counted first, so that a figure is never older than the events of the store. Nothing
-here knows what the figures are for.
+A reader first counts the latest events, so that a figure is never older than the events of the store. This module does
+not know what the figures are for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headrace.runtime.metrics.collector import MetricsCollector
 from headrace.runtime.metrics.queries import Place, gauges_in, jobs_in, sums_in, sweeps_in, workers_in
 
 Label = Literal["queue", "task", "worker"]
-_LOOKBACK = 300_000  # a store that is slow to count is not counted every ten seconds
+_LOOKBACK = 300_000  # a store that is slow to count is not sampled every ten seconds
 
 
 class MetricsReader:
@@ -30,7 +30,7 @@ class MetricsReader:
         self._gathering = MetricsCollector(engine, settings) if settings.metrics else None
 
     def catch_up(self) -> int:
-        """Have everything counted that was told until now; the time it is."""
+        """Count all events so far; returns the current time."""
         if self._gathering is not None:
             self._gathering.catch_up()
         return self._engine.clock.now()
@@ -46,7 +46,7 @@ class MetricsReader:
         worker: str | None = None,
         window: int = 60_000,
     ) -> float | None:
-        """A metric over the last so many milliseconds, or as it was last read in them; None without any data."""
+        """A metric over the last so many milliseconds, or its last sample in them; None without any data."""
         values.check_metric(name, queue=queue, task=task, worker=worker)
         now = self.catch_up()
         if name in values.GAUGED:
@@ -62,7 +62,7 @@ class MetricsReader:
     def baseline(
         self, name: str, *, queue: str | None = None, task: str | None = None, worker: str | None = None
     ) -> float | None:
-        """What is usual: the metric over the last day, without the hour that is not over; None without any data."""
+        """The usual value: the metric over the last day, without the current hour; None without any data."""
         values.check_metric(name, queue=queue, task=task, worker=worker)
         until = HOUR.start(self.catch_up()) - 1
         since = max(until + 1 - DAY, 0)
@@ -76,12 +76,12 @@ class MetricsReader:
         return values.summed(name, (cell for _, cell in found), (until - began) / 1000)
 
     def latest_gauges(self, now: int) -> tuple[int, Gauges] | None:
-        """What was last read, and in the bucket of which beginning; None if it is too long ago."""
+        """The last sample, and the start of its bucket; None if it is too old."""
         read = list(self.gauges(TEN_SECONDS, buckets.since(TEN_SECONDS, _LOOKBACK, now), now))
         return read[-1] if read else None
 
     def labels(self, label: Label, *, window: int = 3_600_000) -> list[str]:
-        """The names of queues, tasks or workers of which anything was counted or read in this time."""
+        """The names of queues, tasks or workers with any data in this time."""
         now = self.catch_up()
         width = width_within(window)
         if label == "worker":
@@ -101,7 +101,7 @@ class MetricsReader:
     def cells_of(
         self, name: str, width: Resolution, since: int, until: int, **which: str | None
     ) -> Iterator[tuple[int, MetricCell]]:
-        """The beginnings of buckets, and what is in them that this metric is made of."""
+        """The starts of buckets, and their cells for this metric."""
         if name in values.OF_ARCHIVE:
             return self.sweeps(width, since, until)
         return self.cells(width, since, until, **which)
@@ -109,7 +109,7 @@ class MetricsReader:
     def cells(
         self, width: Resolution, since: int, until: int, *, queue: str | None, task: str | None, worker: str | None
     ) -> Iterator[tuple[int, MetricCell]]:
-        """The beginnings of buckets, and what is in them of this queue, task or worker; of all without any."""
+        """The starts of buckets, and their cells for this queue, task or worker; for all without any."""
         if worker is not None:
             for start, workers in workers_in(self._engine.document_store, width, since, until):
                 if worker in workers:

@@ -1,8 +1,8 @@
-"""Folds new pages of events into the buckets of metrics, a bounded piece at a time. Any process may, at any time.
+"""Folds new pages of events into metric buckets, a bounded piece at a time. Any process may, at any time.
 
-How far the pages were folded is a paper that is put together with the buckets, by its version: whoever comes second
-begins anew, and each page counts once. Who folds is left alone by the chores of others for some seconds: two at a time
-do no harm, but twice the work.
+The fold position is a document that is put together with the buckets, by its version: a process that comes second
+begins anew, and each page counts once. Other workers' maintenance then skips folding for some seconds: two at once
+would do no harm, but twice the work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _cells_of = msgspec.json.Decoder(dict[str, MetricCell]).decode
 
 
 class RollupMark(Struct, frozen=True, array_like=True):
-    """How far pages were folded, when, and by whom."""
+    """The fold position: how far, when, and by which process."""
 
     cursor: str | None = None
     at: int = 0
@@ -44,17 +44,17 @@ _mark_of = msgspec.json.Decoder(RollupMark).decode
 
 
 class Rollup:
-    """One process's hand in it."""
+    """The folding of one process."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
         self._name = uuid.uuid4().hex[:12]
         self._pages = 64
-        self.left_to_others = False  # at the last time
+        self.left_to_others = False  # at the last call
 
     def fold(self, *, politely: bool = False, now: int | None = None) -> bool:
-        """Fold the next pages; whether there are more. Politely: unless somebody else did so a moment ago."""
+        """Fold the next pages; whether there are more. With `politely`, not if another process did so a moment ago."""
         now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
         self.left_to_others = politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now
@@ -85,7 +85,7 @@ class Rollup:
             self._pages = min(self._pages * 2, _MOST)
 
     def _added(self, folded: Folded, now: int) -> Iterator[Document]:
-        """The papers of all buckets that these cells belong to, with what was in them."""
+        """The documents of all buckets that these cells belong to, added to their present contents."""
         kept = dict(buckets.kept_since(self._settings, now))
         for width in ALL:
             folded = widened(folded, width)

@@ -1,4 +1,4 @@
-"""What was measured while jobs ran, for who asks for many figures at once: each window is read and added up once."""
+"""Metrics over time for many figures at once: each window is read and summed once."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from headrace.runtime.metrics.reader import MetricsReader
 
 _LABELS = ("queue", "task", "worker")
 _Who = tuple[str | None, ...]  # queue, task and worker; None for all of them
-_Shape = tuple[bool, ...]  # which of them are told apart
+_Shape = tuple[bool, ...]  # which of them are grouped by
 
 
 class _Span:
-    """What happened within a time. It is added up for those who are asked about, when they first are."""
+    """The cells within a time, summed for a grouping at its first use."""
 
     def __init__(self, cells: list[tuple[_Who, MetricCell]], began: int) -> None:
         self._cells = cells
         self.began = began
         self._sums: dict[_Shape, dict[_Who, MetricCell]] = {}
 
-    def told_apart(self, shape: _Shape) -> dict[_Who, MetricCell]:
-        """By queue, by task, by both, by worker, or all together."""
+    def grouped(self, shape: _Shape) -> dict[_Who, MetricCell]:
+        """By queue, by task, by both, by worker, or in total."""
         if shape not in self._sums:
             sums: dict[_Who, MetricCell] = {}
             of_workers = shape[2]
             for who, cell in self._cells:
                 if of_workers == (who[2] is not None):
-                    key = tuple(name if told else None for name, told in zip(who, shape, strict=True))
+                    key = tuple(name if is_grouped else None for name, is_grouped in zip(who, shape, strict=True))
                     known = sums.get(key)
                     sums[key] = cell if known is None else known.plus(cell)
             self._sums[shape] = sums
@@ -38,7 +38,7 @@ class _Span:
 
 
 class WindowedMetrics:
-    """Figures of one store at one moment. Events that came later, or are not counted yet, are not in them."""
+    """Figures of one store at one moment, without later or uncounted events."""
 
     def __init__(self, meter: MetricsReader, now: int) -> None:
         self._meter = meter
@@ -50,28 +50,30 @@ class WindowedMetrics:
         if name in values.GAUGED:
             return self._meter.value(name, queue=labels.get("queue"), window=window)
         since, span = self._lately(window, of_archive=name in values.OF_ARCHIVE)
-        cell = span.told_apart(_shape(labels)).get(_who(labels), EMPTY)
+        cell = span.grouped(_shape(labels)).get(_who(labels), EMPTY)
         return values.tallied(name, cell, (self._now - since) / 1000)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
-        """What is usual: the metric over the last day, without the hour that is not over; None without any data.
+        """The usual value: the metric over the last day, without the current hour; None without any data.
 
-        A count is what there would be of it in such a window.
+        A count is scaled to such a window.
         """
         if name in values.GAUGED:
             return self._meter.baseline(name, queue=labels.get("queue"))
         end = HOUR.start(self._now)
         span = self._within(HOUR, max(end - DAY, 0), end - 1, of_archive=name in values.OF_ARCHIVE)
-        cell = span.told_apart(_shape(labels)).get(_who(labels))
+        cell = span.grouped(_shape(labels)).get(_who(labels))
         lasted = end - span.began
         usual = None if cell is None else values.tallied(name, cell, lasted / 1000)
         return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
-        """The queues, tasks or workers, or pairs of them, of which anything was counted in this time."""
+        """The queues, tasks or workers, or pairs of them, with any data in this time."""
         _, span = self._lately(window, of_archive=False)
-        found = span.told_apart(_shape(per))
-        named = sorted(who for who in found if all(name for name, told in zip(who, _shape(per), strict=True) if told))
+        found = span.grouped(_shape(per))
+        named = sorted(
+            who for who in found if all(name for name, is_grouped in zip(who, _shape(per), strict=True) if is_grouped)
+        )
         return [{label: str(who[_LABELS.index(label)]) for label in per} for who in named]
 
     def _lately(self, window: int, *, of_archive: bool) -> tuple[int, _Span]:
@@ -86,7 +88,7 @@ class WindowedMetrics:
         return self._spans[key]
 
     def _worked(self, width: Resolution, since: int, until: int) -> _Span:
-        """What became of jobs, of each queue and task, and under each worker."""
+        """The cells of jobs, by queue and task, and by worker."""
         jobs = list(self._meter.jobs(width, since, until))
         cells: list[tuple[_Who, MetricCell]] = [
             ((*place, None), cell) for _, some in jobs for place, cell in some.items()
@@ -96,7 +98,7 @@ class WindowedMetrics:
         return _Span(cells, min((start for start, _ in jobs), default=until))
 
     def _retention_run(self, width: Resolution, since: int, until: int) -> _Span:
-        """What walks over finished jobs have done, which is of no queue."""
+        """The cell of retention runs, which has no queue."""
         found = list(self._meter.sweeps(width, since, until))
         everywhere: _Who = (None, None, None)
         return _Span([(everywhere, cell) for _, cell in found], min((start for start, _ in found), default=until))

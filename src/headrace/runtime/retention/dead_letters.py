@@ -1,4 +1,4 @@
-"""The dead letters that a walk over finished jobs meets: what nobody looked into expires, what is closed is removed."""
+"""Dead letters in a retention run: pending ones that are too old expire, closed ones are removed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.retention.removal import RetentionCounts
 
-# Records of matters that are closed. Those that are to fail for ever stay longer: they tell why a job is not tried
-# again.
+# How long to keep closed dead letters. Those of jobs that may not be retried stay longer, as they say why.
 CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled", "expired")
 FOR_EVER: tuple[Status, ...] = ("permanently_failed",)
 _PENDING = DeadLetterFilter(statuses=("pending",))
@@ -23,17 +22,21 @@ _REMOVED = "its job is removed on failure"
 
 
 class DeadLetterSweep:
-    """Those of one store. A job whose letter expires follows its retention from the next walk on."""
+    """The dead letters of one store. A job whose dead letter expires follows its retention from the next run on."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
 
     def let_go(self, job_ids: Sequence[str], tally: RetentionCounts) -> None:
-        """Close the pending letters of failed jobs that are not to be kept."""
+        """Close the pending dead letters of failed jobs that are to be removed."""
         if not job_ids or self._is_carried():
             return
-        pending = [letter.id for letter in self._engine.dead_letters.latest(job_ids) if letter.status == "pending"]
+        pending = [
+            dead_letter.id
+            for dead_letter in self._engine.dead_letters.latest(job_ids)
+            if dead_letter.status == "pending"
+        ]
         if pending:
             tally.expired += self._closed(pending, _REMOVED)
 
@@ -51,7 +54,7 @@ class DeadLetterSweep:
             yield from self._remove(FOR_EVER, now - to_ms(keep_pending), tally, dry_run)
 
     def _is_carried(self) -> bool:
-        return self._engine.transfer.store_status() is not None  # what is carried is compared: it has to stay as it is
+        return self._engine.transfer.store_status() is not None  # a copy compares both stores, so nothing may change
 
     # -- pending ones
 
@@ -59,7 +62,11 @@ class DeadLetterSweep:
         before, over = self._oldest_kept(now), self._count_over()
         while True:
             oldest = self._engine.dead_letters.oldest("pending", _AT_ONCE)
-            due = [letter for place, letter in enumerate(oldest) if place < over or moment_of(letter) < before]
+            due = [
+                dead_letter
+                for place, dead_letter in enumerate(oldest)
+                if place < over or moment_of(dead_letter) < before
+            ]
             done = self._closed(due, _TOO_OLD) if due else 0
             if not done:
                 return
@@ -70,7 +77,7 @@ class DeadLetterSweep:
     def _closed(self, ids: Sequence[str], note: str) -> int:
         try:
             return len(self._engine.dead_letters.resolve(ids, "expired", _BY, note))
-        except EngineUnavailable:  # a store that is full takes no word any more: the next walk tries again
+        except EngineUnavailable:  # a full store accepts no write: the next run tries again
             return 0
 
     def _count_due(self, now: int) -> int:
@@ -102,6 +109,6 @@ class DeadLetterSweep:
     def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
         which, last, count = DeadLetterFilter(statuses=statuses, until=before), None, 0
         while page := self._engine.dead_letters.find(which, _AT_ONCE, last):
-            count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
+            count += sum((dead_letter.resolved_at or dead_letter.entered_at) < before for dead_letter in page)
             last = page[-1].id
         return count

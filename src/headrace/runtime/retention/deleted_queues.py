@@ -1,6 +1,6 @@
-"""Queues that were deleted: they are on no list until they are used again.
+"""Deleted queues: they are not listed until they are used again.
 
-A store goes on to know them, since producers remember which queues it knows: a job that comes later is never lost.
+The store still knows them, since producers remember which queues it knows: a later job is never lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def mark_deleted(engine: Engine, queue: str) -> None:
 
 
 def deleted_queues(engine: Engine) -> set[str]:
-    """Those that were ever deleted; who has jobs or rules again is in use."""
+    """All queues that were ever deleted; one with jobs or rules is in use again."""
     found: set[str] = set()
     first = ""
     while page := engine.document_store.browse(_KIND, first, limit=_AT_ONCE):

@@ -1,4 +1,4 @@
-"""Finished jobs that leave ahead of their time: there are more than are wanted, or the store is full."""
+"""Finished jobs that are removed early: there are more than `job_history_size`, or the store is full."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from headrace.runtime.retention.removal import RetentionCounts
 
 log = logging.getLogger("headrace.maintenance")
 
-FULL, MARGIN = 0.95, 0.90  # of the memory that a server may have: from here on jobs go, and down to here
+FULL, MARGIN = 0.95, 0.90  # share of the server's memory limit: removal begins at the first and ends at the second
 _AT_ONCE = 200
-_LEAST = 10  # jobs that go at once to make room; of many, a hundredth
+_LEAST = 10  # jobs to remove at once to make room; of many, 1 %
 Removal = Callable[[list[FinishedJob]], Iterator[None]]
 
 
 class EarlyRemoval:
-    """Those of one store, the oldest first. Who has to stay stays: see `RetentionStore.finished`."""
+    """The early removals of one store, oldest first. For jobs that must stay, see `RetentionStore.finished`."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
@@ -39,7 +39,7 @@ class EarlyRemoval:
             yield from remove(list(islice(self._oldest(now, gone), over)))
 
     def for_room(self, now: int, remove: Removal) -> Iterator[None]:
-        """As many as it takes until a server that refuses to grow has room again."""
+        """As many as it takes until a server that refuses writes has room again."""
         facts = self._engine.facts()
         if _share(facts) < FULL:
             return
@@ -49,7 +49,7 @@ class EarlyRemoval:
             yield from remove(some)
             removed += len(some)
         if removed:
-            log.warning("the store is full: %d finished jobs leave it ahead of their time", removed)
+            log.warning("the store is full: removed %d finished jobs early", removed)
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[FinishedJob]:
         queues = [row.name for row in self._engine.queries.queues()]
@@ -65,6 +65,6 @@ class EarlyRemoval:
 
 
 def _share(facts: Mapping[str, str | int]) -> float:
-    """How much of its memory the server uses; nothing where there is no limit."""
+    """The share of its memory limit that the server uses; 0 without a limit."""
     limit = int(facts.get("size_limit", 0))
     return int(facts.get("size", 0)) / limit if limit else 0.0

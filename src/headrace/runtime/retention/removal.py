@@ -1,7 +1,7 @@
-"""How finished jobs leave: packed in small pieces, archived in large ones, removed in small ones.
+"""Removes finished jobs: exports them in small pieces, archives them in large ones, removes them in small ones.
 
-A claim may have to wait for the store while jobs are packed or removed, so these are paced by the time they take. The
-archive is a file or a table of its own, where a write costs by the wait for the disk: the more at once the better.
+A claim may have to wait for the store during an export or a removal, so these are paced by the time they take. The
+archive is its own file or table, where each write waits for the disk: the more at once the better.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 
 _SMALLEST, _LARGEST = 20, 500  # jobs of one piece
-_SHORT, _LONG = 0.006, 0.02  # seconds that a piece should take of the store's time: a claim may wait for all of it
+_SHORT, _LONG = 0.006, 0.02  # seconds of the store's time that a piece should take: a claim may wait for all of it
 _ARCHIVED_AT_ONCE, _BYTES_AT_ONCE = 2000, 8_000_000
 _LISTED = 10_000
 
 
 class RetentionCounts(Struct):
-    """What a walk has found ripe, and done."""
+    """What a retention run has found due, and done."""
 
     archived: int = 0
     deleted: int = 0
@@ -37,7 +37,7 @@ class RetentionCounts(Struct):
     steps: int = 0
     dropped: list[str] = []
     prepared: list[str] = []
-    unprepared: int = 0  # partitions that could not be made, each counted once
+    unprepared: int = 0  # partitions that could not be created, each counted once
     jobs: list[str] = []  # the ids of the first of them
 
     @property
@@ -52,7 +52,7 @@ class RetentionCounts(Struct):
 
 
 class _Removal(Struct, frozen=True):
-    """A job on its way out; with its row if it is to be archived."""
+    """A job to remove, with its row if it is to be archived."""
 
     id: str
     version: int
@@ -63,7 +63,7 @@ class _Removal(Struct, frozen=True):
 
 
 class RemovalBatch:
-    """Those that are about to leave one store."""
+    """The jobs to remove from one store."""
 
     def __init__(self, engine: Engine, archive: Archive | None, interval: Interval) -> None:
         self._engine = engine
@@ -71,14 +71,14 @@ class RemovalBatch:
         self._interval = interval
         self._size = 50
         self._waiting: list[_Removal] = []
-        self.errors: list[Exception] = []  # of the archive: the first one keeps those in the store that are for it
+        self.errors: list[Exception] = []  # of the archive: after the first one, jobs to archive stay in the store
 
     def forget(self) -> None:
-        """Begin anew: nobody of those that wait has left."""
+        """Start over: none of the waiting jobs was removed."""
         self._waiting, self.errors = [], []
 
     def collect(self, ripe: Sequence[tuple[FinishedJob, Fate]], tally: RetentionCounts) -> Iterator[None]:
-        """Have these leave, at once or with the next ones; yields after each piece."""
+        """Remove these, now or with the next ones; yields after each piece."""
         while ripe:
             part, ripe = ripe[: self._size], ripe[self._size :]
             self._waiting += [_Removal(job.id, job.version) for job, fate in part if fate == "delete"]
@@ -92,7 +92,7 @@ class RemovalBatch:
                 yield from self.let_go(tally)
 
     def let_go(self, tally: RetentionCounts) -> Iterator[None]:
-        """All that wait leave now: into the archive first, and when they are safe there, out of the store."""
+        """Remove all that wait: archive them first and, once they are safe there, delete them from the store."""
         waiting, self._waiting = self._waiting, []
         if self._archive is not None and (rows := [one.row for one in waiting if one.row is not None]):
             try:
@@ -111,14 +111,14 @@ class RemovalBatch:
             yield
 
     def mind(self, took: float) -> None:
-        """Take smaller pieces where they take long, so that no claim waits for one."""
+        """Use smaller pieces if one takes long, so that no claim waits for it."""
         if took > _LONG:
             self._size = max(self._size // 2, _SMALLEST)
         elif took < _SHORT:
             self._size = min(self._size * 2, _LARGEST)
 
     def _packed(self, jobs: list[FinishedJob]) -> list[_Removal]:
-        """As they were told; those that ran again meanwhile are left out."""
+        """The exports of these jobs; those that ran again meanwhile are left out."""
         versions = {job.id: job.version for job in jobs}
         job_exports = [
             one for one in self._engine.retention_store.pack(list(versions)) if one.job.version == versions[one.job.id]
@@ -134,7 +134,7 @@ class RemovalBatch:
         return found
 
     def _take_back(self, left: list[_Removal]) -> None:
-        """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
+        """Remove archived copies of jobs that ran again meanwhile, and so stayed in the store."""
         assert self._archive is not None
         ids = [one.id for one in left]
         live = {job.id: job for job in self._engine.queries.get(ids)}
@@ -143,7 +143,7 @@ class RemovalBatch:
         for one in left:
             assert one.row is not None
             job, last, row = live.get(one.id), newest.get(one.id), one.row
-            # A job that is there as we found it may be just about to leave, in somebody else's commit.
+            # A job that is still as we found it may be about to be removed, in another worker's commit.
             ran_again = job is not None and job.version != one.version and job.created_at == row.created_at
             ended_again = last is not None and last.created_at == row.created_at and last.finished_at > row.finished_at
             if ran_again or ended_again:
@@ -153,7 +153,7 @@ class RemovalBatch:
 
 
 class _Timed:
-    """The `with` of a piece of the store's time."""
+    """Measures a piece of the store's time."""
 
     def __init__(self, removal_batch: RemovalBatch) -> None:
         self._removal_batch = removal_batch

@@ -1,7 +1,7 @@
-"""Looks for jobs that stay too long, and does what their terms say: any worker, in small batches.
+"""Finds stale jobs and applies their lifecycle policy: any worker, in small batches.
 
-What was read may be past when it is acted upon, so every judgment is of a version: a job that has moved on meanwhile is
-left alone. Two workers may look at the same time; the second one finds nothing left to do.
+A job may have changed since it was read, so each action names a version: a job that has moved on is left alone. Two
+workers may scan at the same time; the second one finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.maintenance")
 
-_LOOKS = 2000  # jobs of one look: some ten milliseconds, most of them where nearly all are stale
+_LOOKS = 2000  # jobs per read: some ten milliseconds, mostly where nearly all are stale
 _FIRST_AT_MOST = 60.0  # seconds
 _SURVEY = "~survey"
 
 
 class StaleScanResult(Struct, frozen=True):
-    """What the last survey of any worker found. `error` is why the newest one could not go on."""
+    """The result of the last scan by any worker. `error` is why the latest one stopped."""
 
     at: int
     stale: int = 0
@@ -48,15 +48,15 @@ _surveyed = msgspec.json.Decoder(StaleScanResult)
 
 
 def last_survey(engine: Engine) -> StaleScanResult | None:
-    """What was last recorded of one."""
+    """The last recorded scan."""
     documents = engine.document_store.get(_SURVEY, ["stale"])
     return next(readable(_surveyed.decode, (document.value for document in documents)), None)
 
 
 class StaleScan:
-    """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning.
+    """One scan of all open jobs, by these policies or by those of the store at its beginning.
 
-    Where staleness opens no dead letters, jobs that would have one only fail.
+    If staleness creates no dead letters, jobs that would get one only fail.
     """
 
     def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
@@ -70,7 +70,7 @@ class StaleScan:
         self.is_over = False
 
     def look(self) -> list[StaleFinding]:
-        """What the next stretch of it has of stale and nearly stale jobs."""
+        """The stale and nearly stale jobs among the next ones."""
         page = self._engine.staleness_store.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
         found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
@@ -80,8 +80,8 @@ class StaleScan:
 
 
 def apply(engine: Engine, findings: list[StaleFinding]) -> list[bool]:
-    """Do what is to be done about these stale jobs, in one commit; for each whether it is done."""
-    # One that was noted for review in this version before is not noted again.
+    """Apply the actions for these stale jobs in one commit; returns for each whether it was done."""
+    # A job already marked for review in this version is not marked again.
     new = [finding for finding in findings if not _is_noted(finding)]
     done = iter(engine.staleness_store.mark_stale([judgment(finding) for finding in new]))
     return [_is_noted(finding) or next(done) for finding in findings]
@@ -92,47 +92,47 @@ def _is_noted(finding: StaleFinding) -> bool:
 
 
 def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int], lasted: Sequence[int]) -> None:
-    """Tell by an event how many were ended or newly noted, if any, and what they had lasted; metrics are made of it."""
+    """Emit how many jobs were ended or newly marked, if any, and how long they lasted; metrics use this event."""
     names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
-    told: dict[str, Any] = {name: done[act] for act, name in names.items() if done.get(act)}
-    if told and lasted:
-        told["lasted"] = msgspec.to_builtins(Histogram.of(lasted), str_keys=True)
-    _tell(engine, settings, "stale.checked", told)
+    data: dict[str, Any] = {name: done[act] for act, name in names.items() if done.get(act)}
+    if data and lasted:
+        data["lasted"] = msgspec.to_builtins(Histogram.of(lasted), str_keys=True)
+    _emit(engine, settings, "stale.checked", data)
 
 
 def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
-    """Tell by an event that a survey could not go on."""
-    _tell(engine, settings, "stale.failed", {"error": why(error)})
+    """Emit an event that a scan failed."""
+    _emit(engine, settings, "stale.failed", {"error": why(error)})
 
 
-def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
+def _emit(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
     with contextlib.suppress(EngineUnavailable):
         if data and settings.events:
             engine.events.tell([EventGroup(kind, engine.clock.now(), data=[dict(data)])])
 
 
 def record_survey(engine: Engine, stale: int, nearly: int) -> None:
-    """Keep what was found for others to see. Who comes second has found the same."""
+    """Record the result of a scan. A second worker records the same."""
     _record(engine, lambda _: StaleScanResult(engine.clock.now(), stale, nearly))
 
 
 def record_failure(engine: Engine, error: Exception) -> None:
-    """Keep why a survey could not go on, beside what the last one found."""
+    """Record why a scan failed, beside the result of the last one."""
     now = engine.clock.now()
     _record(engine, lambda last: structs.replace(last or StaleScanResult(now), at=now, error=why(error)))
 
 
-def _record(engine: Engine, told: Callable[[StaleScanResult | None], StaleScanResult]) -> None:
-    # A store that is away takes no word either.
+def _record(engine: Engine, update: Callable[[StaleScanResult | None], StaleScanResult]) -> None:
+    # An unavailable store can't be written either.
     with contextlib.suppress(EngineUnavailable):
         known = next(iter(engine.document_store.get(_SURVEY, ["stale"])), None)
         last = None if known is None else read_or(_surveyed.decode, known.value, None)
-        text = msgspec.json.encode(told(last)).decode()
+        text = msgspec.json.encode(update(last)).decode()
         engine.document_store.put([Document(_SURVEY, "stale", 0 if known is None else known.version, text)])
 
 
 class StaleCheck:
-    """A chore: a survey every so often, some of it in each piece of work."""
+    """Maintenance task: a scan at each interval, in small pieces."""
 
     def __init__(self, engine: Engine, settings: Settings, every: float) -> None:
         self._engine = engine
@@ -157,7 +157,7 @@ class StaleCheck:
         if self._stale or self._survey is not None:
             return 0.0
         record_survey(self._engine, self._counts["stale"], self._counts["nearly stale"])
-        self._tell()
+        self._report()
         return self._every
 
     def _go_on(self) -> None:
@@ -186,15 +186,15 @@ class StaleCheck:
                 self._lasted.append(finding.lasted)
             if is_done and finding.action != "review":
                 job = finding.job
-                told = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
-                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=told)
+                extra = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=extra)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         counts, self._counts = self._counts, Counter()
         lasted, self._lasted = self._lasted, []
         tell_survey(self._engine, self._settings, counts, lasted)
-        told = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
+        text = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
         names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
         changed = any(counts[name] for name in names[1:4])
         level = logging.WARNING if changed else logging.INFO if counts.total() else logging.DEBUG
-        log.log(level, told, *(counts[name] for name in names))
+        log.log(level, text, *(counts[name] for name in names))

@@ -1,8 +1,8 @@
-"""One walk over the finished jobs of a store: what is ripe is archived and leaves, a small piece at a time.
+"""One retention run over the finished jobs of a store: due jobs are archived and removed in small pieces.
 
-Three steps, each safe to repeat and to do by two at once: told, stored in the archive, removed by id and version. Cut
-off between two of them, the job is live and the next walk goes on; a job that ran again meanwhile stays. A dry run
-takes the same walk and changes nothing.
+Three steps, each safe to repeat and to run twice at once: export, archive, remove by id and version. After an
+interruption the job is still live and the next run continues; a job that ran again meanwhile stays. A dry run does the
+same reads and changes nothing.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from headrace.runtime.retention.dead_letters import DeadLetterSweep
 from headrace.runtime.retention.early_removal import EarlyRemoval
 from headrace.runtime.retention.removal import RemovalBatch, RetentionCounts
 
-_LOOKS = 500  # finished jobs that are told at once
+_LOOKS = 500  # finished jobs per read
 _STATES = sorted(FINAL)
 _NEVER = 1 << 62
 
 
 class ScanBound(Struct):
-    """How far young jobs of a queue and state were looked through, so that the next walk need not go as far."""
+    """How far the young jobs of a queue and state were checked, so that the next run need not go as far."""
 
-    floor: int = 0  # what ended before it was looked at
-    held: int = _NEVER  # the end of the oldest that was to go and has to stay: it is looked at again
-    counted: bool = False  # whether only so many of the newest are to stay: that takes a walk through all of them
+    floor: int = 0  # jobs that ended before this were checked
+    held: int = _NEVER  # when the oldest job ended that is due but must stay: it is checked again
+    counted: bool = False  # whether a number of newest jobs stays: then a run has to read all of them
 
 
 class RetentionSweep:
-    """Walks through one store, by its terms or by these. `wanted` are queues where single calls asked for removal."""
+    """Runs retention on one store, by its policies or by these. `wanted` are queues with calls to remove on finish."""
 
     def __init__(
         self, engine: Engine, settings: Settings, archive: Archive | None, terms: list[PolicyRow] | None = None
@@ -71,9 +71,9 @@ class RetentionSweep:
         wanted: Collection[str] | None = None,
         whole: bool = True,
     ) -> Iterator[None]:
-        """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for.
+        """Check everything, and yield after each piece; without `whole`, young jobs only where they may be due.
 
-        What fails in one part does not stop the next ones: the first error is raised at the end.
+        An error in one part does not stop the next ones: the first error is raised at the end.
         """
         now = self._engine.clock.now()
         self._removal_batch.forget()
@@ -128,7 +128,7 @@ class RetentionSweep:
     def _ripe(
         self, queue: str, state: State, said: list[StoredPolicy], book: Policies, now: int, tally: RetentionCounts
     ) -> Iterator[None]:
-        """Those that any terms let go by their age, the oldest first."""
+        """Jobs that any policy removes by age, oldest first."""
         span = shortest(said, state)
         if span is None:
             return
@@ -140,13 +140,13 @@ class RetentionSweep:
                 return
 
     def _young(self, queue: str, state: State, book: Policies, now: int, tally: RetentionCounts) -> Iterator[None]:
-        """Those that go as soon as they are over: what came since the last walk, or all if they are counted."""
+        """Jobs that are removed as soon as they finish: new ones since the last run, or all if they are counted."""
         reach = self._reaches.setdefault((queue, state), ScanBound())
         floor, reach.held = 0 if reach.counted else reach.floor, _NEVER
         yield from self._through(queue, state, book, now, tally, floor=floor)
-        if floor:  # and what had to be known by its key for a day, which is over since the last walk
+        if floor:  # also jobs whose unique key had to be kept for a day, which has ended since the last run
             yield from self._through(queue, state, book, now, tally, floor=floor - KEYS_HOLD, younger=KEYS_HOLD)
-        # What was too young for it is looked at again, and what others were just about to commit.
+        # Check again what was too young then, and what others were just about to commit.
         reach.floor = min(now - 2 * 60_000, reach.held)
 
     def _through(
@@ -160,7 +160,7 @@ class RetentionSweep:
         floor: int = 0,
         younger: int = 0,
     ) -> Iterator[None]:
-        """All of them down to those that ended at `floor`, the newest first, counting those of each task that stay.
+        """All of them down to those that ended at `floor`, newest first, counting the jobs of each task that stay.
 
         Those that ended less than `younger` ago are left out.
         """
@@ -190,7 +190,7 @@ class RetentionSweep:
                 return
 
     def _take_note(self, queue: str, state: State, jobs: Sequence[FinishedJob], book: Policies) -> None:
-        """Which of these jobs the next walk has to come back for."""
+        """Remember which of these jobs the next run has to check again."""
         reach = self._reaches.setdefault((queue, state), ScanBound())
         for job in jobs:
             removal = removal_of(job, book.of(job.task, queue))
@@ -202,7 +202,7 @@ class RetentionSweep:
         return fate(job, book.of(job.task, job.queue), now, self._since, newer)
 
     def _archived_since(self, now: int) -> int | None:
-        """When the first partition begins that the archive is to keep; None if there is no archive."""
+        """When the first partition that the archive keeps begins; None without an archive."""
         if self._archive is None:
             return None
         if self._settings.archive_keep is None:
@@ -218,10 +218,10 @@ class RetentionSweep:
     ) -> Iterator[None]:
         yield
         if dry_run:
-            archived = [job.id for job, told in judged if told == "archive"]
-            tally.count(archived, [job.id for job, told in judged if told == "delete"])
+            archived = [job.id for job, action in judged if action == "archive"]
+            tally.count(archived, [job.id for job, action in judged if action == "delete"])
         else:
-            yield from self._removal_batch.collect([(job, told) for job, told in judged if told != "keep"], tally)
+            yield from self._removal_batch.collect([(job, action) for job, action in judged if action != "keep"], tally)
 
     # -- partitions
 

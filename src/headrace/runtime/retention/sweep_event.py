@@ -1,4 +1,4 @@
-"""Tells what a walk over finished jobs has done: a record in the store, and an event that metrics are made of."""
+"""Reports a retention run: a record in the store, and an event that metrics use."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def error_in_words(error: Exception) -> str:
 def record_sweep(
     engine: Engine, settings: Settings, tally: RetentionCounts, began: int, leave_for: int = 0, error: str | None = None
 ) -> None:
-    """Keep what a walk has done until now. Nobody else need begin one for `leave_for` milliseconds."""
+    """Record what a run has done so far. No other worker need begin one for `leave_for` milliseconds."""
     now = engine.clock.now()
-    told = RetentionRun(
+    run = RetentionRun(
         at=now,
         duration=now - began,
         archived=tally.archived,
@@ -35,14 +35,14 @@ def record_sweep(
         until=now + leave_for,
         error=error,
     )
-    # A store that is full takes no word any more, and to make room in it is just what we are about.
+    # A full store accepts no write, and making room in it is the purpose of this run.
     with contextlib.suppress(EngineUnavailable):
-        engine.retention_store.record(told)
+        engine.retention_store.record(run)
 
 
 def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took: int, error: str | None = None) -> None:
-    """Tell it, if there is anything to tell; `took` is in milliseconds."""
-    told: dict[str, int | str] = {
+    """Emit the archive.swept or archive.failed event, if anything was done; `took` is in milliseconds."""
+    counts: dict[str, int | str] = {
         "archived": tally.archived,
         "deleted": tally.deleted,
         "dead_letters": tally.dead_letters,
@@ -51,7 +51,7 @@ def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took:
         "partitions_detached": len(tally.dropped),
         "partition_failures": tally.unprepared,
     }
-    data = {name: count for name, count in told.items() if count}
+    data = {name: count for name, count in counts.items() if count}
     if error is not None:
         data["error"] = error
     if not data or not settings.events:

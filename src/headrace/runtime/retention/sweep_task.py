@@ -1,6 +1,7 @@
-"""Has finished jobs leave the store when their time has come: any worker, a small piece at a time, all day.
+"""Runs retention continuously: any worker archives and removes due finished jobs, a small piece at a time.
 
-Who walks says so in the store, and others leave it to him meanwhile: two would do no harm, but twice the work.
+The worker that runs it records this in the store, and others skip it meanwhile: two at once would do no harm, but twice
+the work.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ log = logging.getLogger("headrace.maintenance")
 
 _TOO_LONG = 180.0  # seconds
 _SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
-_FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
+_FOR_NOTHING = 10  # how many times the duration of a run that found nothing to wait until the next one
 
 
 class RetentionTask:
-    """A chore. `wanted` are queues where this worker has met jobs that are to go as soon as they are over."""
+    """Maintenance task. `wanted` are queues where this worker has met jobs to be removed on finish."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class RetentionTask:
         self._removals = RemoveOnFinish(engine, wanted)
         self._sweep: RetentionSweep | None = None
         self._pieces: Iterator[None] | None = None
-        self._error: str | None = None  # until a walk comes to its end
+        self._error: str | None = None  # kept until a run ends
 
     def do(self) -> float:
         self._removals.note()
@@ -56,10 +57,10 @@ class RetentionTask:
             self._pieces = None
             return self._end()
         except Exception as error:
-            self._pieces = None  # a walk that was cut off begins anew
+            self._pieces = None  # an interrupted run begins anew
             self._error = error_in_words(error)
             self._record(_SAY_SO_FOR)
-            self._tell(self._error)
+            self._report(self._error)
             raise
         self._worked += time.perf_counter() - began
         if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
@@ -68,7 +69,7 @@ class RetentionTask:
 
     def _begin(self) -> bool:
         now, last = self._engine.clock.now(), self._engine.retention_store.last()
-        # What was told later than now was told by a clock that was wrong.
+        # A time in the future comes from a wrong clock.
         if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
             return False
         if self._sweep is None:
@@ -87,15 +88,15 @@ class RetentionTask:
             pause = max(pause, self._worked * _FOR_NOTHING)
         if took > _TOO_LONG:
             log.warning(
-                "it took %.0f s to sweep up finished jobs, %.0f s of it at work: it rests much, so as not to be felt; "
-                "`headrace archive --apply` does it without a rest, and tasks with archive=False are swept up faster",
+                "retention took %.0f s, %.0f s of it at work: it pauses a lot to cost little; "
+                "`headrace archive --apply` does not pause, and tasks with archive=False are removed faster",
                 *(took, self._worked),
             )
         self._record(to_ms(pause))
-        self._tell()
+        self._report()
         return pause
 
-    def _tell(self, error: str | None = None) -> None:
+    def _report(self, error: str | None = None) -> None:
         tell_sweep(self._engine, self._settings, self._tally, self._engine.clock.now() - self._began, error)
 
     def _record(self, leave_for: int) -> None:
@@ -111,5 +112,5 @@ def _in_words(tally: RetentionCounts) -> str:
         "removed": (tally.dead_letters, "dead letter"),
         "dropped": (len(tally.dropped), "partition"),
     }
-    told = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]
-    return ", ".join(told)
+    parts = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]
+    return ", ".join(parts)

@@ -1,3 +1,3 @@
-"""The spool: jobs that wait in a local file while the store is away."""
+"""The spool: jobs that wait in a local file while the store is unavailable."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The spool's file: an SQLite database of its own with jobs in the order they were enqueued.
+"""The spool's file: an SQLite database with jobs in the order they were enqueued.
 
-Owns the tables, and keeps the mark beside them true by which every process sees, without opening the file, that jobs
-wait. One file may serve several stores, told apart by their addresses. Must not know the engine.
+Owns the tables, and the marker file beside them by which every process sees, without opening the database, that jobs
+wait. One file may serve several stores, distinguished by their addresses. Must not know the engine.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TABLES = (
     ) STRICT""",
     f"PRAGMA user_version={VERSION}",
 )
-_AT_ONCE = 100  # rows of a statement, as in the engine: longer ones gain nothing
+_AT_ONCE = 100  # rows per statement, as in the engine: longer ones gain nothing
 _AT_MOST_BYTES = 4_000_000  # of a batch to forward: a store takes it as one parameter
 _TELLING = ("schema", "prefix", "host", "db")
 _encode = msgspec.json.Encoder().encode
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(NewJob).decode
 
 
 def address_of(url: str) -> str:
-    """Which store a URL means, whoever uses it and however: without the user and most parameters."""
+    """The address of the store that a URL names: without the user and most parameters."""
     parts = urlsplit(url)
     telling = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name in _TELLING], safe="/")
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -61,7 +61,7 @@ def address_of(url: str) -> str:
 
 
 class Spooled(msgspec.Struct, frozen=True):
-    """A job that waits. `job` is None if its text no longer decodes."""
+    """A waiting job. `job` is None if its text no longer decodes."""
 
     seq: int
     id: str
@@ -84,16 +84,16 @@ class SpoolFile:
     def exists(self) -> bool:
         return self.path.exists()
 
-    # -- the mark: there whenever a job is, since both transactions that touch it hold the same lock
+    # -- the marker: it exists whenever a job does, since both transactions that touch it hold the same lock
 
     def _set_mark(self) -> None:
-        """Inside of the transaction that adds the jobs."""
+        """Runs inside the transaction that adds the jobs."""
         if not self.marks.waiting:
             self.store.make_folder()
             self.marks.set_waiting()
 
     def retire(self) -> bool:
-        """Take the mark away if nothing waits any more; whether that is so."""
+        """Remove the marker if nothing waits; whether that is so."""
         self.prepare()
         with self.store.writing() as db:
             if _any_for(db, self.address):
@@ -104,9 +104,9 @@ class SpoolFile:
     # -- in
 
     def add(self, jobs: Sequence[NewJob], whole: bool, now: int, error: str | None = None) -> list[bool]:
-        """Keep the jobs behind those that wait; which ones are new. With `whole`, all or DuplicateJob.
+        """Append the jobs; returns which ones are new. With `whole`, all or DuplicateJob.
 
-        `error` is why the store did not take them, where that was tried.
+        `error` is why the store did not take them, if that was tried.
         """
         self.prepare()
         with self.store.writing() as db:
@@ -120,14 +120,14 @@ class SpoolFile:
             return fresh
 
     def _ensure_room(self, db: sqlite3.Connection, more: int) -> None:
-        # The span of the numbers is never less than the jobs in it, and found at once.
+        # The range of the numbers is never less than their count, and quick to find.
         if scalar(db, _SPAN, {"store": self.address}) + more <= self.limit:
             return
         waiting = scalar(db, COUNT, {"store": self.address})
         if waiting + more > self.limit:
             raise QueueFull(
-                f"the spool {self.path} has room for {self.limit} jobs, {waiting} wait in it and {more} came; they are "
-                "forwarded when the server is back. Until then let the caller try again later, or raise spool_limit",
+                f"the spool {self.path} is limited to {self.limit} jobs; {waiting} wait and {more} more came. Jobs "
+                "leave it when the server is back; try again later, or raise spool_limit",
                 limit=self.limit,
                 waiting=waiting,
             )
@@ -138,7 +138,7 @@ class SpoolFile:
         db.execute("SAVEPOINT fresh")
         fresh = [True] * len(jobs)
         if self._write(db, jobs, now) != len(jobs):
-            db.execute("ROLLBACK TO fresh")  # afterwards nobody could tell an old row from a new one
+            db.execute("ROLLBACK TO fresh")  # later, an old row and a new one can't be distinguished
             seen = self._known(db, [job.id for job in jobs])
             fresh = [_first_time(job.id, seen) for job in jobs]
             self._write(db, [job for job, free in zip(jobs, fresh, strict=True) if free], now)
@@ -156,7 +156,7 @@ class SpoolFile:
     # -- out
 
     def first(self, limit: int) -> list[Spooled]:
-        """The jobs that are to be forwarded next, in order: at most `limit`, and no more than a store takes at once."""
+        """The next jobs to forward, in order: at most `limit`, and no more than a store takes at once."""
         self.prepare()
         batch: list[Spooled] = []
         size = 0
@@ -169,19 +169,19 @@ class SpoolFile:
         return batch
 
     def remove(self, batch: Iterable[Spooled], duplicates: int = 0) -> None:
-        """Forget jobs that the store has; so many of them were of others, who came first with the same id."""
+        """Remove forwarded jobs; `duplicates` of them were dropped, as other jobs had their ids first."""
         with self.store.writing() as db:
             db.execute(_DELETE, (as_json([spooled.seq for spooled in batch]),))
             db.execute(_WELL, (self.address, duplicates))
 
     def set_aside(self, spooled: Spooled, reason: str, now: int) -> None:
-        """Keep a job that the store will never take out of the way of the others."""
+        """Set a job aside that the store will never take, so that it does not block the others."""
         with self.store.writing() as db:
             db.execute(_SET_ASIDE, {"seq": spooled.seq, "reason": reason, "now": now})
             db.execute(_DELETE, (as_json([spooled.seq]),))
 
     def note_error(self, error: str, now: int, moved_to: str | None = None) -> None:
-        """Write down why the jobs still wait, for whoever asks in another process."""
+        """Record why the jobs still wait, for readers in other processes."""
         self.prepare()
         with self.store.writing() as db:
             db.execute(_ERROR, (self.address, error, now, moved_to))
@@ -189,7 +189,7 @@ class SpoolFile:
     # -- by id
 
     def holding(self, ids: Iterable[str]) -> set[str]:
-        """Which of these wait here."""
+        """Which of these jobs wait here."""
         if not self.exists:
             return set()
         self.prepare()
@@ -202,7 +202,7 @@ class SpoolFile:
     # -- the file itself
 
     def prepare(self) -> None:
-        """Make sure, once, that the tables are there and the mark is right; a lost one is set again.
+        """Make sure, once, that the tables and the marker exist; a lost marker is restored.
 
         Jobs for a store that has since moved to our address are ours from now on, in front of our own.
         """
@@ -222,14 +222,14 @@ class SpoolFile:
         if version:
             return
         if scalar(db, "SELECT count(*) FROM sqlite_master"):
-            raise ConfigError(f"spool: {self.path} is the database of something else; name a file of its own")
+            raise ConfigError(f"spool: {self.path} is a database of another program; use a separate file")
         for statement in _TABLES:
             db.execute(statement)
 
     def _make_private(self) -> None:
-        """Let the file come into being readable by nobody else, as what SQLite makes beside it will be.
+        """Create the file readable by this user only; SQLite's files beside it inherit that.
 
-        Made under another name: to open the file itself and close it again would drop SQLite's locks on it.
+        Created under another name: opening and closing the file itself would drop SQLite's locks on it.
         """
         if self.exists:
             return
@@ -247,7 +247,7 @@ class SpoolFile:
             os.unlink(name)
 
     def close(self) -> None:
-        """Release the file. It is looked at anew when it is used again."""
+        """Release the file. It is checked again at its next use."""
         self.store.close()
         self._ready = False
 

@@ -1,8 +1,8 @@
-"""Carries jobs from the spool to the store, in their order, and each of them once by its id.
+"""Forwards jobs from the spool to the store, in order, and each of them once by its id.
 
-One thread, there as long as jobs wait, in workers all the time; among several processes at one spool, one forwards
-at a time. A job leaves the spool after the store has accepted it: whoever dies in between sends it again, and the
-store knows it by its id. Must not know who enqueues, nor the tables of the spool.
+One thread, which exists while jobs wait, and always in workers. Among several processes with one spool, one forwards at
+a time. A job leaves the spool after the store has accepted it: if the process dies in between, the job is sent again
+and the store recognizes its id. Must not know who enqueues, nor the tables of the spool.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ log = logging.getLogger("headrace.spool")
 
 BATCH = 500
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.2, 5.0
-_LOOK = 0.2  # how often to see whether another process has done it
-_WATCH = 1.0  # how often a worker looks whether jobs wait
+_LOOK = 0.2  # how often to check whether another process has done it
+_WATCH = 1.0  # how often a worker checks whether jobs wait
 _CHANCES = 3  # for a job that the store refuses
-_LAST_CHANCE = 2.0  # seconds that a closing app gives what can be forwarded still
+_LAST_CHANCE = 2.0  # seconds that a closing app waits for the last jobs
 
-# The store takes no job now, whichever it is: it is away, full, has moved, or is not of our version. The jobs wait.
+# The store takes no job at all now: it is unavailable, full, has moved, or has another version. The jobs wait.
 _NOT_NOW = (EngineUnavailable, QueueFull, ConfigError)
 
 
 class _Stop:
-    """Tells a thread to end: at once if the store is away, else when all is forwarded or the time is over."""
+    """Tells a thread to end: at once if the store is unavailable, else when all is forwarded or the time is over."""
 
     def __init__(self) -> None:
         self.asked = threading.Event()
@@ -54,7 +54,7 @@ class _Stop:
 
 
 class Forwarder:
-    """Empties one spool into one store. `elsewhere` is the store that has its archive, if it is another one."""
+    """Forwards one spool to one store. `elsewhere` is the store with its archive, if that is another one."""
 
     def __init__(self, file: SpoolFile, engine: Engine, elsewhere: Engine | None = None) -> None:
         self._file = file
@@ -64,7 +64,7 @@ class Forwarder:
         self.start_afresh()
 
     def start_afresh(self) -> None:
-        """In a forked child: the thread is not here, and a lock file that we hold open would outlive our parent."""
+        """In a forked child: the thread is gone, and a lock file that we hold open would outlive our parent."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stays = False
@@ -77,7 +77,7 @@ class Forwarder:
             self._turnstiles.pop().close()
 
     def start(self, *, stay: bool = False) -> None:
-        """See to it that what waits is forwarded; with `stay`, also what others spool later and leave behind."""
+        """Start forwarding what waits; with `stay`, also jobs that others spool later."""
         with self._lock:
             self._stays = self._stays or stay
             if self._thread is None:
@@ -86,11 +86,11 @@ class Forwarder:
                 self._thread, self._stop = thread, stop
                 try:
                     thread.start()
-                except RuntimeError:  # none is to be had in a program that ends: the jobs wait for the next one
+                except RuntimeError:  # a program that exits can start no thread: the jobs wait for the next one
                     self._thread = None
 
     def stop(self, patience: float = _LAST_CHANCE) -> None:
-        """Forward what can be forwarded within `patience` seconds, and end. The rest stays in the spool."""
+        """Forward for at most `patience` seconds, then end. The rest stays in the spool."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stays = False
@@ -112,15 +112,15 @@ class Forwarder:
             self._rest(pause, stop)
 
     def _look(self) -> None:
-        """Open the file, which puts its mark right: after a loss of power the one may be there without the other."""
+        """Open the file, which restores its marker: after a power loss either may exist without the other."""
         try:
             if self._file.exists:
                 self._file.prepare()
-        except Exception as error:  # it is tried again if jobs are known to wait; a thread that died would not
-            log.error("the spool %s can't be used: %s", self._file.path, why(error))
+        except Exception as error:  # retried if jobs are known to wait; a dead thread would not
+            log.error("can't use the spool %s: %s", self._file.path, why(error))
 
     def _is_needed(self) -> bool:
-        """Whether something waits. Whoever spools sets the mark first and then calls start(): one of us sees it."""
+        """Whether jobs wait. A producer sets the marker first and then calls start(), so one of us sees it."""
         with self._lock:
             if self._file.marks.waiting or self._stays:
                 return True
@@ -129,14 +129,14 @@ class Forwarder:
             return False
 
     def _rest(self, pause: float, stop: _Stop) -> None:
-        """Not woken by new jobs: while the store is away they would make it be asked all the time."""
+        """New jobs do not wake it: during an outage they would make it ask the store all the time."""
         until = time.monotonic() + pause
         while (left := until - time.monotonic()) > 0 and self._file.marks.waiting:
             if stop.asked.wait(min(left, _LOOK)):
                 return
 
     def _guarded_turn(self, stop: _Stop) -> float:
-        """Forward what waits; the seconds to rest before the next try. It survives whatever goes wrong."""
+        """Forward what waits; returns the seconds until the next try. Survives any error."""
         try:
             with self._our_turn() as is_ours:
                 if not is_ours:
@@ -146,12 +146,12 @@ class Forwarder:
             self._note_outage(error)
         except Exception:
             self._outage = _PAUSE_LONGEST
-            log.exception("the spool %s could not be forwarded; it is tried again", self._file.path)
+            log.exception("can't forward the spool %s; trying again", self._file.path)
         return self._outage * random.uniform(0.5, 1.0)
 
     @contextlib.contextmanager
     def _our_turn(self) -> Iterator[bool]:
-        """Nobody queues up: who is not the first comes back later."""
+        """No queueing: a process that is not the first comes back later."""
         turnstile = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", patience=0.0)
         with explained(self._file.path):
             self._file.store.make_folder()
@@ -178,7 +178,7 @@ class Forwarder:
         finally:
             self._file.marks.clear_closing()
         if is_empty and self._forwarded:
-            log.info("%d jobs were forwarded from the spool %s", self._forwarded, self._file.path)
+            log.info("forwarded %d jobs from the spool %s", self._forwarded, self._file.path)
             self._forwarded = 0
 
     def _note_outage(self, error: Exception) -> None:
@@ -186,13 +186,13 @@ class Forwarder:
             log.warning("the store is not available: %s; jobs wait in the spool %s", error, self._file.path)
         self._outage, self._is_well = min(max(self._outage * 2, _PAUSE_FIRST), _PAUSE_LONGEST), False
         moved_to = address_of(error.other) if isinstance(error, StoreMoved) else None
-        with contextlib.suppress(EngineUnavailable):  # it may be the spool itself that can't be written
+        with contextlib.suppress(EngineUnavailable):  # the spool itself may be the one that can't be written
             self._file.note_error(str(error), self._engine.clock.now(), moved_to)
 
     # -- one batch
 
     def _forward(self, batch: list[Spooled]) -> None:
-        """Send the batch; if the store refuses it, its halves, down to the one job that is to blame."""
+        """Send the batch; if the store refuses it, its halves, down to the one job at fault."""
         jobs = [spooled.job for spooled in batch if spooled.job is not None]
         try:
             if len(jobs) < len(batch):
@@ -223,7 +223,7 @@ class Forwarder:
         self._forward(batch[middle:])
 
     def _forward_what_fits(self, batch: list[Spooled]) -> None:
-        """Send the jobs of each queue apart, and of a full one the first that fit. QueueFull if any are left."""
+        """Send the jobs of each queue separately, and of a full one the first that fit. QueueFull if any are left."""
         queues: dict[str | None, list[Spooled]] = {}
         for spooled in batch:
             queues.setdefault(spooled.job.queue if spooled.job else None, []).append(spooled)
@@ -240,10 +240,10 @@ class Forwarder:
             raise full
 
     def _archived(self, jobs: list[NewJob]) -> set[str]:
-        """Those that were sent before by somebody who did not live to tell, and are over and gone from the store.
+        """Jobs that a process sent before it died, and that have finished and left the store.
 
-        Those that are to be removed when they are over are gone in seconds, and what waits here may wait for days.
-        Where there is no archive to ask, or it is away, such a job runs once more rather than perhaps never.
+        Jobs that are removed on finish are gone in seconds, and what waits here may wait for days. Without an archive,
+        or while it is unavailable, such a job runs once more rather than perhaps never.
         """
         made = {job.id: job.created_at for job in jobs}
         return {row.id for row in self._rows_in_archive(list(made)) if row.created_at == made[row.id]}
@@ -254,29 +254,29 @@ class Forwarder:
         try:
             return self._elsewhere.archive.get(ids) if self._elsewhere.archive is not None else []
         except EngineUnavailable as error:
-            log.warning("jobs of the spool %s are forwarded without a look at the archive: %s", self._file.path, error)
+            log.warning("forwarding the spool %s without a check of the archive: %s", self._file.path, error)
             return []
 
     def _blame(self, spooled: Spooled, error: Exception) -> None:
-        """Set the job aside, unless it may have been an accident of the store: then it gets another chance."""
+        """Set the job aside, unless the store may have failed by accident: then try it again."""
         self._refusals[spooled.seq] += 1
         if self._refusals[spooled.seq] < _CHANCES:
-            raise EngineUnavailable(f"job {spooled.id} is refused: {why(error)}") from error
-        log.error("job %s is refused by the store and set aside in the spool: %s", spooled.id, why(error))
+            raise EngineUnavailable(f"the store refused job {spooled.id}: {why(error)}") from error
+        log.error("the store refused job %s; it is set aside in the spool: %s", spooled.id, why(error))
         self._file.set_aside(spooled, why(error), self._engine.clock.now())
         del self._refusals[spooled.seq]
 
     def _of_others(self, taken: list[NewJob]) -> list[NewJob]:
-        """Those whose id another job has. The rest are our own, sent before by somebody who did not live to tell."""
+        """Jobs whose id belongs to another job. The rest are ours, sent before by a process that died."""
         rows = {row.id: row for row in self._engine.queries.get([job.id for job in taken], light=True)}
         dropped = [job for job in taken if not _is_same(job, rows.get(job.id))]
         for job in dropped:
-            log.warning("job %s (%s) is dropped from the spool: another job came first with its id", job.id, job.task)
+            log.warning("job %s (%s) is dropped from the spool: another job has its id", job.id, job.task)
         return dropped
 
 
 def _is_same(job: NewJob, row: JobRow | None) -> bool:
-    if job.version == 1:  # an id that headrace made, not the user: nobody else has it
+    if job.version == 1:  # an id that headrace generated: no other job has it
         return True
     return row is not None and row.version >= job.version and _traits(row) == _traits(job)
 

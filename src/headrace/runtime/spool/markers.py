@@ -1,6 +1,7 @@
-"""Empty files beside a spool, by which all processes at it agree without opening it.
+"""Empty files beside a spool, by which all its processes agree without opening it.
 
-`waiting` says that jobs may wait; `closing`, that the last of them are on their way. Must not know the spool's tables.
+`waiting` says that jobs may wait; `closing`, that the last of them are being forwarded. Must not know the spool's
+tables.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import os
 import time
 from pathlib import Path
 
-_MOMENT = 0.25  # the longest that anybody waits for the spool to be done
+_MOMENT = 0.25  # seconds: the longest wait for the spool to be empty
 _LOOK = 0.001
 _FLAGS = os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
 class SpoolMarkers:
-    """The marks for one store."""
+    """The markers for one store."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._waiting = str(folder / f"waiting-{name}")
@@ -24,7 +25,7 @@ class SpoolMarkers:
 
     @property
     def waiting(self) -> bool:
-        """Whether jobs may wait. Looked at for every commit: a third of a microsecond."""
+        """Whether jobs may wait. Checked for every commit: a third of a microsecond."""
         return os.access(self._waiting, os.F_OK)
 
     def set_waiting(self) -> None:
@@ -34,8 +35,8 @@ class SpoolMarkers:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._waiting)
 
-    # Who adds jobs as fast as they are forwarded would find the spool in use for ever, although the server is back.
-    # So before the last ones are sent, everybody is asked to hold on for a moment.
+    # Producers that add jobs as fast as they are forwarded would keep the spool in use forever, although the server is
+    # back. So before the last ones are sent, all producers wait for a moment.
 
     def set_closing(self) -> None:
         made = os.open(self._closing, _FLAGS, 0o600)
@@ -47,7 +48,7 @@ class SpoolMarkers:
             os.unlink(self._closing)
 
     def wait_if_closing(self) -> None:
-        """Wait until nothing waits any more, if that is about to be so. A server that hangs now costs a moment."""
+        """Wait until the spool is empty, if it is about to be. A server that hangs now costs a moment."""
         end = time.monotonic() + _MOMENT
         while self.waiting and self._is_closing() and time.monotonic() < end:
             time.sleep(_LOOK)

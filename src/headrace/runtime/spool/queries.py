@@ -1,4 +1,4 @@
-"""What handles and operators ask of a spool. It reads the file, never changes it, and makes none that is not there."""
+"""Reads of a spool for handles and operators. It never changes the file, and never creates it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.runtime.spool.file import COUNT, SpoolFile, job_in
 
 
 class RefusedJob(Struct, frozen=True):
-    """A job that the store would not take, and why."""
+    """A job that the store refused, and why."""
 
     job: NewJob
     reason: str
@@ -23,8 +23,8 @@ class RefusedJob(Struct, frozen=True):
 class SpoolStats(Struct, frozen=True, kw_only=True):
     """What an operator should know: how many jobs wait, since when, and what went wrong.
 
-    `error` is why the last try to forward them failed. `duplicates` were dropped, since another job came first with
-    the same id. `others` are jobs that wait in the same file for other stores.
+    `error` is why the last try to forward them failed. `duplicates` were dropped, since another job had the same id
+    first. `others` are jobs that wait in the same file for other stores.
     """
 
     file: str
@@ -40,7 +40,7 @@ class SpoolStats(Struct, frozen=True, kw_only=True):
 
 
 class SpoolQueries:
-    """Answers for the jobs of one store."""
+    """Reads the jobs of one store."""
 
     def __init__(self, file: SpoolFile) -> None:
         self._file = file
@@ -64,8 +64,8 @@ class SpoolQueries:
             return 0, None
         with self._file.store.reading() as db:
             in_front = scalar(db, _IN_FRONT, {**self._values, "id": job_id})
-            told = db.execute("SELECT error FROM stores WHERE store = :store", self._values).fetchone()
-        return in_front, told[0] if told else None
+            row = db.execute("SELECT error FROM stores WHERE store = :store", self._values).fetchone()
+        return in_front, row[0] if row else None
 
     def count(self) -> int:
         """How many jobs wait."""
@@ -81,9 +81,9 @@ class SpoolQueries:
         with self._file.store.reading() as db:
             waiting, since = db.execute(_WAITING, self._values).fetchone()
             refused, refusal, _ = db.execute(_REFUSED, self._values).fetchone()
-            told = db.execute(_TOLD, self._values).fetchone()
+            row = db.execute(_STATUS, self._values).fetchone()
             others = dict(db.execute(_OTHERS, self._values).fetchall())
-        duplicates, error, error_at = told or (0, None, None)
+        duplicates, error, error_at = row or (0, None, None)
         return SpoolStats(
             file=str(self._file.path),
             limit=self._file.limit,
@@ -109,5 +109,5 @@ _IN_FRONT = """SELECT count(*) FROM spooled WHERE store = :store
                AND seq < (SELECT seq FROM spooled WHERE store = :store AND id = :id)"""
 _REFUSAL = "SELECT job, reason, refused_at FROM refused WHERE store = :store AND id = :id"
 _REFUSED = "SELECT count(*), reason, max(refused_at) FROM refused WHERE store = :store"  # the reason of the latest
-_TOLD = "SELECT duplicates, error, error_at FROM stores WHERE store = :store"
+_STATUS = "SELECT duplicates, error, error_at FROM stores WHERE store = :store"
 _OTHERS = "SELECT store, count(*) FROM spooled WHERE store <> :store GROUP BY store ORDER BY store"

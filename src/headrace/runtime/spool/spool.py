@@ -1,7 +1,7 @@
-"""The spool: while the server is away, jobs go to a file of this host, and to the server when it is back.
+"""The spool: while the server is unavailable, jobs go to a local file, and to the server when it is back.
 
-Stands where otherwise the engine's `insert` would, and answers for jobs that have not arrived yet. With the server
-up and nothing in the file it adds one look at the file's mark. Must not know tasks, handles or settings.
+Used in place of the engine's `insert`; also answers for jobs that are not forwarded yet. With the server up and an
+empty file it costs one check of the marker. Must not know tasks, handles or settings.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.spool")
 
 Fate = bool | Literal["spooled"]
-"""What became of a job: it is stored, its id was taken, or it waits in the spool."""
+"""The fate of a job: stored, its id was taken, or it waits in the spool."""
 
 
 class Spool:
-    """The jobs of one app that its server has not got yet."""
+    """The jobs of one app that its server has not received yet."""
 
     def __init__(self, path: Path, engine: Engine, limit: int, archive: Engine | None = None) -> None:
         self._engine = engine
@@ -50,16 +50,16 @@ class Spool:
         self._looked = False
 
     def start(self) -> None:
-        """Begin to forward what an earlier process, or another one, has left. A file that is not there is not made."""
+        """Begin to forward what this or another process has left. A missing file is not created."""
         if self._file.exists:
             self._forwarder.start()
 
     def watch(self) -> None:
-        """The same from now on, for a process that lives long: whatever others leave, it forwards."""
+        """The same from now on, for a long-lived process: it forwards whatever others leave."""
         self._forwarder.start(stay=True)
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[Fate]:
-        """Store the jobs; while the server is away, or while others wait in the spool, behind those."""
+        """Insert the jobs; while the server is unavailable or others wait in the spool, append them there."""
         away: EngineUnavailable | None = None
         if self._is_idle() or self._is_done_in_a_moment():
             try:
@@ -69,13 +69,13 @@ class Spool:
         return self._spool(jobs, whole, away)
 
     def insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
-        """Store the jobs as their rules allow: at the server, since nobody else knows which jobs there are."""
+        """Insert unique jobs: only at the server, which alone knows the existing jobs."""
         try:
             return self._engine.insert_unique(candidates, whole=whole)
         except EngineUnavailable as error:
             raise EngineUnavailable(
-                f"{error}; nor can it be spooled, for only the server knows whether such a job is there already "
-                "(unique, idempotency_key, debounce, throttle, cache): let the caller try again later"
+                f"{error}; it can't be spooled, as only the server knows whether such a job exists "
+                "(unique, idempotency_key, debounce, throttle, cache): try again later"
             ) from error
 
     def _is_idle(self) -> bool:
@@ -89,32 +89,34 @@ class Spool:
         return not self._file.marks.waiting
 
     def _look(self) -> None:
-        """Open a file that is there, once, lest its mark was lost with the power."""
+        """Open an existing file once, in case its marker was lost with the power."""
         try:
             if self._file.exists:
                 self._file.prepare()
-        except EngineUnavailable as error:  # no reason to turn jobs away while the server may take them
-            log.error("the spool can't be used: %s", error)
+        except EngineUnavailable as error:  # no reason to refuse jobs while the server may take them
+            log.error("can't use the spool: %s", error)
         self._looked = True
 
     def _spool(self, jobs: Sequence[NewJob], whole: bool, away: EngineUnavailable | None) -> list[Fate]:
         try:
             fresh = self._file.add(jobs, whole, self._engine.clock.now(), str(away) if away else None)
         except EngineUnavailable as error:
-            told = f"{away}; nor can it be spooled" if away else "jobs wait in the spool, and this one can't be added"
-            raise EngineUnavailable(f"{told}: {error}") from error
+            text = (
+                f"{away}; it can't be spooled either" if away else "jobs wait in the spool, and this one can't be added"
+            )
+            raise EngineUnavailable(f"{text}: {error}") from error
         self._forwarder.start()
         return ["spooled" if is_new else False for is_new in fresh]
 
     # -- for handles
 
     def row(self, job_id: str) -> JobRow | None:
-        """The job as it was enqueued if it waits here, as failed if the server refused it, None if it is not here."""
+        """The job as enqueued if it waits here, as failed if the server refused it, None if it is not here."""
         found = self._queries.find(job_id)
         if isinstance(found, RefusedJob):
-            told = f"refused when it was forwarded: {found.reason}"
+            reason = f"refused when it was forwarded: {found.reason}"
             row = as_row(found.job, SPOOLED)
-            return structs.replace(row, state=State.FAILED, reason=told, finished_at=found.at)
+            return structs.replace(row, state=State.FAILED, reason=reason, finished_at=found.at)
         return None if found is None else as_row(found, SPOOLED)
 
     def holds(self, job_id: str) -> bool:
@@ -122,14 +124,14 @@ class Spool:
         return self._file.marks.waiting and bool(self._file.holding([job_id]))
 
     def waiting(self) -> Waiter:
-        """For whoever waits until a job has left the spool."""
+        """A waiter for jobs to leave the spool."""
         # Deferred, with asyncio: many programs never wait for a job.
         from headrace.runtime.jobs.waiter import Waiter
 
         self._forwarder.start()
-        with self._making:  # one that nobody knows of would not be told when the app is closed
+        with self._making:  # a second one would not be closed with the app
             if self._waiter is None:
-                # It asks for nothing but who is finished, and for a bell: here, who has left.
+                # It needs only the finished jobs and a bell: here, "finished" means forwarded.
                 self._waiter = Waiter(cast("Engine", _SpoolAsStore(self._file, self._engine)))
             return self._waiter
 
@@ -148,29 +150,29 @@ class Spool:
         return self._queries.stats()
 
     def check(self) -> str | None:
-        """What would keep a file that is not there yet from being made."""
+        """What would prevent the creation of a missing file."""
         folder = self._file.path.parent
         while not folder.exists():
             folder = folder.parent
         if self._file.exists or os.access(folder, os.W_OK | os.X_OK):
             return None
-        return f"the spool {self._file.path} can't be made: this user may not write to {folder}"
+        return f"can't create the spool {self._file.path}: this user may not write to {folder}"
 
     # -- the end
 
     def start_afresh(self) -> None:
-        """In a forked child. It forwards from its first own use on: many children end in an exec."""
+        """In a forked child. It forwards from its own first use on: many children end in an exec."""
         self._forwarder.start_afresh()
         self._waiter = None
         self._making = threading.Lock()
 
     def pause(self) -> None:
-        """Forward no more in this process, before it forks others who will."""
+        """Stop forwarding in this process, before it forks children that will."""
         self._forwarder.stop(patience=0.0)
         self._file.close()
 
     def close(self) -> None:
-        """Forward what can be forwarded at once, and release the file; what is left waits in it."""
+        """Forward what can be forwarded at once, and release the file; the rest waits in it."""
         if self._waiter is not None:
             self._waiter.close()
         self._forwarder.stop()
@@ -179,7 +181,7 @@ class Spool:
 
 
 class _SpoolAsStore:
-    """The spool as a store in which a job is finished when it is gone, and the server can be asked for it."""
+    """The spool as a store in which a job is finished when it was forwarded."""
 
     def __init__(self, file: SpoolFile, engine: Engine) -> None:
         self._file = file
@@ -193,7 +195,7 @@ class _SpoolAsStore:
             if gone:
                 self._engine.queries.finished(gone)
             self._unanswered = False
-        except EngineUnavailable:  # another process was the first to reach it
+        except EngineUnavailable:  # another process reached it first
             self._unanswered = True
         return set() if self._unanswered else gone
 

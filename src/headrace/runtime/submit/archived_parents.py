@@ -1,7 +1,7 @@
-"""Jobs that are to come after a job that has left the store for the archive: what is completed is completed.
+"""Jobs with a parent that has moved to the archive: a completed parent counts as completed.
 
-Asked only when the store has refused to let them wait, as it does for a parent that it does not have: nobody else pays
-for it. A parent that ended otherwise, and one whose result is an argument, is refused as before.
+Checked only after the store has refused a parent that it does not have, so that other inserts pay nothing. A parent
+that did not complete, or whose result is an argument, is still refused.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.submit.dependencies import GraphInsert, rows_of
 
 
-def insert_graph(engine: Engine, services: JobServices, plants: GraphInsert) -> GraphInsert:
-    """Store the jobs with their bonds; what was stored, which has no bonds to archived jobs that were completed."""
+def insert_graph(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert:
+    """Insert the jobs with their dependencies, except those on archived, completed jobs; returns what was inserted."""
     try:
-        engine.insert_graph(plants.news, plants.edges, plants.flow)
+        engine.insert_graph(graph.news, graph.edges, graph.flow)
     except InvalidJob:
-        rest = _without_past(engine, services, plants)
+        rest = _without_past(engine, services, graph)
         if rest is None:
             raise
         engine.insert_graph(rest.news, rest.edges, rest.flow)
         return rest
-    return plants
+    return graph
 
 
-def _without_past(engine: Engine, services: JobServices, plants: GraphInsert) -> GraphInsert | None:
-    """Without bonds to parents that are archived as completed; None if that is not what is wrong."""
-    asked = {edge.parent for edge in plants.edges} - {new.id for new in plants.news}
+def _without_past(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert | None:
+    """The graph without dependencies on archived, completed parents; None if these did not cause the refusal."""
+    asked = {edge.parent for edge in graph.edges} - {new.id for new in graph.news}
     gone = asked - rows_of(engine.queries, sorted(asked)).keys()
-    needed = {parent for new in plants.news for parent in ids_in(new.payload)}
+    needed = {parent for new in graph.news for parent in ids_in(new.payload)}
     if not gone or gone & needed or not all(_is_completed(services, parent) for parent in gone):
         return None
-    edges = [edge for edge in plants.edges if edge.parent not in gone]
+    edges = [edge for edge in graph.edges if edge.parent not in gone]
     children = {edge.child for edge in edges}
-    return structs.replace(plants, news=[_in_its_state(new, children) for new in plants.news], edges=edges)
+    return structs.replace(graph, news=[_in_its_state(new, children) for new in graph.news], edges=edges)
 
 
 def _is_completed(services: JobServices, job_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Group commit for coroutines: what the tasks of one event loop submit meanwhile travels in one thread call."""
+"""Group commit for coroutines: concurrent submissions of one event loop share one thread call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST = 1000
 
 
 class AsyncBatch(Generic[T, R]):
-    """Collects the items of one event loop; a thread flushes them while the next ones gather."""
+    """Collects the items of one event loop; a thread flushes them while the next ones collect."""
 
     def __init__(self, flush: Flush[T, R]) -> None:
         self._flush = flush
@@ -24,7 +24,7 @@ class AsyncBatch(Generic[T, R]):
         self._driver: asyncio.Task[None] | None = None
 
     async def call(self, item: T) -> R:
-        """Have the item flushed, alone or with others, and answer for it."""
+        """Flush the item, alone or with others, and return its result."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
         self._waiting.append((item, future))
@@ -41,22 +41,22 @@ class AsyncBatch(Generic[T, R]):
                 for (_, future), answer in zip(batch, answers, strict=True):
                     _resolve(future, answer)
         except asyncio.CancelledError:
-            self._give_up(batch, "the event loop is ending; whether the job was stored is not known")
+            self._give_up(batch, "the event loop is ending; the job may or may not be stored")
             raise
-        except Exception as error:  # above all, no thread is to be had any more
-            self._give_up(batch, f"the job could not be handed to the store: {why(error)}")
+        except Exception as error:  # usually: no thread can be started any more
+            self._give_up(batch, f"can't send the job to the store: {why(error)}")
         finally:
             self._driver = None
 
     def _give_up(self, batch: list[tuple[T, asyncio.Future[R]]], reason: str) -> None:
-        """Tell those under way and those who wait: nobody else would."""
+        """Fail the items in flight and those that wait: nothing else would."""
         left, self._waiting = [*batch, *self._waiting], []
         for _, future in left:
             _resolve(future, Answer(None, EngineUnavailable(reason)))
 
 
 def _resolve(future: asyncio.Future[R], answer: Answer[R]) -> None:
-    if future.done():  # its caller was cancelled; the job is stored all the same
+    if future.done():  # its caller was cancelled; the job is stored anyway
         return
     if answer.error is None:
         future.set_result(answer.get())

@@ -1,4 +1,4 @@
-"""The lanes of those event loops that submit here, one for each, gone when the loop is."""
+"""The batches of the event loops that submit here, one per loop, dropped with the loop."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ R = TypeVar("R")
 
 
 def lane_here(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> AsyncBatch[T, R]:
-    """The lane of the running loop."""
-    # Deferred, with asyncio: whoever gets here has it loaded anyway.
+    """The batch of the running loop."""
+    # Deferred, with asyncio: here it is loaded anyway.
     from asyncio import get_running_loop
 
     from headrace.runtime.submit.async_batch import AsyncBatch

@@ -1,4 +1,4 @@
-"""Jobs that wait for jobs, on their way to the store: which bonds a call makes, and what is stored together.
+"""Dependencies of new jobs: which edges a call makes, and what is inserted together.
 
 Knows no engine and no handle.
 """
@@ -18,11 +18,11 @@ from headrace.engines.protocol.queries import Queries
 from headrace.errors import InvalidJob
 from headrace.runtime.submit.template import JobTemplate
 
-_AT_ONCE = 500  # rows may be large: a whole one has the arguments and the result of its job
+_AT_ONCE = 500  # rows may be large: a full row has the arguments and the result of its job
 
 
 class GraphInsert(Struct, frozen=True):
-    """Jobs, the bonds they come with and the flow they are of: stored all together or not at all."""
+    """Jobs, their dependencies and their flow: inserted together or not at all."""
 
     news: list[NewJob]
     edges: list[Dependency]
@@ -33,8 +33,10 @@ class GraphInsert(Struct, frozen=True):
 def edges_of(
     job_id: str, payload: str, job_template: JobTemplate, after: Sequence[str], policy: Policy | None
 ) -> list[Dependency]:
-    """The bonds of a call that is to be this job: to those whose results it is given, those it is to come after,
-    and the one that is to wait for it. One policy goes for all of them."""
+    """The edges of a call: to the jobs whose results it gets, those it runs after, and the one that waits for it.
+
+    One policy applies to all of them.
+    """
     chosen = policy or job_template.policy
     parents = dict.fromkeys((*ids_in(payload), *job_template.after, *after))
     edges = [Dependency(parent, job_id, chosen) for parent in parents]
@@ -48,7 +50,7 @@ def edges_of(
 def graph_insert(
     news: Iterable[NewJob], edges: Iterable[Dependency], flow: FlowRow | None = None, connection: Any = UNSET
 ) -> GraphInsert:
-    """These jobs, each as waiting if it is to wait, and of the flow if there is one."""
+    """These jobs, as waiting where they have parents, and in the flow if there is one."""
     edges = list(edges)
     children, parents = {edge.child for edge in edges}, {edge.parent for edge in edges}
 
@@ -63,22 +65,22 @@ def graph_insert(
     return GraphInsert([in_place(new) for new in news], edges, flow, connection)
 
 
-def undecided(plants: GraphInsert) -> list[str]:
-    """The new jobs whose state only the store can tell: those that wait, if any is to wait for a job that was there."""
-    own = {new.id for new in plants.news}
-    if all(edge.parent in own for edge in plants.edges):
+def undecided(graph: GraphInsert) -> list[str]:
+    """The new jobs whose state only the store knows: the waiting ones, if any waits for an existing job."""
+    own = {new.id for new in graph.news}
+    if all(edge.parent in own for edge in graph.edges):
         return []
-    return [new.id for new in plants.news if new.state is State.WAITING]
+    return [new.id for new in graph.news if new.state is State.WAITING]
 
 
 def rows_of(queries: Queries, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
-    """The jobs that exist of these, by id."""
+    """The existing jobs of these, by id."""
     pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
     return {row.id: row for page in pages for row in queries.get(page, light=light)}
 
 
 def in_their_flows(queries: Queries, outcomes: list[Outcome]) -> list[Outcome]:
-    """The outcomes with what they spawned put into the flows of those who did. Only the store knows these."""
+    """The outcomes with spawned jobs put into the flows of their parents. Only the store knows these."""
     parents = [outcome.id for outcome in outcomes if outcome.spawned]
     if not parents:
         return outcomes

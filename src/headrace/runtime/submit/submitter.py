@@ -67,11 +67,11 @@ class Submitter:
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
-        """Store in this engine from now on. What tasks hold on to is the submitter, so all of them follow."""
+        """Use this engine from now on. Tasks refer to the submitter, so all of them follow."""
         self._engine = engine
         self._clock = clock
         self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
-        self._door = engine if spool is None else spool
+        self._target = engine if spool is None else spool
         self._inserts: GroupCommit[NewJob, Fate] = GroupCommit(self._insert)
         self._admissions: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._insert_unique)
         self._insert_lanes: Lanes = WeakKeyDictionary()
@@ -82,14 +82,14 @@ class Submitter:
         return self._services
 
     def new_id(self) -> str:
-        """An id for a job that is to be."""
+        """An id for a new job."""
         return ids.new_id(self._clock.now())
 
     # -- one job
 
     @traced
     def submit(self, call: Call[Any]) -> Job[Any]:
-        """Store one job, in one commit with whatever else is submitted just now."""
+        """Insert one job, in one commit with concurrent submissions."""
         new, rule, edges = self._new(call, self._clock.now())
         if edges:
             return self.insert_graph(graph_insert([new], edges, None, call.options.connection))[0]
@@ -102,10 +102,10 @@ class Submitter:
 
     @atraced
     async def asubmit(self, call: Call[Any]) -> Job[Any]:
-        """The same for coroutines, in one commit with what the others of their event loop submit just now."""
+        """The same for coroutines, in one commit with concurrent submissions of their event loop."""
         joins = self._joins(call)
         if self.intercept is not None and not joins:
-            # Whoever intercepts runs the job here and now, which would block the loop.
+            # An interceptor runs the job at once, which would block the loop.
             return await in_thread(self.submit, call)
         new, rule, edges = self._new(call, self._clock.now())
         if edges:
@@ -118,7 +118,7 @@ class Submitter:
         return self._stored(call, new, await lane_here(self._insert_lanes, self._insert).call(new))
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
-        # An id we made ourselves can only be taken by this very job, if an insert had to be repeated.
+        # A generated id can only be taken by this same job, if an insert was repeated.
         if not fresh and call.options.job_id is not UNSET:
             raise DuplicateJob(new.id)
         return self._handed(self._handle(new, fresh))
@@ -131,21 +131,21 @@ class Submitter:
             self.intercept(job)
         return job
 
-    # -- one job, under a rule
+    # -- one unique job
 
     def _insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
-        return self._door.insert_unique(candidates, whole=whole)
+        return self._target.insert_unique(candidates, whole=whole)
 
     def _submit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
         candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [verdict] = self._engine.joined(call.options.connection).insert_unique([candidate])
+                [result] = self._engine.joined(call.options.connection).insert_unique([candidate])
         else:
-            verdict = self._admissions.call(candidate)
-        refuse(call, new, verdict)
-        [job] = self._standing([new], [verdict], joins)
+            result = self._admissions.call(candidate)
+        refuse(call, new, result)
+        [job] = self._standing([new], [result], joins)
         return self._handed(job)
 
     async def _asubmit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
@@ -153,33 +153,33 @@ class Submitter:
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
-                [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
+                [result] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
-            verdict = await lane_here(self._admission_lanes, self._insert_unique).call(candidate)
-        refuse(call, new, verdict)
-        if verdict.id == new.id:
+            result = await lane_here(self._admission_lanes, self._insert_unique).call(candidate)
+        refuse(call, new, result)
+        if result.id == new.id:
             return Job(self._services, new)
-        [job] = await in_thread(self._standing, [new], [verdict], joins)
+        [job] = await in_thread(self._standing, [new], [result], joins)
         return job
 
-    def _standing(self, news: Sequence[NewJob], verdicts: Sequence[UniqueResult], joined: bool) -> list[Job[Any]]:
-        """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
-        told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
-        rows = {row.id: row for row in self._engine.queries.get(sorted(told), light=True)} if told else {}
+    def _standing(self, news: Sequence[NewJob], results: Sequence[UniqueResult], joined: bool) -> list[Job[Any]]:
+        """Handles of the jobs that these calls resulted in: one per job, even if several calls resulted in it."""
+        others = {result.id for new, result in zip(news, results, strict=True) if result.id != new.id}
+        rows = {row.id: row for row in self._engine.queries.get(sorted(others), light=True)} if others else {}
         jobs: dict[str, Job[Any]] = {}
-        for new, verdict in zip(news, verdicts, strict=True):
-            # What a transaction has changed, nobody else sees before its commit: its handles tell what was submitted.
-            unseen = joined and verdict.kind in ("replaced", "rescheduled")
-            found: JobRow | None = None if unseen else rows.get(verdict.id)
-            if unseen or verdict.id not in jobs:
-                jobs[verdict.id] = Job(self._services, found or structs.replace(new, id=verdict.id))
-        return [jobs[verdict.id] for verdict in verdicts]
+        for new, result in zip(news, results, strict=True):
+            # Nobody else sees the changes of a transaction before its commit: its handles show the submitted job.
+            unseen = joined and result.kind in ("replaced", "rescheduled")
+            found: JobRow | None = None if unseen else rows.get(result.id)
+            if unseen or result.id not in jobs:
+                jobs[result.id] = Job(self._services, found or structs.replace(new, id=result.id))
+        return [jobs[result.id] for result in results]
 
     # -- many jobs
 
     @traced
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
-        """Store all jobs in one commit, or none if any of them is not valid."""
+        """Insert all jobs in one commit, or none if any of them is invalid."""
         listed = list(calls)
         news, rules, edges = self._news(listed)
         joins = self._all_join(listed)
@@ -203,10 +203,10 @@ class Submitter:
         candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)]
         with RefusalText(calls, news):
             if joins:
-                verdicts = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
+                results = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
             else:
-                verdicts = self._insert_unique(candidates, whole=True)
-        return self._standing(news, verdicts, joins)
+                results = self._insert_unique(candidates, whole=True)
+        return self._standing(news, results, joins)
 
     @atraced
     async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
@@ -222,26 +222,26 @@ class Submitter:
             await joined.ainsert(news)
             return [Job(self._services, new) for new in news]
         with RefusalText(listed, news):
-            verdicts = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)])
-        return await in_thread(self._standing, news, verdicts, True)
+            results = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)])
+        return await in_thread(self._standing, news, results, True)
 
     def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
-        """Whether these go into a transaction of the caller's, of which there can be only one."""
+        """Whether these calls use a transaction of the caller, of which there can be only one."""
         if any(call.options.connection is not calls[0].options.connection for call in calls):
-            raise InvalidJob(f"{where}: give all of its jobs the same connection; a transaction is on one")
+            raise InvalidJob(f"{where}: all jobs must use the same connection, as a transaction has only one")
         return bool(calls) and self._joins(calls[0])
 
     def _joins(self, call: Call[Any]) -> bool:
         return self._leads_here(call.options.connection)
 
     def _leads_here(self, connection: Any) -> bool:
-        # Not in a test that runs its jobs at once, or on a store of its own: no transaction leads there.
+        # Not in a test that runs its jobs at once, or on its own store: the connection does not lead there.
         return connection is not UNSET and self.intercept is None and self._engine is self._home
 
-    # -- jobs that wait for jobs
+    # -- jobs with dependencies
 
     def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> GraphInsert:
-        """What it takes to store the calls of these nodes as one flow."""
+        """The graph insert that stores the calls of these nodes as one flow."""
         self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
         row = FlowRow(ids.new_id(now), flow, now)
@@ -256,48 +256,48 @@ class Submitter:
         edges = [edge for _, _, some in drafts for edge in some]
         return graph_insert([new for new, _, _ in drafts], edges, row, calls[0].options.connection)
 
-    def insert_graph(self, plants: GraphInsert) -> list[Job[Any]]:
-        """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
+    def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
+        """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""
         stored: dict[str, JobRow] = {}
-        if self._leads_here(plants.connection):
-            self._engine.joined(plants.connection).insert_graph(plants.news, plants.edges, plants.flow)
+        if self._leads_here(graph.connection):
+            self._engine.joined(graph.connection).insert_graph(graph.news, graph.edges, graph.flow)
         else:
-            plants = archived_parents.insert_graph(self._engine, self._services, plants)
-            stored = rows_of(self._engine.queries, undecided(plants))
-        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in plants.news]
+            graph = archived_parents.insert_graph(self._engine, self._services, graph)
+            stored = rows_of(self._engine.queries, undecided(graph))
+        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in graph.news]
         return [self._handed(job) for job in jobs]
 
-    async def ainsert_graph(self, plants: GraphInsert) -> list[Job[Any]]:
+    async def ainsert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
         """The same for coroutines."""
-        if not self._leads_here(plants.connection):
-            return await in_thread(self.insert_graph, plants)
-        await self._engine.joined(plants.connection).ainsert_graph(plants.news, plants.edges, plants.flow)
-        return [Job(self._services, new) for new in plants.news]
+        if not self._leads_here(graph.connection):
+            return await in_thread(self.insert_graph, graph)
+        await self._engine.joined(graph.connection).ainsert_graph(graph.news, graph.edges, graph.flow)
+        return [Job(self._services, new) for new in graph.news]
 
     def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
-        """A job that `parent` has to wait for, to be stored with its success; nothing is stored here."""
+        """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
         new, edges = self._under(call, parent, now, ids.new_id(now))
-        plants = graph_insert([new], edges)
-        return Job(self._services, plants.news[0]), plants.news[0], plants.edges
+        graph = graph_insert([new], edges)
+        return Job(self._services, graph.news[0]), graph.news[0], graph.edges
 
     def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
-        """Store a job that `parent` has to wait for; if an earlier attempt of it has done so, the job it stored."""
+        """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
         new, edges = self._under(call, parent, now, job_id)
         rows = {row.id: row for row in self._engine.queries.get([parent, new.id], light=True)}
         if parent not in rows:
             raise InvalidJob(
-                f"spawn: job {parent} is not seen in {self._engine.url} from here, so nothing can be stored under it "
-                "at once; leave at_once out (a memory:// store is not seen from other processes, such as a sandbox)"
+                f"spawn: job {parent} is not in {self._engine.url} as seen from here, so it can't get a child "
+                "at once; leave at_once out (other processes, such as a sandbox, can't see a memory:// store)"
             )
         if new.id not in rows:
-            plants = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
+            graph = graph_insert([structs.replace(new, flow=rows[parent].flow)], edges)
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
-                return self.insert_graph(plants)[0]
+                return self.insert_graph(graph)[0]
         found = self._services.row(new.id, light=False)
         if not is_same_call(self._cipher, found, new):
-            now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
+            now_spawned = repr(new.task) if found.task != new.task else "the same with other arguments"
             raise InvalidJob(
-                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_told}; "
+                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_spawned}; "
                 "spawn in the same order in every attempt, or leave at_once out"
             )
         return Job(self._services, found)
@@ -305,30 +305,30 @@ class Submitter:
     def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
         options = call.options
         if options.connection is not UNSET:
-            raise InvalidJob("spawn: it is stored with the job that spawns it; leave connection out")
+            raise InvalidJob("spawn: the job is inserted with its parent's success; leave connection out")
         if options.parent not in (UNSET, None):
-            raise InvalidJob("spawn: the parent is the job that runs; leave parent out")
+            raise InvalidJob("spawn: the parent is the running job; leave parent out")
         new, rule, edges = self._new(call, now, job_id)
         if rule is not None:
             raise not_itself(call)
         if any(edge.parent == parent for edge in edges):
             raise InvalidJob(
-                f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
+                f"spawn: job {parent} waits for the jobs it spawns, so they can't wait for it: "
                 f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
             )
         return new, [*edges, Dependency(new.id, parent, self._templates.of(call).policy)]
 
-    # -- what is stored
+    # -- the job records
 
     def draft(self, call: Call[Any]) -> NewJob:
-        """The job that the call would be now, checked and encoded, and not stored."""
+        """The job that the call would make now, checked and encoded, but not inserted."""
         new, _, edges = self._new(call, self._clock.now())
         if edges:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
-        return structs.replace(new, metadata=plain(new.metadata))  # its jobs go back to themselves
+        return structs.replace(new, metadata=plain(new.metadata))  # each of its jobs gets its own correlation id
 
     def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, UniqueRule], list[Dependency]]:
-        """The jobs, by their places the rules of those that have one, and what they wait for."""
+        """The jobs, the unique rules by position, and the dependencies."""
         now = self._clock.now()
         drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
         rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
@@ -345,7 +345,7 @@ class Submitter:
         after: Sequence[str] = (),
         policy: Policy | None = None,
     ) -> tuple[NewJob, UniqueRule | None, Sequence[Dependency]]:
-        """The job, the rule it is admitted under, and the bonds it comes with."""
+        """The job, its unique rule, and its dependencies."""
         if self.closed:
             raise AppClosed
         job_template = self._templates.of(call)

@@ -1,4 +1,4 @@
-"""What is known of a task's next job before its arguments are: the options of the call and of the task, resolved.
+"""The resolved options of a task's next job, as far as its arguments do not matter.
 
 Must not know engines, handles or the time.
 """
@@ -34,7 +34,7 @@ DEFAULT_QUEUE = "default"
 
 
 class JobTemplate(Struct, frozen=True, gc=False):
-    """Everything about a task's next job that does not depend on its arguments or the time."""
+    """Everything about a task's next job that depends on neither its arguments nor the time."""
 
     task: str
     queue: str
@@ -59,15 +59,13 @@ class JobTemplate(Struct, frozen=True, gc=False):
 def job_template_of(
     task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
 ) -> JobTemplate:
-    """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
+    """The template of a task with the options of a call, or InvalidJob if they conflict."""
     options = overrides.over(task.options)
     ensure_agreement(options)
     if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
         raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
     if overrides.lifecycle is not UNSET:
-        raise InvalidJob(
-            "lifecycle: it belongs to the task; say @app.task(lifecycle=...), or app.lifecycle.configure()"
-        )
+        raise InvalidJob("lifecycle: set it for the task, with @app.task(lifecycle=...) or app.lifecycle.configure()")
     queue = _or(options.queue, DEFAULT_QUEUE)
     return JobTemplate(
         task=task.name,
@@ -92,7 +90,7 @@ def job_template_of(
 
 
 class TemplateCache:
-    """The templates of calls that were made before."""
+    """The templates of earlier calls."""
 
     def __init__(self, max_payload: int, words: frozenset[str]) -> None:
         self._max_payload = max_payload
@@ -100,13 +98,13 @@ class TemplateCache:
         self._known: dict[int, tuple[Task[..., Any, Any], Options, JobTemplate]] = {}
 
     def of(self, call: Call[Any]) -> JobTemplate:
-        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
-        # so that an identity is never taken for another.
+        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive, so
+        # that no other object gets the same identity.
         known = self._known.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
         template = job_template_of(call.task, call.options, self._max_payload, self._words)
-        if call.options.connection is not UNSET:  # it would be kept alive as well
+        if call.options.connection is not UNSET:  # the cache would keep the connection alive
             return template
         if len(self._known) > 1000:
             self._known.clear()
@@ -119,7 +117,7 @@ def _or(value: Any, default: Any) -> Any:
 
 
 def _lane_limits(options: Options) -> Iterator[Limit]:
-    """What the start of such a job depends on, beside its queue."""
+    """The limits of such a job, besides those of its queue."""
     yield from (Limit("needs", capability) for capability in _or(options.needs, ()))
     if options.rate_key:
         yield Limit("rate", options.rate_key)
@@ -144,9 +142,9 @@ def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Uniqu
 def _stored_options(
     task: Task[..., Any, Any], overrides: Options, options: Options, words: frozenset[str]
 ) -> str | None:
-    """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
+    """The options of this call that the worker needs beyond the task's definition; mostly none."""
     declared = _or(options.redact, ())
-    # By their places as well: who shows the job may not know the task, and so not the names of its parameters.
+    # Also by position: the viewer of a job may not know the task, and so not its parameter names.
     places = _hidden_places(task.signature.positional, frozenset(declared), words)
     stored = JobOptions(
         timeout=overrides.timeout,
@@ -163,7 +161,7 @@ def _stored_options(
 
 
 def _hidden_places(positional: tuple[str, ...], names: frozenset[str], words: frozenset[str]) -> Iterator[int]:
-    """The places of arguments to hide; ~place stands for that place and all that follow, as of `*secrets`."""
+    """The positions of arguments to redact; ~position stands for that one and all that follow, as of `*secrets`."""
     for place, name in enumerate(positional):
         if MASK in redact({name.removeprefix("*"): ""}, names, words).values():
             yield ~place if name.startswith("*") else place
