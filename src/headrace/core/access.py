@@ -1,6 +1,6 @@
-"""Who may do what over HTTP: roles, and credentials as they are written in a setting. Pure.
+"""Roles and credentials for HTTP, as written in a setting. Pure.
 
-A credential is `[ROLE=][NAME:]SECRET`: "ann:s3cret" is Ann, an admin; "viewer=grafana:5f2a" may only look.
+A credential is `[ROLE=][NAME:]SECRET`: "ann:s3cret" is Ann, an admin; "viewer=grafana:5f2a" may only read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SHORTEST = 4
 
 
 def grants(held: Role, needed: Role) -> bool:
-    """Whether who holds one role may do what needs the other."""
+    """Whether the held role includes the needed one."""
     return needed in _GRANTS[held]
 
 
 class Credential(Struct, frozen=True):
-    """One who may come in."""
+    """One user with a role and a secret."""
 
     name: str
     secret: str

@@ -1,5 +1,4 @@
-"""The audit trail: who did what to what over HTTP, and whether it was done. Entries are papers on the shelf, kept in
-the order of their time."""
+"""The audit log: who did what over HTTP, and whether it was done. Entries are documents, sorted by time."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _DIGITS = 16
 
 
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One write that somebody asked for. `cursor` continues a list after it."""
+    """One requested write. `cursor` continues a list after it."""
 
     cursor: str
     at: datetime
@@ -42,13 +41,13 @@ _values = msgspec.json.Decoder(_Value)
 def document_of(
     now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]
 ) -> Document:
-    """An entry, to be put on the shelf. `unique` tells it from others of the same millisecond."""
+    """The document of an entry. `unique` distinguishes entries of the same millisecond."""
     value = msgspec.json.encode(_Value(who, what, target, outcome, detail)).decode()
     return Document(KIND, f"{key_of(now)}-{unique}", 0, value)
 
 
 def key_of(ms: int) -> str:
-    """Where the entries of a time begin."""
+    """The first key of a time."""
     return f"{ms:0{_DIGITS}d}"
 
 

@@ -1,4 +1,4 @@
-"""Where the time comes from. The only module of this floor that may read a clock."""
+"""The source of time. The only module of core that may read a clock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-# The earliest and the latest time that are told; a day from the ends, for those who tell them in another zone.
+# The earliest and the latest time shown; a day from the limits, for other time zones.
 _FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 

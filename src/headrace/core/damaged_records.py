@@ -1,4 +1,4 @@
-"""Reads what a store holds, any of which may be damaged: one record that no longer decodes must not cost the others."""
+"""Reads stored values that may be damaged: one undecodable record must not break the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _tags = msgspec.json.Decoder(tuple[str, ...])
 T = TypeVar("T")
 S = TypeVar("S")
 
-# What decoding raises for what was never encoded.
+# The errors of decoding invalid data.
 DAMAGE = (msgspec.MsgspecError, CorruptPayload, ValueError, RecursionError)
-# Why a job failed whose own record could not be read.
+# The failure reason of a job with an unreadable record.
 CORRUPT_RECORD = "corrupt_record"
 
 
 def read_or(decode: Callable[[S], T], stored: S, otherwise: T) -> T:
-    """What is stored, or this if it is damaged."""
+    """The stored value, or `otherwise` if it is damaged."""
     try:
         return decode(stored)
     except DAMAGE:
@@ -29,23 +29,23 @@ def read_or(decode: Callable[[S], T], stored: S, otherwise: T) -> T:
 
 
 def read(decode: Callable[[S], T], stored: S) -> T | None:
-    """What is stored, None if it is damaged."""
+    """The stored value, None if it is damaged."""
     return next(readable(decode, (stored,)), None)
 
 
 def items_of(stored: str, *kinds: type) -> Any:
-    """What is stored in JSON, if it is one of these kinds of containers; an empty one of the first if it is not."""
+    """The stored JSON, if it is one of these container types; else an empty one of the first."""
     found = read(_json.decode, stored)
     return found if isinstance(found, kinds) else kinds[0]()
 
 
 def tags_of(stored: str | None) -> tuple[str, ...]:
-    """The tags of a job as they are stored; none if they are damaged."""
+    """The stored tags of a job; none if they are damaged."""
     return read_or(_tags.decode, stored, ()) if stored else ()
 
 
 def readable(decode: Callable[[S], T], stored: Iterable[S]) -> Iterator[T]:
-    """What is stored, without what is damaged."""
+    """The stored values, without the damaged ones."""
     for each in stored:
         try:
             found = decode(each)

@@ -1,4 +1,4 @@
-"""How long back somebody looks: 60, "15m", "1h30m" or a timedelta, as whole milliseconds."""
+"""Lengths of time: 60, "15m", "1h30m" or a timedelta, as whole milliseconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST = 366 * 86_400_000
 
 def window_ms(name: str, value: Any) -> int:
     """A length of time, up to a year; InvalidJob if it is none."""
-    ms = _told(value)
+    ms = _parse(value)
     if ms is None or not math.isfinite(ms):
         raise InvalidJob(
             f"{name}: expected seconds, a timedelta or text such as '15m' or '1h', got {short(value)}", value=value
@@ -27,7 +27,7 @@ def window_ms(name: str, value: Any) -> int:
     return round(ms)
 
 
-def _told(value: Any) -> float | None:
+def _parse(value: Any) -> float | None:
     if isinstance(value, timedelta):
         return value.total_seconds() * 1000
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Lists of networks in settings: which addresses are in them, and which are on the public internet."""
+"""Lists of networks in settings: membership, and the public internet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def complaint(name: str, networks: Iterable[str]) -> str | None:
-    """What is wrong with the setting of this name; None if nothing is."""
+    """The error in the setting of this name; None if there is none."""
     for text in networks:
         try:
             _ = text == ANY or ipaddress.ip_network(text)
@@ -32,7 +32,7 @@ def may_reach(address: Address, networks: Iterable[str]) -> bool:
 
 
 def _meant(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address stands for, where it stands for one."""
+    """The IPv4 address that an IPv6 address maps to, if it does."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""Times as an option says them: how long, or when."""
+"""Times in options: durations and moments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_wait(name: str, value: Any) -> int:
 
 
 def check_patience(name: str, value: Any) -> float | None:
-    """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
+    """How long to wait, in seconds; None means forever, and so does a time too long to represent."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf <= value:  # nan

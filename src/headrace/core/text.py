@@ -1,4 +1,4 @@
-"""How an error names a value: briefly, and without trusting it. Knows nothing of what the value is for."""
+"""How an error shows a value: briefly, and without trusting it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _brief.maxlevel = 3
 
 
 def short(value: Any) -> str:
-    """A repr that is short even for a huge value, and is there even when the value's own repr fails."""
+    """A repr that is short even for a huge value, and works even if the value's own repr fails."""
     try:
         return _brief.repr(value)
     except Exception:  # naming a value in an error must not be a second error
@@ -26,16 +26,16 @@ def a_kind(value: Any) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The one of these that was probably meant."""
+    """The closest of these names."""
     import difflib  # deferred: needed only where something was misspelled
 
     return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
 
 
 def why(error: BaseException) -> str:
-    """`TypeError: missing 1 required argument`, on one line however many the error has."""
+    """`TypeError: missing 1 required argument`, always on one line."""
     try:
-        told = " ".join(str(error).split())
+        text = " ".join(str(error).split())
     except Exception:  # as above
-        told = ""
-    return f"{type(error).__name__}: {told[:160]}"
+        text = ""
+    return f"{type(error).__name__}: {text[:160]}"

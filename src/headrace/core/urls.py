@@ -1,4 +1,4 @@
-"""How the address of a store is shown."""
+"""How the URL of a store is shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 def redacted_url(url: str) -> str:
     """The URL without its password, for messages."""
-    # By its text: what is in a password may be what makes it no URL.
+    # Textual: a character of the password may make it an invalid URL.
     return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 

@@ -1,6 +1,6 @@
-"""What an operator wishes of a worker, as a store keeps it: "run", "pause" or "stop", and maybe a level for its logs.
+"""An operator's command to a worker, as stored: "run", "pause" or "stop", and optionally a log level.
 
-`pause log=INFO,headrace.worker=DEBUG` is a wish for both. What is not wished for stays as it is.
+`pause log=INFO,headrace.worker=DEBUG` is a command for both. What it does not name stays as it is.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Final
 _LOG: Final = " log="
 
 
-def act_of(wish: str) -> str:
-    """What it is to do."""
-    return wish.partition(_LOG)[0]
+def act_of(command: str) -> str:
+    """The command without the log level."""
+    return command.partition(_LOG)[0]
 
 
-def log_level_of(wish: str) -> str | None:
-    """The level of its logs, None if none is wished for."""
-    return wish.partition(_LOG)[2] or None
+def log_level_of(command: str) -> str | None:
+    """The log level; None if the command has none."""
+    return command.partition(_LOG)[2] or None
 
 
-def with_log_level(wish: str, level: str) -> str:
-    """The same wish, and this level."""
-    return f"{act_of(wish)}{_LOG}{level}"
+def with_log_level(command: str, level: str) -> str:
+    """The same command with this log level."""
+    return f"{act_of(command)}{_LOG}{level}"

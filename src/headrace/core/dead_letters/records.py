@@ -1,7 +1,7 @@
-"""Dead letters beyond their stored row: which are meant, what is asked of them, and how a job is made of one again.
+"""Dead letters beyond their stored row: filters, requests, and how to make a job from one.
 
-Pure. What a record is in a store is `core.model.DeadRow`; its id begins with the time it was entered, in twelve
-hexadecimal digits of milliseconds, so that ids sort by time and a span of time is a span of ids.
+Pure. The stored row is `core.jobs.records.DeadLetterRow`; its id begins with the time of its entry, in twelve
+hexadecimal digits of milliseconds, so that ids sort by time and a time range is an id range.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-# What a record may end as by the word of a person; the others are ends of a requeue, or of its time on the desk.
+# The statuses that a person may set; the others are results of a requeue, or of expiry.
 RESOLUTIONS: tuple[Status, ...] = ("manually_resolved", "permanently_failed", "cancelled")
 REQUEUABLE = frozenset({State.FAILED, State.CANCELLED})
-# Why a job fails for good, which a switch of the settings may name.
+# The failure reasons that the setting `dead_letters` may name.
 REASONS = (
     *("attempts_used_up", "permanent_error", "worker_lost", "crash_loop", "staleness_timeout"),
     *("corrupt_payload", "corrupt_options", "corrupt_record", "broken_backoff", "unstorable_outcome", "worker_error"),
@@ -29,11 +29,11 @@ REASONS = (
 )
 MAX_REQUEUES = 3
 PRIORITY_BOOST = 10
-BY_HAND = "by_hand"  # the reason of a record that a person opened
+BY_HAND = "by_hand"  # the reason of a dead letter that a person added
 
 
 class DeadLetterFilter(Struct, frozen=True, omit_defaults=True):
-    """Which records are meant. Every field that is set must match; times are those of the entry."""
+    """A filter for dead letters. Every set field must match; times are those of the entry."""
 
     statuses: tuple[Status, ...] = ()
     reason: str | None = None
@@ -46,7 +46,7 @@ class DeadLetterFilter(Struct, frozen=True, omit_defaults=True):
 
 
 class DeadLetterGroup(Struct, frozen=True, array_like=True):
-    """Records of one fingerprint. Task, reason, error and message are those of the newest."""
+    """Dead letters of one fingerprint. Task, reason, error and message are those of the newest."""
 
     fingerprint: str
     task: str
@@ -59,7 +59,7 @@ class DeadLetterGroup(Struct, frozen=True, array_like=True):
 
 
 class DeadLetterStats(Struct, frozen=True, array_like=True):
-    """How many records of one reason have one status, with the sum of their requeues."""
+    """The number of dead letters with one reason and status, and the sum of their requeues."""
 
     reason: str
     status: str
@@ -70,7 +70,7 @@ class DeadLetterStats(Struct, frozen=True, array_like=True):
 
 
 class RequeueRequest(Struct, frozen=True, array_like=True):
-    """The order to run a record's job again, at `run_at` or now. With a `payload`, those are its arguments then."""
+    """A request to run a dead letter's job again, at `run_at` or now, with the arguments of `payload` if given."""
 
     id: str
     boost: int = PRIORITY_BOOST
@@ -81,7 +81,7 @@ class RequeueRequest(Struct, frozen=True, array_like=True):
 
 
 class NewDeadLetter(Struct, frozen=True, array_like=True):
-    """The order to open a record by hand. The error is the job's last one, if it has any."""
+    """A request to add a dead letter by hand. The error is the job's last one, if it has any."""
 
     job_id: str
     reason: str
@@ -90,18 +90,18 @@ class NewDeadLetter(Struct, frozen=True, array_like=True):
     fingerprint: str = ""
 
 
-# What became of such an order: "added", or why not: there is no such job, it runs or is completed, or it has a pending
-# record.
+# The result of such a request: "added", or why not: no such job, it is running or completed, or it has a pending dead
+# letter.
 Added = Literal["added", "missing", "busy", "pending"]
 ADDABLE = NOT_STARTED | REQUEUABLE
 
 
 class Requeued(Struct, frozen=True, array_like=True):
-    """What became of such an order.
+    """The result of a requeue request.
 
-    `verdict` is "requeued", "stored_anew" if the job was gone, "used_up" if the record ended as permanently failed
-    instead, "resolved" if it was not pending any more, "missing" if it is nowhere, or "busy" if the store has an open
-    or a completed job of that id, which is left alone.
+    `verdict` is "requeued", "stored_anew" if the job was gone, "used_up" if the dead letter ended as permanently failed
+    instead, "resolved" if it was no longer pending, "missing" if it does not exist, or "busy" if the store has an open
+    or completed job of that id, which is left alone.
     """
 
     id: str
@@ -111,7 +111,7 @@ class Requeued(Struct, frozen=True, array_like=True):
 
 
 class DeadLetterResolution(Struct, frozen=True, array_like=True):
-    """How a record is to stand from now on."""
+    """The new status of a dead letter."""
 
     id: str
     status: str
@@ -122,7 +122,7 @@ class DeadLetterResolution(Struct, frozen=True, array_like=True):
 
 
 class RequeueChange(Struct, frozen=True, array_like=True):
-    """What a job gets with its revival from the desk."""
+    """The changes to a job that is requeued."""
 
     seq: int
     boost: int
@@ -132,7 +132,7 @@ class RequeueChange(Struct, frozen=True, array_like=True):
 
 
 class DeadLetterNote(Struct, frozen=True):
-    """One note on a record."""
+    """One note on a dead letter."""
 
     at: int
     text: str
@@ -140,7 +140,7 @@ class DeadLetterNote(Struct, frozen=True):
 
 
 class JobSnapshot(Struct, frozen=True):
-    """The job as it was when it failed. What older stores did not keep has a default."""
+    """The job as it was when it failed. Fields that older stores did not keep have defaults."""
 
     state: str = "running"
     payload: str = "[[],{}]"
@@ -163,20 +163,20 @@ class JobSnapshot(Struct, frozen=True):
     flow: str | None = None
     parents: list[str] = []
     crashes: list[tuple[int, str]] = []
-    history: list[HistoryRow] = []  # of what came before, the newest first; and the first failure
+    history: list[HistoryRow] = []  # of the earlier runs, newest first; and the first failure
     version: int = 0
     progress: str | None = None
     steps: list[str] = []
-    logs: list[LogLine] = []  # the newest first
+    logs: list[LogLine] = []  # newest first
 
 
-DAMAGED = JobSnapshot(payload="")  # which is no payload at all
+DAMAGED = JobSnapshot(payload="")  # an impossible payload
 _snapshots = msgspec.json.Decoder(JobSnapshot)
 _remarks = msgspec.json.Decoder(list[DeadLetterNote])
 
 
 def snapshot_of(letter: DeadLetterRow) -> JobSnapshot:
-    """The job as it failed; of one that is damaged nothing is known but what the record itself tells."""
+    """The job as it failed; for a damaged snapshot, only what the dead letter itself holds."""
     return read_or(_snapshots.decode, letter.snapshot, DAMAGED)
 
 
@@ -191,17 +191,17 @@ _errors = msgspec.json.Decoder(_Error)
 def group_of(
     fingerprint: str, task: str, reason: str, snapshot: str | bytes, count: int, first_seen: int, last_seen: int
 ) -> DeadLetterGroup:
-    """A group, told by the snapshot of its newest record."""
+    """A group, from the snapshot of its newest dead letter."""
     error = read_or(_errors.decode, snapshot, _Error())
-    told = (error.error_type, error.error_message, count, first_seen, last_seen)
-    return DeadLetterGroup(fingerprint, task, reason, *told)
+    error_fields = (error.error_type, error.error_message, count, first_seen, last_seen)
+    return DeadLetterGroup(fingerprint, task, reason, *error_fields)
 
 
 def kept_history(letter: DeadLetterRow) -> list[HistoryRow]:
-    """What the record itself has of the job's history, oldest first, up to the failure."""
+    """The dead letter's copy of the job's history, oldest first, up to the failure."""
     job = snapshot_of(letter)
     before = job.history[::-1]
-    if job.state in FINAL:  # it was over before it was added
+    if job.state in FINAL:  # it had finished before it was added
         return before
     version = job.version or (before[-1].version + 1 if before else 2)
     end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
@@ -210,7 +210,7 @@ def kept_history(letter: DeadLetterRow) -> list[HistoryRow]:
 
 
 def history_anew(letter: DeadLetterRow, job: NewJob, detail: str | None) -> list[HistoryRow]:
-    """What is filed of a job that is stored anew: what the record has kept, and that it is to run again."""
+    """The history of a job that is inserted again: the copy in the dead letter, and the requeue."""
     before, was = kept_history(letter), snapshot_of(letter)
     run = (was.attempt, was.worker, was.started_at, letter.entered_at)
     source = State.CANCELLED if was.state == State.CANCELLED else State.FAILED
@@ -220,14 +220,14 @@ def history_anew(letter: DeadLetterRow, job: NewJob, detail: str | None) -> list
 
 
 def first_failed_at(letter: DeadLetterRow) -> int:
-    """When the job failed for the first time, as far as the record knows."""
+    """When the job failed for the first time, as far as the dead letter knows."""
     return next(
         (history_row.at for history_row in kept_history(letter) if history_row.error_type is not None),
         letter.entered_at,
     )
 
 
-# Who ends a record that was requeued too often: not whoever asked for it once more.
+# The actor that closes a dead letter after too many requeues: not the one who asked for the last.
 REQUEUED_TOO_OFTEN = "system_max_retries"
 
 
@@ -248,18 +248,18 @@ def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> s
 
 
 def id_at(moment: int) -> str:
-    """What every id of a record that is entered at this time, or later, is not below."""
+    """The smallest id of a dead letter entered at this time or later."""
     return f"{max(moment, 0):012x}"
 
 
 def moment_of(letter_id: str) -> int:
-    """When the record of this id was entered."""
+    """When the dead letter of this id was entered."""
     return int(letter_id[:12], 16)
 
 
 def bounds(which: DeadLetterFilter) -> tuple[str, str]:
-    """The span of ids that the filter means: from the first on, before the second."""
-    last = "g" if which.until is None else id_at(which.until)  # beyond every hexadecimal digit
+    """The range of ids that the filter means: from the first on, before the second."""
+    last = "g" if which.until is None else id_at(which.until)  # above every hexadecimal digit
     return ("" if which.since is None else id_at(which.since)), last
 
 
@@ -268,7 +268,7 @@ def raised(priority: int, boost: int) -> int:
 
 
 def stored_anew(letter: DeadLetterRow, order: RequeueRequest, now: int) -> NewJob:
-    """The job of the record, for a store that has it no more. It is of no flow: that may be gone as well."""
+    """The job of the dead letter, for a store that no longer has it. It has no flow: that may be gone as well."""
     was = snapshot_of(letter)
     run_at = max(order.run_at or now, now)
     payload: dict[str, Any] = {"payload": was.payload, "checksum": was.checksum}
@@ -288,7 +288,7 @@ def stored_anew(letter: DeadLetterRow, order: RequeueRequest, now: int) -> NewJo
         options=was.options,
         tags=was.tags if tags_of(was.tags) else None,
         metadata=was.metadata,
-        version=now,  # above every version that a worker of the job before may hold
+        version=now,  # above every version that a worker of the previous job may hold
         unique_key=was.unique_key,
         lane=was.lane,
     )

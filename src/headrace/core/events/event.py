@@ -1,7 +1,7 @@
-"""What an app can be told: the public record of an event, every type there is, and which of them somebody asks for.
+"""The public event record, all event types, and filters for them.
 
-A cursor is the page an event stands on, and, unless it is the last one there, a dot and its place on it. So a reader
-can go on behind any single event.
+A cursor is the page of an event and, unless it is the last one there, a dot and its position on the page. So a reader
+can continue behind any single event.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ TYPES = (
     *("archive.swept", "archive.failed", "stale.checked", "stale.failed"),
 )
 _KINDS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
-_LAST = 2**63 - 1  # of any store: there a greater number is an error
+_LAST = 2**63 - 1  # of any store: a greater number is an error there
 _CURSOR = re.compile(r"([0-9]{1,20}(?:-[0-9]{1,20})?)(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
 class Event(Struct, frozen=True):
-    """Something that happened, as the store has told it. `cursor` is where to go on behind it."""
+    """Something that happened, as stored. `cursor` is where to continue behind it."""
 
     cursor: str
     type: str
@@ -46,7 +46,7 @@ class Event(Struct, frozen=True):
 
 
 class EventFilter(Struct, frozen=True):
-    """Which events somebody asks for: of these types (none: all of them), of this queue, of this task."""
+    """A filter for events: of these types (none: all of them), of this queue, of this task."""
 
     types: frozenset[str] = frozenset()
     queue: str | None = None
@@ -61,7 +61,7 @@ class EventFilter(Struct, frozen=True):
 
 
 def interest(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> EventFilter:
-    """The interest in these types, where `job.*` is every type that begins so and `*` is every type."""
+    """The filter for these types, where `job.*` is every type that begins so and `*` is every type."""
     if not isinstance(types, Iterable):
         raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}")
     named = [types] if isinstance(types, str) else list(types)
@@ -85,7 +85,7 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
 
 
 def page_of(cursor: Any) -> tuple[str, int | None]:
-    """The page that a cursor is on, and its place on it; None if it is behind all that is there."""
+    """The page of a cursor, and its position there; None if it is behind all of the page."""
     match = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None or any(int(part) > _LAST for part in match[1].split("-")):
         raise InvalidJob(f"cursor: {short(cursor)} is not the cursor of an event", value=cursor)

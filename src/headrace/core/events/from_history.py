@@ -1,6 +1,6 @@
-"""What the history of jobs says, as events: one table for all that is out of the ordinary.
+"""Events from job history: one table for everything except starts and successes.
 
-A store tells whatever it files as it is; what that means to those who listen is decided here, when it is read.
+A store appends history rows as they are; this module decides their events when they are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.core.jobs.states import State, Trigger
 
-_LONGEST = 500  # characters of a message: an event is a hint, the job has the whole of it
+_LONGEST = 500  # characters of a message: an event is a hint, the job has the full text
 
 
 Entry = dict[str, Any]
@@ -19,17 +19,17 @@ ENDS_A_RUN = frozenset({"job.completed", "job.attempt_failed", "job.stalled"})
 
 
 def happened(entry: Entry) -> list[Part]:
-    """The events of one entry, each with what it tells; none if it concerns nobody but the job.
+    """The events of one history entry, each with its data; none if it concerns only the job.
 
-    An entry has `event`, `source` and `target`, and whatever else was filed with it.
+    An entry has `event`, `source` and `target`, and the other fields of its history row.
     """
-    tell = _TELLS.get(entry["event"])
-    parts = tell(entry) if tell else []
+    to_parts = _PARTS.get(entry["event"])
+    parts = to_parts(entry) if to_parts else []
     return [(kind, {name: value for name, value in data.items() if value is not None}) for kind, data in parts]
 
 
 def run_of(entry: Entry, at: int) -> int | None:
-    """How long the run took that the entry ends, in milliseconds; None if there was none."""
+    """The duration of the run that the entry ends, in milliseconds; None if there was none."""
     started = entry.get("started_at")
     return None if started is None else max((entry.get("finished_at") or at) - started, 0)
 
@@ -65,7 +65,7 @@ def _unblocked(entry: Entry) -> list[Part]:
 
 
 def _again(entry: Entry) -> list[Part]:
-    """A job that is to run, now or later, though it was there before."""
+    """An existing job that will run again, now or later."""
     if entry["target"] == State.SCHEDULED:
         return [("job.scheduled", {**_reason(entry), "run_at": entry.get("run_at")})]
     return [("job.enqueued", {**_reason(entry), "again": True})]
@@ -75,7 +75,7 @@ def _plainly(kind: str) -> Callable[[Entry], list[Part]]:
     return lambda entry: [(kind, _reason(entry))]
 
 
-_TELLS: dict[str, Callable[[Entry], list[Part]]] = {
+_PARTS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.RETRY: _retried,
     Trigger.FAIL: _failed,
     Trigger.LEASE_EXPIRED: _expired,

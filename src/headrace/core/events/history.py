@@ -1,7 +1,7 @@
-"""Tells a job's whole history from its row and what was filed about it.
+"""Reconstructs a job's whole history from its row and its history rows.
 
-The store writes no line for what can be inferred: a submit, a claim and a success are told by the row itself, and a
-version that is missing between two entries was a promotion or a claim that was given back unused.
+The store writes no history for what can be inferred: the row itself shows a submit, a claim and a success, and a
+missing version between two entries was a promotion or a claim that was released unused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MOVES_NOTHING = _ASIDE | {Trigger.STEP, Trigger.SLEEP, Trigger.EVENT}
 
 
 class HistoryEntry(Struct, frozen=True):
-    """One step of a job's life."""
+    """One entry of a job's history."""
 
     at: datetime
     event: Trigger
@@ -54,17 +54,17 @@ def errors_of(history_rows: Sequence[HistoryRow]) -> list[AttemptError]:
 def tell(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """All entries, oldest first."""
     entries: list[HistoryEntry] = []
-    notes: list[HistoryEntry] = []  # since the last move that was filed
+    notes: list[HistoryEntry] = []  # since the last recorded state change
     first = version = _first_version(row, history_rows)
     state: State | None = None
     attempt = 0
     for history_row in _whole(history_rows):
         entry = _filed(history_row)
-        if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
+        if entry.event in _MOVES_NOTHING:  # so it says nothing of earlier ones
             notes.append(entry)
             continue
         if history_row.attempt > attempt + 1 and entry.from_state is State.RUNNING:
-            version = history_row.version - 2  # runs in between are kept no more: nothing but the claim is known
+            version = history_row.version - 2  # the runs in between are no longer kept: only the claim is known
         entries += _merged(_before(history_row, version, state), notes)
         entries.append(entry)
         version, state, attempt, notes = history_row.version, entry.to_state, history_row.attempt, []
@@ -73,7 +73,7 @@ def tell(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
 
 
 def _merged(moves: Iterator[HistoryEntry], notes: list[HistoryEntry]) -> Iterator[HistoryEntry]:
-    """Notes, in the order they were filed, among the moves that nobody filed."""
+    """Notes, in recorded order, among the inferred state changes."""
     move = next(moves, None)
     for note in notes:
         while move is not None and not _is_later(move, note):
@@ -86,12 +86,12 @@ def _merged(moves: Iterator[HistoryEntry], notes: list[HistoryEntry]) -> Iterato
 
 
 def _is_later(move: HistoryEntry, note: HistoryEntry) -> bool:
-    """What a run remembered has its version. What came from another run is of any version, and stands by its time."""
+    """A run's own steps have its version. Those from another run have any version, and sort by time."""
     return move.at > note.at if note.event in _ASIDE else move.version > note.version
 
 
 def _first_version(row: JobRow, history_rows: Sequence[HistoryRow]) -> int:
-    """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
+    """The first version of this job: 1, or its time of creation if the user gave its id."""
     known = min((history_row.version for history_row in history_rows), default=row.version)
     return row.created_at if known >= row.created_at else 1
 
@@ -102,9 +102,9 @@ def _first_state(row: JobRow, entries: list[HistoryEntry]) -> State:
 
 
 def _before(history_row: HistoryRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
-    """The claim, and the success, that led to what was filed; and what went before them unfiled."""
+    """The claim, and the success, that led to this history row; and the unrecorded steps before them."""
     if history_row.version == version + 1:
-        return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
+        return  # all before was recorded: also a success, where children were open
     if history_row.source == State.RUNNING and history_row.started_at is not None:
         yield from _claim(history_row, version, history_row.version - 1, state)
     elif history_row.source == State.COMPLETED and history_row.finished_at is not None:
@@ -115,7 +115,7 @@ def _before(history_row: HistoryRow, version: int, state: State | None) -> Itera
 
 
 def _present(row: JobRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
-    """The claim and the success that the row itself tells."""
+    """The claim and the success that the row itself shows."""
     if row.version == version:
         return  # as above
     if row.state is State.COMPLETED and row.finished_at is not None:
@@ -139,8 +139,8 @@ def _success(run: JobRow | HistoryRow, finished_at: int, version: int) -> Histor
 
 
 def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[HistoryEntry]:
-    """Promotions and unused claims, from the versions that are missing. `state` is where the job was, if known."""
-    missing = 0 if state in FINAL else after - before - 1  # an end is left by what is filed only
+    """Promotions and unused claims, from the missing versions. `state` is the job's state before, if known."""
+    missing = 0 if state in FINAL else after - before - 1  # only a recorded step leaves a final state
     if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
         yield HistoryEntry(at, Trigger.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
         before, missing = before + 1, missing - 1
@@ -149,7 +149,7 @@ def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State |
         yield HistoryEntry(
             at, Trigger.RELEASE, State.RUNNING, State.PENDING, before + 2 * times, attempt, None, message
         )
-    if missing % 2:  # one of them was put aside for a while
+    if missing % 2:  # one of them was a promotion
         yield HistoryEntry(at, Trigger.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
 
 
@@ -168,7 +168,7 @@ def _filed(history_row: HistoryRow) -> HistoryEntry:
 
 
 def last_words(history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
-    """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
+    """The recorded history of a job whose row is gone, without the steps that a row would add."""
     return [_filed(history_row) for history_row in _whole(history_rows)]
 
 
@@ -176,7 +176,7 @@ _EVENTS, _STATES = frozenset(Trigger), frozenset(State)
 
 
 def _whole(history_rows: Sequence[HistoryRow]) -> list[HistoryRow]:
-    """Those that can be told: one that is damaged names no event or state there is."""
+    """The valid rows: a damaged one has no known event or state."""
     return [one for one in history_rows if is_whole(one)]
 
 

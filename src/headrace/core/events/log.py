@@ -1,8 +1,8 @@
-"""The pages that events are stored on: one for each commit, by columns, so that a batch of jobs costs one small row.
+"""The pages of the event log: one per commit, by columns, so that a batch of jobs costs one small row.
 
-A page is a list of groups in JSON. Three kinds of groups are shorthand, and are written out when a page is read: `ran`
-stands for the start and the end of jobs that began and succeeded within one page, `filed` for an entry of a job's
-history, and `only` (beside the page) for the jobs that it is true of, where the store refused some of them.
+A page is a list of groups in JSON. Three kinds of groups are shorthand, expanded when a page is read: `ran` stands for
+the start and the end of jobs that began and succeeded within one page, `filed` for an entry of a job's history, and
+`only` (beside the page) for the jobs that it applies to, where the store refused some of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
 
 
 class EventGroup(Struct, frozen=True, array_like=True):
-    """Events of one type, queue, task and worker that were told together, with a column for each thing to tell.
+    """Events of one type, queue, task and worker that were appended together, with a column for each field.
 
     A column is as long as `jobs`, or empty. `waits` are the milliseconds from when a job could have run to its start,
-    `runs` those from there to its end, `ago` how long before `at` each event was. What is about no job is one event.
+    `runs` those from there to its end, `ago` how long before `at` each event was. A group without jobs is one event.
     """
 
     type: str
@@ -43,15 +43,15 @@ class EventGroup(Struct, frozen=True, array_like=True):
     runs: list[int] = []
     ago: list[int] = []
     data: list[dict[str, Any]] = []
-    head: str = ""  # only as stored: what all ids of `jobs` begin with
+    head: str = ""  # only as stored: the common prefix of all ids of `jobs`
 
     @property
     def size(self) -> int:
-        """How many events these are."""
+        """The number of events."""
         return len(self.jobs) or 1
 
     def of(self, wanted: Collection[str]) -> EventGroup | None:
-        """What of the group is about these jobs, of each once; None if nothing is."""
+        """The part of the group about these jobs, each once; None if there is none."""
         firsts = {job_id: place for place, job_id in reversed(list(enumerate(self.jobs)))}
         places = sorted(place for job_id, place in firsts.items() if job_id in wanted)
         if len(places) == len(self.jobs):
@@ -62,7 +62,7 @@ class EventGroup(Struct, frozen=True, array_like=True):
 
 _OF_A_RUN = frozenset((STARTED, "job.progress", "job.log"))
 _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
-_MANY = 4  # jobs of a group that are worth a look at what their ids have in common
+_MANY = 4  # jobs of a group from which on their common prefix is worth a look
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
 _encoder = msgspec.json.Encoder()
 _groups = msgspec.json.Decoder(list[EventGroup])
@@ -70,7 +70,7 @@ _names = msgspec.json.Decoder(list[str])
 
 
 class EventBatch(Struct, frozen=True):
-    """A page that is to be stored: its text, the number of its events and their time."""
+    """A page to store: its text, the number of its events and their time."""
 
     text: str
     size: int
@@ -87,7 +87,7 @@ def page(groups: Sequence[EventGroup]) -> EventBatch:
 
 
 def _shortened(group: EventGroup) -> EventGroup:
-    """The group as it is stored: jobs that were enqueued together have most of their ids in common."""
+    """The group as stored: jobs that were enqueued together share most of their ids."""
     jobs = group.jobs
     if len(jobs) < _MANY:
         return group
@@ -102,17 +102,17 @@ def _in_full(group: EventGroup) -> EventGroup:
 
 
 def read(text: str | bytes, only: str | bytes | None = None) -> list[EventGroup]:
-    """The groups of a page as it is stored, written out, in the order in which they happened."""
-    told: list[EventGroup] = []
+    """The groups of a stored page, expanded, in the order in which they happened."""
+    groups: list[EventGroup] = []
     true_of = None if only is None else frozenset(damaged_records.read(_names.decode, only) or ())
     for group in damaged_records.read(_groups.decode, text) or ():
         if _is_whole(group):
-            told += _written_out(_in_full(group), true_of)
-    return told
+            groups += _written_out(_in_full(group), true_of)
+    return groups
 
 
 def _is_whole(group: EventGroup) -> bool:
-    """Whether each of its columns tells of each of its jobs; it may have been damaged."""
+    """Whether each of its columns covers each of its jobs; it may be damaged."""
     return all(not column or len(column) == group.size for name in _COLUMNS if (column := getattr(group, name)))
 
 
@@ -123,7 +123,7 @@ def _written_out(group: EventGroup, only: frozenset[str] | None) -> Iterable[Eve
         start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])
         end = replace(group, type=COMPLETED, waits=[])
         return [start, *_written_out(end, only)]
-    if only is None or group.type in _OF_A_RUN:  # a store can't refuse what has happened in a run
+    if only is None or group.type in _OF_A_RUN:  # a store can't refuse what happened in a run
         return [group]
     left = group.of(only)
     return [] if left is None else [left]
@@ -140,15 +140,15 @@ def _of_history(group: EventGroup) -> list[EventGroup]:
 
 
 def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGroup]:
-    """These groups, written out, with no success but of these jobs."""
+    """These groups, expanded, with successes of these jobs only."""
     true_of = frozenset(to)
     return [each for group in groups for each in _written_out(group, true_of)]
 
 
 def completions_of(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:
-    """What these groups tell of the success of these jobs, and nothing else."""
-    told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
-    return [left for group in told if (left := group.of(of)) is not None]
+    """The success events of these jobs in these groups, and nothing else."""
+    successes = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
+    return [left for group in successes if (left := group.of(of)) is not None]
 
 
 def events_of(
@@ -191,11 +191,11 @@ def _event(cursor: str, group: EventGroup, place: int) -> Event:
 
 
 def arrivals(jobs: Iterable[NewJob]) -> list[EventGroup]:
-    """What is told of jobs that are stored."""
+    """The events of inserted jobs."""
     groups: dict[tuple[str, str, bool, bool], EventGroup] = {}
     for job in jobs:
         is_later, waits = job.state is _SCHEDULED, job.state is _WAITING
-        key = (job.queue, job.task, is_later, waits)  # not the state itself: a hash of it takes longer than all of this
+        key = (job.queue, job.task, is_later, waits)  # not the state itself: hashing it takes longer than all of this
         group = groups.get(key)
         if group is None:
             kind = "job.scheduled" if is_later else "job.enqueued"
@@ -209,7 +209,7 @@ def arrivals(jobs: Iterable[NewJob]) -> list[EventGroup]:
 
 
 def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[EventGroup]:
-    """What is told of the times of a schedule. Those that could not be made up for are skipped as well."""
+    """The events of a schedule's occurrences. Those that were not caught up are skipped as well."""
     return [
         EventGroup(
             "schedule.fired" if each.status == "enqueued" else "schedule.skipped",
@@ -224,7 +224,7 @@ def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[EventGrou
 
 
 def _occurrence(each: Occurrence) -> dict[str, Any]:
-    told: dict[str, Any] = {"schedule": each.schedule, "occurrence": each.at}
+    data: dict[str, Any] = {"schedule": each.schedule, "occurrence": each.at}
     if each.status != "enqueued":
-        told |= {"status": each.status, "reason": each.detail, "skipped": each.skipped or 1}
-    return told
+        data |= {"status": each.status, "reason": each.detail, "skipped": each.skipped or 1}
+    return data

@@ -1,7 +1,7 @@
-"""Webhooks: what is sent where for which events, and how a receiver can tell that it is from us.
+"""Webhooks: stored records, message bodies and signatures.
 
-Messages are signed as the Standard Webhooks specification says: `webhook-signature` is `v1,` and the HMAC-SHA256, in
-Base64, of the id, the time and the body with dots between them, by the bytes of a secret that is told as `whsec_…`.
+Messages are signed by the Standard Webhooks specification: `webhook-signature` is `v1,` and the HMAC-SHA256, in Base64,
+of the id, the time and the body with dots between them, keyed by the bytes of a secret written as `whsec_…`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from headrace.core.events.event import Event, EventFilter
 from headrace.errors import InvalidJob
 
 PREFIX = "whsec_"
-TOLERANCE = 300  # seconds that a message may be old, or from the future, to count as just sent
+TOLERANCE = 300  # seconds that a message may be old, or from the future
 
 
 class WebhookRow(Struct, frozen=True):
-    """A webhook as stored. The secret is sealed where an app has keys."""
+    """A webhook as stored. The secret is encrypted where an app has keys."""
 
     id: str
     url: str
@@ -41,7 +41,7 @@ class WebhookRow(Struct, frozen=True):
 
     @property
     def began(self) -> int:
-        """What happened before is not sent: nobody may have read events while nobody wanted any."""
+        """Earlier events are not sent: without a webhook, none may have been read."""
         return max(self.created_at, self.resumed_at)
 
     @property
@@ -65,34 +65,36 @@ def secret_of(key: bytes) -> str:
 
 
 def signature(secret: str, message_id: str, at: int, body: str) -> str:
-    """The signature of a message that is sent at this time, in seconds."""
+    """The signature of a message sent at this time, in seconds."""
     return sign(key_of(secret), message_id, at, body.encode())
 
 
 def sign(key: bytes, message_id: str, at: int, body: bytes) -> str:
-    """The same by the bytes of a secret, of whatever form."""
+    """The same with the bytes of any secret."""
     signed = hmac.new(key, f"{message_id}.{at}.".encode() + body, hashlib.sha256)
     return "v1," + base64.b64encode(signed.digest()).decode()
 
 
 def verify(secret: str, headers: Mapping[str, str], body: str | bytes, now: datetime) -> bool:
-    """Whether a message that was received is from who has the secret, and was sent just now."""
-    told = {name.lower(): value for name, value in headers.items()}
-    message_id, at = told.get("webhook-id", ""), told.get("webhook-timestamp", "")
+    """Whether a received message is signed with the secret, and was sent just now."""
+    lowered = {name.lower(): value for name, value in headers.items()}
+    message_id, at = lowered.get("webhook-id", ""), lowered.get("webhook-timestamp", "")
     if not at.isdecimal() or len(at) > 12 or abs(now.timestamp() - int(at)) > TOLERANCE:
         return False
     try:
-        given = [one.encode() for one in told.get("webhook-signature", "").split()]
-        content = body if isinstance(body, bytes) else body.encode()  # bytes as they are: two may be the same text
+        given = [one.encode() for one in lowered.get("webhook-signature", "").split()]
+        content = (
+            body if isinstance(body, bytes) else body.encode()
+        )  # bytes as they are: different bytes may decode to the same text
         right = sign(key_of(secret), message_id, int(at), content).encode()
-    except UnicodeEncodeError:  # no text that was ever sent
+    except UnicodeEncodeError:  # such a text was never sent
         return False
     return any(hmac.compare_digest(right, one) for one in given)
 
 
 def body_of(event: Event) -> str:
-    """What is sent of an event. It never has the arguments of a job, nor its result."""
+    """The message body of an event. It never has the arguments of a job, nor its result."""
     about = {name: getattr(event, name) for name in ("job_id", "task", "queue", "worker", "attempt")}
-    told = {name: value for name, value in about.items() if value is not None}
-    message = {"type": event.type, "timestamp": event.at, "data": {**event.data, **told, "cursor": event.cursor}}
+    fields = {name: value for name, value in about.items() if value is not None}
+    message = {"type": event.type, "timestamp": event.at, "data": {**event.data, **fields, "cursor": event.cursor}}
     return msgspec.json.encode(message).decode()

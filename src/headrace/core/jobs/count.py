@@ -1,4 +1,4 @@
-"""How many jobs match, where to know it exactly would take too long."""
+"""A count of matching jobs, which may be a lower bound where an exact count would take too long."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class JobCount(Struct, frozen=True):
-    """How many jobs match: all of them, or at least so many."""
+    """How many jobs match: exactly, or at least so many."""
 
     jobs: int
     is_exact: bool

@@ -1,8 +1,8 @@
-"""Which jobs wait for which: the records of flows, and what becomes of a job when one that it waits for ends.
+"""Dependencies between jobs: the records of flows, and what happens to a job when a parent ends.
 
-A bond ties a child to a parent: the child does not start before the parent has ended. A child that runs already, or
-has run, is not completed before. Whether a bond still blocks is kept with it, so that nobody has to look at all of a
-job's parents to know whether the last one has ended.
+A dependency ties a child to a parent: the child does not start before the parent has ended. A child that already runs,
+or has run, is not completed before. The edge itself records whether it still blocks, so that no one has to read all of
+a job's parents to know whether the last one has ended.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Policy = Literal["cancel", "run", "hold"]
 POLICIES: tuple[Policy, ...] = ("cancel", "run", "hold")
 
 PARENT_FAILED = "parent_failed"  # the reason of a job that was cancelled because a parent did not complete
-HELD = "held"  # the reason of a job that waits for a person because of that
+HELD = "held"  # the reason of a job that is held for a person because of that
 
 
-DELETED = "deleted"  # the reason of a job in the moment before it is gone
+DELETED = "deleted"  # the reason of a job just before its deletion
 _CANCELLED = {"expired": "expired", DELETED: "was deleted"}
 
 
 class Dependency(Struct, frozen=True, array_like=True, gc=False):
-    """`child` waits for `parent`; both are ids. `policy` tells what becomes of it if the parent does not complete.
+    """`child` waits for `parent`; both are ids. `policy` applies if the parent does not complete.
 
     cancel: the child is cancelled. run: it runs, and can see the failure. hold: it waits for a person.
     """
@@ -39,7 +39,7 @@ class Dependency(Struct, frozen=True, array_like=True, gc=False):
 
 
 class FlowRow(Struct, frozen=True, array_like=True):
-    """Jobs that were made together. What became of them is told by the jobs."""
+    """Jobs that were created together. Their outcome is in the jobs."""
 
     id: str
     name: str
@@ -47,7 +47,7 @@ class FlowRow(Struct, frozen=True, array_like=True):
 
 
 class FlowSummary(Struct, frozen=True, array_like=True):
-    """A flow and how many of its jobs are in each state that any of them is in."""
+    """A flow and the number of its jobs in each state."""
 
     flow: FlowRow
     jobs: dict[str, int]
@@ -60,7 +60,7 @@ def verdict_in_words(task: str, parent_id: str, state: State, reason: str | None
 
 
 def circle_in(edges: Iterable[tuple[str, str]]) -> list[str] | None:
-    """A circle among these pairs of parent and child, from a job to itself; None if there is none."""
+    """A cycle among these pairs of parent and child, from a job to itself; None if there is none."""
     graph: dict[str, set[str]] = {}
     for parent, child in edges:
         graph.setdefault(child, set()).add(parent)

@@ -1,6 +1,6 @@
-"""By what failures are known to be of one kind: the task, the error and where it was raised, without what varies.
+"""The fingerprint of a failure: the task, the error and where it was raised, without the variable parts.
 
-Pure: a text in, a short text out. It is stored with dead letters, so a change here parts old records from new ones.
+Pure: a text in, a short text out. Dead letters store it, so a change here separates old records from new ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from headrace.core.jobs.records import ErrorInfo
 
 WORKER_LOST, CRASH_LOOP = "worker_lost", "crash_loop"
 _LENGTH = 16
-_LONGEST = 2000  # of a message; what is behind it seldom tells one kind from another
+_LONGEST = 2000  # of a message; the rest seldom distinguishes two kinds
 _VARYING = (
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<id>"),
     (re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+"), "<url>"),
@@ -28,27 +28,27 @@ _FOREIGN = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\
 
 
 def fingerprint(task: str, error: ErrorInfo | None, reason: str) -> str:
-    """Sixteen hexadecimal digits, the same for failures that one would look into together."""
+    """Sixteen hexadecimal digits, the same for failures that belong together."""
     if error is None:
         return _digest(task, reason)
     return _digest(task, error.type, steady(error.message), own_frame(error.traceback))
 
 
 def fingerprint_of_lost(task: str, reason: str = WORKER_LOST) -> str:
-    """That of a job whose worker died. The Redis engine makes it by itself: see `reap.lua`."""
+    """The fingerprint of a job whose worker died. The Redis engine computes it itself: see `reap.lua`."""
     return _digest(task, reason)
 
 
 def steady(message: str) -> str:
-    """The message with numbers, ids, quoted texts, paths and addresses taken out."""
-    told = message[:_LONGEST]
+    """The message without numbers, ids, quoted texts, paths and addresses."""
+    text = message[:_LONGEST]
     for pattern, name in _VARYING:
-        told = pattern.sub(name, told)
-    return " ".join(told.split())
+        text = pattern.sub(name, text)
+    return " ".join(text.split())
 
 
 def own_frame(traceback: str) -> str:
-    """File and function of the innermost frame that is of no library, without its line, which every edit moves."""
+    """File and function of the innermost frame outside of libraries, without the line, which every edit moves."""
     frames = [frame for frame in _FRAME.findall(traceback) if not _FOREIGN.search(frame[0])]
     if not frames:
         return ""

@@ -1,6 +1,6 @@
-"""Job ids: UUIDv7 text that sorts by time. Also the rule for ids that users give themselves.
+"""Job ids: UUIDv7 text that sorts by time. Also the check of ids that users choose.
 
-Randomness, a lock and the fork hook are the only things here that are not pure. The time is handed in.
+Randomness, a lock and the fork hook are the only impure parts. The caller passes the time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ _STRIDE = 0x2545F491
 
 
 class _Source:
-    """Hands out strictly increasing ids, whatever the clock does.
+    """Generates strictly increasing ids, whatever the clock does.
 
-    The ids of one millisecond share a random head; their last 48 bits count up from a random start. With 73
-    random bits at each start, two processes do not meet. A clock that stands still or steps back only makes
-    the count go on.
+    The ids of one millisecond share a random head; their last 48 bits count up from a random start. With 73 random bits
+    at each start, two processes do not collide. If the clock stands still or steps back, the count continues.
 
-    They count in strides that change every digit. In steps of one they would do as well, were it not for Redis: its Lua
-    finds a text again by every third or fourth letter, and would take most records around such ids for the same.
+    They count in strides that change every digit. Steps of one would do as well, except on Redis: its Lua hashes a text
+    by every third or fourth letter, and would see most records around such ids as the same.
     """
 
     __slots__ = ("_head", "_lock", "_low", "_ms", "_random")
@@ -37,9 +36,9 @@ class _Source:
         self.start_afresh()
 
     def start_afresh(self) -> None:
-        """A forked child must not repeat its parent, nor wait for a lock that a thread of the parent held."""
+        """A forked child must neither repeat its parent's ids nor wait for a lock of a parent's thread."""
         self._lock = threading.Lock()
-        # Not the random module's own numbers: a user's random.seed() would make all processes alike.
+        # Not the random module's own state: a user's random.seed() would make all processes alike.
         self._random = Random(os.urandom(32)).getrandbits
         self._ms = -1
         self._head = ""
@@ -80,23 +79,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_id(now_ms: int) -> str:
-    """An id greater than every id this process made before."""
+    """An id greater than every id this process generated before."""
     return _source.take(now_ms)
 
 
 def new_ids(now_ms: int, count: int) -> list[str]:
-    """As many ids, each greater than every one this process made before it."""
+    """`count` ids, each greater than every one before it in this process."""
     return _source.take_many(now_ms, count)
 
 
 def time_of(job_id: str) -> int | None:
-    """The milliseconds since 1970 in an id made here; None for an id of another kind."""
+    """The milliseconds since 1970 in a generated id; None for an id of another kind."""
     match = _UUID7.fullmatch(job_id)
     return int(match[1] + match[2], 16) if match else None
 
 
 def check_id(text: object, name: str = "job_id") -> str:
-    """The id a user chose for a job, if it may be one."""
+    """Check an id that a user chose for a job."""
     if not isinstance(text, str) or not GIVEN.fullmatch(text):
         raise InvalidJob(
             f"{name} is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)",

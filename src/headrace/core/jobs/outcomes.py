@@ -1,4 +1,4 @@
-"""One small constructor for each thing an attempt can decide. They all feed the same settle."""
+"""One small constructor for each decision of an attempt. They all feed the same settle."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempt
 
 
 def with_dead_letter(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Outcome]:
-    """The same, but that failures open dead letters only as the setting `dead_letters` says."""
+    """The same outcomes, where failures create dead letters only as the setting `dead_letters` says."""
     if switch is True:
         return outcomes
     return [
@@ -76,7 +76,7 @@ def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
 
 
 def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None = None, number: int = 0) -> Outcome:
-    """Lay a job aside until a time comes, or an event: the `number`-th one of the name it `awaits`."""
+    """Suspend a job until a time, or until an event: the `number`-th one of the name it `awaits`."""
     return Outcome(
         claim.id,
         claim.version,
@@ -92,17 +92,17 @@ def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None 
 
 
 def release(claim: Claim, reason: str, now: int) -> Outcome:
-    """Give back a job that was begun, because its worker stops."""
+    """Release a started job, because its worker stops."""
     return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, reason=reason)
 
 
 def give_back(claim: Claim, now: int) -> Outcome:
-    """Give back a job that was not begun: it was fetched ahead."""
+    """Release a prefetched job that was not started."""
     return Outcome(claim.id, claim.version, Trigger.RELEASE, State.PENDING, now, refund=1, quiet=True)
 
 
 def starts_again(outcome: Outcome) -> bool:
-    """Whether its job is to start again, now or at a time, so that workers have to learn of it."""
+    """Whether its job will start again, now or later, so that workers have to be woken."""
     return outcome.finished_at is None
 
 

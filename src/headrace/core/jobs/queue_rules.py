@@ -1,4 +1,4 @@
-"""What an operator asks of queues and of tasks, as it is stored. The records hold values and know no rule."""
+"""An operator's rules for queues and tasks, as stored. The records hold values and decide nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
 
 class Rate(Struct, frozen=True):
-    """So many starts in so many microseconds, and up to `burst` at once after a rest."""
+    """So many starts in so many microseconds, and up to `burst` at once after a pause."""
 
     every: Annotated[int, msgspec.Meta(ge=1)]  # microseconds between two starts at the steady rate
     burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class QueueRules(Struct, frozen=True, omit_defaults=True):
-    """What an operator asks of a queue, for every worker and every caller. None is no rule."""
+    """An operator's rules for a queue, for every worker and every caller. None is no rule."""
 
     max_length: int | None = None
     weight: int | None = None
@@ -33,7 +33,7 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
 
     @property
     def shape_claims(self) -> bool:
-        """Whether a claim from this queue has more to mind than the order of its jobs."""
+        """Whether a claim from this queue has to consider more than the order of its jobs."""
         return QueueRules(max_length=self.max_length, weight=self.weight) != self
 
 
@@ -41,12 +41,12 @@ decode_queue_rules = msgspec.json.Decoder(QueueRules).decode
 
 
 def queue_rules(stored: str | bytes | None) -> QueueRules:
-    """The rules of a queue as they are stored; those that are damaged are none, lest the queue stand still."""
+    """The stored rules of a queue; damaged ones count as none, so that the queue does not stop."""
     return read_or(decode_queue_rules, stored, QueueRules()) if stored else QueueRules()
 
 
 class TaskRules(Struct, frozen=True, omit_defaults=True):
-    """What an operator asks of all jobs of a task, whatever their queue."""
+    """An operator's rules for all jobs of a task, whatever their queue."""
 
     paused: bool = False
     rate: Rate | None = None
@@ -55,7 +55,7 @@ class TaskRules(Struct, frozen=True, omit_defaults=True):
 
     @property
     def limit_starts(self) -> bool:
-        """Whether its jobs have to be looked for wherever they wait. An order of its own is minded in its lanes."""
+        """Whether a claim has to find its jobs in all queues. An order of its own applies inside its lanes."""
         return TaskRules(strategy=self.strategy) != self
 
 
@@ -63,12 +63,12 @@ decode_task_rules = msgspec.json.Decoder(TaskRules).decode
 
 
 def task_rules(stored: str | bytes) -> TaskRules:
-    """The rules of a task as they are stored; those that are damaged are none."""
+    """The stored rules of a task; damaged ones count as none."""
     return read_or(decode_task_rules, stored, TaskRules())
 
 
 class TaskRow(Struct, frozen=True, array_like=True):
-    """A task that has rules."""
+    """A task with rules."""
 
     name: str
     rules: TaskRules

@@ -1,8 +1,8 @@
-"""The frozen records that cross the engine seam. They hold values and know no rule.
+"""The frozen records of the engine protocol. They hold values and decide nothing.
 
 Records marked `array_like` travel to and from the store as JSON arrays, a whole batch in one parameter and one
-statement: fewer crossings between Python and the store, and no wait for the interpreter lock in between.
-Their field order is therefore part of the seam; statements name the fields, never the positions.
+statement: fewer crossings between Python and the store, and no wait for the interpreter lock in between. Their field
+order is therefore part of the protocol; statements name the fields, never the positions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RetryPolicy(Struct, frozen=True, omit_defaults=True):
 
 
 class JobOptions(Struct, frozen=True, omit_defaults=True):
-    """What was asked for this one call; whatever is unset follows the task's definition in the worker."""
+    """The options of this one call; unset ones follow the task's definition in the worker."""
 
     timeout: int | UnsetType | None = UNSET
     retry: RetryPolicy | UnsetType = UNSET
@@ -53,8 +53,8 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
 class NewJob(Struct, frozen=True, array_like=True, gc=False):
     """A job as submitted. The client makes the id, so that a repeated insert is recognized.
 
-    `version` is where its versions begin: at 1, or for an id the user gave, which may be used again after a delete,
-    at the time. So no version of an id is ever given twice, and a worker of the deleted job is fenced from the new one.
+    `version` is the first version: 1, or the time for an id that the user gave, which may be used again after a delete.
+    So no version of an id is ever given twice, and a worker of the deleted job is fenced from the new one.
     """
 
     id: str
@@ -80,7 +80,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
-    """A job handed to a worker. Who returns its version may settle it; nobody else can.
+    """A job given to a worker. Only the holder of its version may settle it.
 
     `ref` is the engine's own short name for the job, unique among live claims.
     """
@@ -104,14 +104,14 @@ class Claim(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Lease(Struct, frozen=True, array_like=True, gc=False):
-    """What a worker holds: the right to settle this version."""
+    """A worker's right to settle this version."""
 
     id: str
     version: int
 
 
 class ErrorInfo(Struct, frozen=True, array_like=True):
-    """One failed attempt, in words."""
+    """The error of one failed attempt."""
 
     type: str
     message: str
@@ -119,11 +119,11 @@ class ErrorInfo(Struct, frozen=True, array_like=True):
 
 
 class Outcome(Struct, frozen=True, array_like=True, gc=False):
-    """What one attempt decided. The only thing that changes a running job from its worker's side.
+    """The decision of one attempt. The only way in which a worker changes a running job.
 
-    A quiet outcome leaves no history: nothing happened but that the job was fetched and given back. One that `awaits`
-    an event is pending at once if that event, by its number, has come meanwhile. What a success has `spawned` is stored
-    with its `bonds` in the same commit, or not at all. A failure opens a dead letter unless `letter` is False.
+    A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` an event is pending at
+    once if that event, by its number, has come meanwhile. The jobs that a success has `spawned` are inserted with their
+    `bonds` in the same commit, or not at all. A failure creates a dead letter unless `letter` is False.
     """
 
     id: str
@@ -163,16 +163,18 @@ class JobNote(Struct, frozen=True, array_like=True):
 
 
 class QueueShare(Struct, frozen=True):
-    """How many jobs of one queue a claim may take before the other queues had theirs."""
+    """How many jobs of one queue a claim may take before the other queues had their share."""
 
     queue: str
     quota: int
 
 
 class ClaimRequest(Struct, frozen=True):
-    """What a worker could start now. `others` lets it take from queues without a share, too. `capabilities` are what it
-    has of what jobs may need, "*" is all. `strategy` is the order it prefers. It is handed no job of a task that is not
-    `known`; None is all."""
+    """How many jobs a worker can start now, and which.
+
+    `others` allows queues without a share. `capabilities` are those of the worker, "*" is all. `strategy` is the
+    preferred order. Only jobs of `known` tasks are claimed; None is all.
+    """
 
     worker: str
     limit: int
@@ -185,11 +187,10 @@ class ClaimRequest(Struct, frozen=True):
 
 
 class ExchangeResult(Struct, frozen=True):
-    """The answer to one turn of a worker.
+    """The store's answer to one exchange.
 
-    `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
-    more, None if only a ring can tell. `queues` are the open queues the claim saw, `weights` those of them that have
-    one by their rules.
+    `refused` are the outcomes with an outdated version. `next_at` is when another claim could find more, None if a ring
+    will announce it. `queues` are the open queues the claim saw, `weights` those of them with a weight in their rules.
     """
 
     refused: list[Outcome]
@@ -200,7 +201,7 @@ class ExchangeResult(Struct, frozen=True):
 
 
 class ReapedJob(Struct, frozen=True, array_like=True):
-    """A job taken from a worker that died or fell silent."""
+    """A job taken from a worker that died or became silent."""
 
     id: str
     queue: str
@@ -209,7 +210,7 @@ class ReapedJob(Struct, frozen=True, array_like=True):
 
 
 class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
-    """Everything the store keeps in a job's own row. `kin` tells that its end, or its success, concerns others."""
+    """Everything in a job's own row. `kin` says that it has dependencies."""
 
     seq: int
     id: str
@@ -246,7 +247,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
 
 
 class HistoryRow(Struct, frozen=True, array_like=True):
-    """A stored history row: what the job's own row can't tell, filed when it was overwritten."""
+    """A stored history row: what the job's own row held before it was overwritten."""
 
     at: int
     event: str
@@ -274,7 +275,7 @@ class LogLine(Struct, frozen=True, array_like=True):
 
 
 class Filter(Struct, frozen=True, omit_defaults=True):
-    """Which jobs are meant. Every field that is set must match; the empty filter matches all."""
+    """A filter for jobs. Every set field must match; the empty filter matches all."""
 
     ids: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
@@ -296,7 +297,7 @@ class JobRowPage(Struct, frozen=True):
 
 
 class QueueRow(Struct, frozen=True, array_like=True):
-    """A queue's stored settings. `rules` is a QueueRules in JSON, None if nobody made any."""
+    """A queue's stored settings. `rules` is a QueueRules in JSON, None if there are none."""
 
     name: str
     paused: bool
@@ -305,7 +306,7 @@ class QueueRow(Struct, frozen=True, array_like=True):
 
 
 class QueueCount(Struct, frozen=True, array_like=True):
-    """How many jobs of one queue are in one state, and since when the oldest was to run."""
+    """How many jobs of one queue are in one state, and when the oldest was due."""
 
     queue: str
     state: State
@@ -314,7 +315,7 @@ class QueueCount(Struct, frozen=True, array_like=True):
 
 
 class WorkerRow(Struct, frozen=True, array_like=True):
-    """A worker as it reported itself; with no `heartbeat`, it only shows up. An operator's `wish`: run, pause, stop."""
+    """A worker as it reported itself. `heartbeat` is its interval in ms, 0 if unknown; `wish` is its command."""
 
     id: str
     host: str
@@ -333,16 +334,16 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     capabilities: str = "[]"
 
     def serves(self, queue: str) -> bool:
-        """Whether it takes jobs from this queue."""
+        """Whether it claims from this queue."""
         return queue in (names := items_of(self.queues, dict, list)) or not names
 
     def is_silent(self, now: int) -> bool:
-        """Whether it has missed more than a few of its own heartbeats, or of usual ones if it has not told its own."""
+        """Whether it has missed more than a few heartbeats, at its own interval or at the default one."""
         return now - self.seen_at > 3 * (self.heartbeat or 30_000)
 
 
 class RenewResult(Struct, frozen=True):
-    """The answer to a renewal: leases that are no longer held, what an operator wishes, and when any lease ends."""
+    """The answer to a renewal: lost leases, the operator's command, and when any lease expires next."""
 
     lost: frozenset[Lease]
     wish: str
@@ -350,7 +351,7 @@ class RenewResult(Struct, frozen=True):
 
 
 class DeadLetterRow(Struct, frozen=True, array_like=True):
-    """An investigation record as stored; see `core.letters`. `snapshot` is the job as it failed, in JSON."""
+    """A dead letter as stored; see `core.dead_letters`. `snapshot` is the job as it failed, in JSON."""
 
     id: str
     job_id: str
@@ -368,7 +369,7 @@ class DeadLetterRow(Struct, frozen=True, array_like=True):
 
 
 class JobUpdate(Struct, frozen=True):
-    """What an operator may change of a job that has not started."""
+    """What an operator may change in a job that has not started."""
 
     priority: int | None = None
     run_at: int | None = None

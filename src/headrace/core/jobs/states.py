@@ -1,7 +1,7 @@
-"""The life of a job: every state, every event, and which event may lead from where to where.
+"""The states of a job: every state, every event, and the legal transitions.
 
-Engines only execute rows of TRANSITIONS; nothing else decides what is legal. The diagram in the docs is
-generated from the table (`python -m headrace.core.jobs.states` prints it).
+Engines only execute rows of TRANSITIONS; nothing else decides what is legal. The diagram in the docs is generated from
+the table (`python -m headrace.core.jobs.states` prints it).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """Where a job stands. A state equals its own text: `job.state == "completed"`."""
+    """The state of a job. A state equals its own text: `job.state == "completed"`."""
 
     SCHEDULED = "scheduled"
     WAITING = "waiting"
@@ -25,7 +25,7 @@ class State(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What happened to a job. An event equals its own text: `entry.event == "claim"`."""
+    """An event in a job's life. An event equals its own text: `entry.event == "claim"`."""
 
     SUBMIT = "submit"
     PROMOTE = "promote"
@@ -44,7 +44,7 @@ class Trigger(StrEnum):
     HURRY = "hurry"
     AMEND = "amend"
     DELETE = "delete"
-    # What a history tells and the table does not have, for it moves no job.
+    # Events in the history that change no state, so the table has no row for them.
     LEASE_LOST = "lease lost"
     REVIEW = "review"
     STEP = "step"

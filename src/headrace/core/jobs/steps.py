@@ -1,4 +1,4 @@
-"""What a running job remembers for its next attempt: the results of its steps, and the events that came for it."""
+"""What a job keeps for its next attempt: the results of its steps, and the events it received."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from msgspec import Struct
 StepKind = Literal["step", "sleep", "event"]
 KINDS: tuple[str, ...] = get_args(StepKind)
 
-# How long a job waits for an event if nobody says how long: a century is a moment that every store can count with.
+# The default wait for an event: a century, which every store can represent.
 NO_DEADLINE = 100 * 365 * 86_400_000
 AWAITING = "waits for event "
 
 
 class Step(Struct, frozen=True, array_like=True):
-    """One thing a job remembers. `number` tells sleeps and events of one name apart, from 1; a step's is 1.
+    """One remembered step, sleep or event. `number` counts sleeps and events of one name, from 1; a step's is 1.
 
-    `value` is the encoded result of a step, the moment a sleep ends, the data of an event.
+    `value` is the encoded result of a step, the end of a sleep, or the data of an event.
     """
 
     kind: StepKind
@@ -29,20 +29,20 @@ class Step(Struct, frozen=True, array_like=True):
 
 
 def awaiting(name: str) -> str:
-    """The reason of a job that is suspended until this event comes."""
+    """The reason of a job that is suspended until this event."""
     return f"{AWAITING}{name!r}"
 
 
 def is_awaiting(reason: str | None) -> bool:
-    """Whether this is the reason of a job that is suspended until an event comes."""
+    """Whether this is the reason of a job that is suspended until an event."""
     return reason is not None and reason.startswith(AWAITING)
 
 
 def asleep(name: str | None) -> str:
-    """The reason of a job that is suspended until a time comes."""
+    """The reason of a job that is suspended until a time."""
     return "sleeps" if name is None else f"sleeps: {name}"
 
 
 def is_asleep(reason: str | None) -> bool:
-    """Whether this is the reason of a job that is suspended until a time comes."""
+    """Whether this is the reason of a job that is suspended until a time."""
     return reason is not None and reason.partition(":")[0] == "sleeps"

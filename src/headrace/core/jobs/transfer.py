@@ -11,7 +11,7 @@ from headrace.core.jobs.steps import Step
 
 
 class JobExport(Struct, frozen=True, array_like=True):
-    """One job with everything that was filed about it, as it is carried from one store to another."""
+    """One job with its history, logs and steps, as it is copied from one store to another."""
 
     job: JobRow
     history: list[HistoryRow]
@@ -20,9 +20,10 @@ class JobExport(Struct, frozen=True, array_like=True):
 
 
 class StoreStatus(Struct, frozen=True):
-    """What hangs at the door of a store while its jobs are carried over, and afterwards.
+    """Why a store is closed: it has moved, or is being filled from another store.
 
-    Nobody claims at either, and at one that has `moved` nobody enqueues. `other` is the other, without its password.
+    Nobody claims from either, and nobody enqueues at one that has `moved`. `other` is the other store, without its
+    password.
     """
 
     kind: Literal["moved", "arriving"]

@@ -1,4 +1,4 @@
-"""Under what condition a job is stored at all: the records of uniqueness that cross the engine seam."""
+"""Records for unique jobs: rule, request, result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled"]
 
 
 class UniqueCondition(Struct, frozen=True, array_like=True):
-    """Jobs in one of these states, and of at most this age: since they were created, or since they finished."""
+    """Jobs in one of these states, and of at most this age: since their creation, or since they finished."""
 
     states: tuple[State, ...]
     created_since: int | None = None
@@ -22,12 +22,12 @@ class UniqueCondition(Struct, frozen=True, array_like=True):
 
 
 class UniqueRule(Struct, frozen=True, array_like=True):
-    """What to do if a job with the same key is there already that meets any of the conditions.
+    """What to do if a job with the same key exists that meets any of the conditions.
 
-    `keep` lets that one stand for the new one, `refuse` does not store the new one. `replace` gives the one that is
-    there, if it has not started, everything of the new one but its id; `reschedule` gives it the new one's time only.
-    A job that runs, or is finished, can be neither replaced nor rescheduled, and stands. To these two acts a job that
-    has begun counts as one that runs, also while it is laid aside: it remembers something, or waits for an event.
+    `keep` returns the existing job, `refuse` does not store the new one. `replace` gives the existing job, if it has
+    not started, everything of the new one but its id; `reschedule` gives it only the new time. A running or finished
+    job can be neither replaced nor rescheduled, and is kept. For these two, a suspended job counts as running: it has
+    steps, or waits for an event.
     """
 
     conditions: tuple[UniqueCondition, ...]
@@ -39,16 +39,16 @@ class UniqueRule(Struct, frozen=True, array_like=True):
 
 
 class UniqueInsert(Struct, frozen=True, array_like=True):
-    """A job that is stored only as its rule allows. Without a rule it is stored as by `insert`."""
+    """A job that is inserted only as its rule allows. Without a rule it is inserted as by `insert`."""
 
     job: NewJob
     rule: UniqueRule | None = None
 
 
 class UniqueResult(Struct, frozen=True, array_like=True):
-    """What became of a candidate, and the id of the job that stands for it: its own, or one that was there.
+    """The result of a unique insert, and the id of the resulting job: its own, or that of an existing one.
 
-    `taken` says that its id was there already.
+    `taken` says that its id already existed.
     """
 
     kind: Kind

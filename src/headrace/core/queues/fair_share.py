@@ -1,9 +1,9 @@
-"""How a worker shares its free slots among queues: by weight, and so that none starves.
+"""How a worker shares its free slots among queues: by weight, and without starvation.
 
-Every queue earns credit in proportion to its weight and spends it by having jobs taken, so over time the shares are
-exact, and even the lightest queue's turn comes: the longer it was passed over, the more it has earned. What a queue
-can't use goes to the others at once. Two other orders can be had: at random by weight, and strict, where a queue has
-its turn only when those named before it are empty.
+Every queue earns credit in proportion to its weight and spends it when jobs are taken, so over time the shares are
+exact, and even the lightest queue gets its turn: the longer it waits, the more it has earned. The others get at once
+what a queue can't use. There are two other orders: random by weight, and strict, where a queue is served only when
+those named before it are empty.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ class FairShare:
     """The credit of each queue in one worker."""
 
     def __init__(self, weights: Mapping[str, int], order: Order = "weighted") -> None:
-        self._own = dict(weights)  # what the worker was told
-        self._rules: dict[str, int] = {}  # what rules of the queues say
+        self._own = dict(weights)  # the worker's own settings
+        self._rules: dict[str, int] = {}  # the rules of the queues
         self._order = order
         self._credit = dict.fromkeys(weights, 0.0)
 
     def serve(self, queues: Collection[str]) -> None:
-        """Share among these queues from now on; the credit of those known stays."""
+        """Share among these queues from now on; known ones keep their credit."""
         if self._own.keys() != set(queues):
             self._own = dict.fromkeys(queues, 1)
             self._credit = {queue: self._credit.get(queue, 0.0) for queue in queues}
 
     def weigh(self, rules: Mapping[str, int]) -> None:
-        """Count these queues so many times as much as the worker was told."""
+        """Set the weights that the rules of queues give."""
         self._rules = dict(rules)
 
     def shares(self, room: int) -> tuple[QueueShare, ...]:
-        """Who may take how many of `room` slots, the most deserving first."""
+        """How many of `room` slots each queue may take, the one with the most credit first."""
         if not self._own:
             return ()
         if self._order == "strict":
@@ -55,7 +55,7 @@ class FairShare:
         return tuple(QueueShare(queue, quota) for queue, quota in quotas.items())
 
     def took(self, taken: Mapping[str, int]) -> None:
-        """Spend the credit of what was taken. A queue that had no job keeps at most one turn's worth."""
+        """Spend the credit of the taken jobs. A queue without jobs keeps at most one turn's worth."""
         weights = self._weights()
         for queue in self._credit:
             left = self._credit[queue] - taken.get(queue, 0)

@@ -1,10 +1,9 @@
-"""How much may start now: rates, concurrency, and a fair order among those who share a queue. Pure.
+"""How many jobs may start now: rates, concurrency, and a fair order among those that share a queue. Pure.
 
-A job whose start depends on more than its queue carries a **lane**, the list of its **gates**: a key that only so
-many jobs may hold at once, a key of which only so many may start in a time, a capability that its worker must have, a
-task that an operator has limited. A job may start when all of its gates are open. Jobs of one lane wait behind each
-other and behind nobody else, so a lane that is shut keeps nobody waiting, and no lane with a million jobs starves one
-with ten.
+A job whose start depends on more than its queue carries a **lane**, the list of its **limits**: a key that only so many
+jobs may hold at once, a key of which only so many may start in a time, a capability that its worker must have, a task
+that an operator has limited. A job may start when all of its limits allow it. Jobs of one lane wait behind each other
+and behind no others, so a blocked lane delays no other, and no lane with a million jobs starves one with ten.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _UNITS = {
     "day": 86400,
 }
 RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:/|\s+[Pp][Ee][Rr]\s+)\s*([0-9]+(?:\.[0-9]+)?)?\s*([A-Za-z]+)\s*")
-_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts in a second; slower ones are slips, and overflow a store
+_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts per second; slower rates are mistakes, and overflow a store
 
 
 def allows(rate: Rate, full_at: int, now: int) -> int:
@@ -50,12 +49,12 @@ def spent(rate: Rate, full_at: int, now: int, starts: int) -> int:
 
 
 def opens_at(rate: Rate, full_at: int) -> int:
-    """From when on one more may start."""
+    """When one more may start."""
     return full_at - (rate.burst - 1) * rate.every
 
 
 def as_rate(text: str, burst: int | None = None) -> Rate:
-    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". Without a burst, one second's worth."""
+    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". The default burst is one second's worth."""
     match = RATE.fullmatch(text)
     unit = _unit(match[3].lower()) if match else None
     if match is None or unit is None:
@@ -69,16 +68,16 @@ def as_rate(text: str, burst: int | None = None) -> Rate:
             f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second", value=text
         )
     every = max(round(1_000_000 * seconds / jobs), 1)
-    # Not from `every`, whose rounding would make five of "6/s".
+    # Not from `every`, whose rounding would turn "6/s" into five.
     return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
 
 
 def _unit(word: str) -> int | None:
-    """The seconds of a unit; a plural is one of a word, so that "ms" is not taken for minutes."""
+    """The seconds of a unit; only words have plurals, so that "ms" is not read as minutes."""
     return _UNITS.get(word) or (_UNITS.get(word.removesuffix("s")) if len(word) > 2 else None)
 
 
-# -- gates
+# -- limits
 
 Kind = Literal["key", "rate", "needs", "task"]
 
@@ -94,19 +93,19 @@ _texts = msgspec.json.Decoder(list[str])
 
 
 def lane_of(lane_limits: Iterable[Limit]) -> str:
-    """The lane of a job with these gates; "" if it has none, and may start whenever its queue may."""
+    """The lane of a job with these limits; "" if it has none, and may start whenever its queue may."""
     texts = sorted({f"{_LETTERS[lane_limit.kind]}:{lane_limit.name}" for lane_limit in lane_limits})
     return msgspec.json.encode(texts).decode() if texts else ""
 
 
 def lane_limits_of(lane: str) -> list[Limit]:
-    """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
+    """The limits of a lane. A damaged one needs a capability that no worker has, as its limits are unknown."""
     found = _read(lane)
     return [Limit("needs", lane)] if found is None else found
 
 
 def is_damaged(lane: str | bytes) -> bool:
-    """Whether nobody can tell the gates of this lane."""
+    """Whether the limits of this lane can't be read."""
     return _read(lane) is None
 
 
@@ -120,17 +119,17 @@ def _read(lane: str | bytes) -> list[Limit] | None:
 
 
 def behind_task(lane: str, task: str) -> str:
-    """The lane that is the same but for the gate of its jobs' task."""
+    """The same lane with a limit for its jobs' task."""
     return lane_of([*lane_limits_of(lane), Limit("task", task)])
 
 
 def needs_of(lane: str) -> frozenset[str]:
-    """What a worker must have for the jobs of this lane."""
+    """The capabilities that jobs of this lane need."""
     return frozenset(lane_limit.name for lane_limit in lane_limits_of(lane) if lane_limit.kind == "needs")
 
 
 def is_equipped(capabilities: Iterable[str], needs: Iterable[str]) -> bool:
-    """Whether a worker with these capabilities has all that is needed."""
+    """Whether a worker with these capabilities has all the needed ones."""
     has = set(capabilities)
     return EVERYTHING in has or has.issuperset(needs)
 
@@ -146,7 +145,7 @@ class QueuedJob(Struct, frozen=True, array_like=True, gc=False):
 
 
 class LimitCounter:
-    """Counts what may still pass each gate in one claim."""
+    """Counts how many jobs each limit still allows in one claim."""
 
     def __init__(self, room_of: Callable[[Limit], float]) -> None:
         self._room_of = room_of
@@ -159,7 +158,7 @@ class LimitCounter:
         return self._room[lane_limit]
 
     def lets_in(self, lane_limits: Sequence[Limit]) -> bool:
-        """Whether one more job with these gates may start; it is counted if it may."""
+        """Whether one more job with these limits may start; if so, it is counted."""
         if any(self.room(lane_limit) < 1 for lane_limit in lane_limits):
             return False
         for lane_limit in lane_limits:
@@ -169,29 +168,29 @@ class LimitCounter:
 
 
 class ClaimOrder(NamedTuple):
-    """In which order jobs go: inside a lane, and among lanes."""
+    """The order of jobs inside a lane, and among lanes."""
 
     strategy: Strategy
     ageing: int | None = None
 
     @property
     def minds_priority(self) -> bool:
-        """Whether lanes go by the priority of their jobs. To all other orders they are equally urgent."""
+        """Whether lanes go by the priority of their jobs. In all other orders lanes are equally urgent."""
         return self.strategy in ("priority", "fresh_first")
 
     @property
     def point(self) -> int:
-        """The milliseconds of waiting that count as much as one point of priority; 0 if waiting counts for nothing."""
+        """The milliseconds of waiting that count as one point of priority; 0 without ageing."""
         return self.ageing or 0 if self.strategy == "priority" else 0
 
     def level_of(self, head: QueuedJob) -> int:
-        """How urgent a job is to lanes, in whole points. All grow older alike, so the present moment is not in it."""
+        """The urgency of a job among lanes, in whole points. All jobs age alike, so the current time is left out."""
         if not self.minds_priority:
             return 0
         return head.priority - abs(head.rank) // self.point if self.point else head.priority
 
     def remembered_at(self, level: int) -> int:
-        """Where to remember who had the last turn of a level. With ageing, levels pass, and one place is for all."""
+        """The key of a level's last served lane. With ageing, levels change, so all share one key."""
         return 0 if self.point else level
 
 
@@ -201,10 +200,10 @@ _STRICT = ClaimOrder("priority")
 def in_turn(
     lanes: Iterable[Sequence[QueuedJob]], order: ClaimOrder = _STRICT, served: Mapping[int, str] | None = None
 ) -> list[QueuedJob]:
-    """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
+    """The heads of several lanes in a fair order: of equally urgent ones, one of each lane in turn.
 
-    `served` tells for a level which lane had the last turn: the one after it begins. Without that, whoever has
-    the oldest jobs would have every turn of a worker with a single slot.
+    `served` has the last served lane of a level: the one after it begins. Without that, the lane with the oldest jobs
+    would get every turn of a worker with a single slot.
     """
     placed = []
     for heads in lanes:
@@ -223,7 +222,7 @@ def in_turn(
 
 
 def weight_of(priority: int) -> float:
-    """How often a priority is drawn: with ten points more, ten times as often."""
+    """How often a priority is drawn: ten points more, ten times as often."""
     return 10 ** (priority / 10)
 
 
@@ -248,8 +247,8 @@ def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) ->
 def merged(levels: Mapping[int, Sequence[QueuedJob]], order: ClaimOrder, jobs: int) -> list[QueuedJob]:
     """The first `jobs` of a queue, given the fronts of its priorities.
 
-    By `fifo` the longest waiting comes first and by `lifo` the last, whatever their priority. With `ageing`, so many
-    milliseconds of waiting count as much as one point of priority.
+    With `fifo` the longest waiting comes first and with `lifo` the newest, whatever their priority. With `ageing`, so
+    many milliseconds of waiting count as one point of priority.
     """
 
     def place(head: QueuedJob) -> tuple[int, int]:
@@ -260,15 +259,15 @@ def merged(levels: Mapping[int, Sequence[QueuedJob]], order: ClaimOrder, jobs: i
 
 
 def _aged(head: QueuedJob, point: int) -> int:
-    """Since when a job waits, as if every point of its priority had been waited for."""
+    """Since when a job waits, with its priority converted into waiting time."""
     return abs(head.rank) - head.priority * point
 
 
 def in_places_of(heads: Iterable[QueuedJob], usual: Sequence[QueuedJob]) -> list[QueuedJob]:
-    """Heads of a lane with an order of its own, each with the urgency of the most urgent one left when it starts.
+    """Heads of a lane with its own order, each with the urgency of the most urgent one left when it starts.
 
-    `usual` are as many of the lane in the order of its queue. So the queue decides when it is the lane's turn, the
-    lane which of its jobs takes it, and it makes no difference whether jobs are claimed singly or together.
+    `usual` are as many of the lane in the order of its queue. So the queue decides when the lane is next and the lane
+    decides which of its jobs starts, whether jobs are claimed singly or together.
     """
     placed, gone, front = list[QueuedJob](), set[int](), 0
     for head in heads:

@@ -1,4 +1,4 @@
-"""The rules of queues and tasks as an operator writes them: what is allowed, and what an error says if it is not."""
+"""The rules of queues and tasks as an operator writes them: what is allowed, and the errors."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ QUEUE_RULES, TASK_RULES = tuple(_OF_QUEUES), tuple(_OF_TASKS)
 
 
 def check_rule(name: str, value: Any) -> Any:
-    """The value of one rule as it is stored."""
+    """The value of one rule as stored."""
     return _OF_QUEUES[name](name, value)
 
 
 def changed(rules: Rules, given: Mapping[str, Any]) -> Rules:
-    """The rules with what is given in place of what they said; None lifts a rule."""
+    """The rules with the given changes; None removes a rule."""
     values = _checked(_CHECKS[type(rules)], given)
     for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
         if rate in values or burst in values:
@@ -115,7 +115,7 @@ def _one(check: Check, name: str, value: Any) -> Any:
 
 
 def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burst: str) -> None:
-    """A burst belongs to its rate: alone, it changes the one that is there, and a new rate brings its own."""
+    """A burst belongs to its rate: alone, it changes the present one, and a new rate brings its own."""
     new: Rate | None = values.get(rate, getattr(rules, rate))
     if burst in values:
         most = values.pop(burst)
@@ -138,7 +138,7 @@ def in_words(rules: QueueRules | TaskRules) -> str:
 
 
 def rate_in_words(rate: Rate) -> str:
-    """A rate in the smallest unit that makes it a whole number, or, if none does, one or more."""
+    """A rate in the smallest unit that makes it a whole number; otherwise one that makes it at least 1."""
     counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
     counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
     for starts, unit in counts:
@@ -151,7 +151,7 @@ def rate_in_words(rate: Rate) -> str:
 def _whole(starts: float, blur: float) -> int | None:
     """The roundest whole number that this may stand for, if any.
 
-    The interval of a rate is kept in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
+    A rate is stored as an interval in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
     """
     numbers = (float(f"{starts:.{digits}g}") for digits in range(1, 8))
     return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= blur), None)

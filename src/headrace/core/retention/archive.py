@@ -1,7 +1,7 @@
-"""The archive of finished jobs as values: its rows, how a job is made small, and which partition holds which time.
+"""The archive of finished jobs as values: its rows, their compressed bodies, and the partition of each time.
 
-A partition is a week, a day or a month of UTC, by the time at which its jobs finished. Its name tells its span, so that
-partitions of several kinds may lie side by side after the setting was changed. Pure; reads no clock.
+A partition is a week, a day or a month of UTC, by the time at which its jobs finished. Its name gives its range, so
+that partitions of several kinds may coexist after the setting was changed. Pure; reads no clock.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headrace.core.jobs.steps import Step
 from headrace.core.jobs.transfer import JobExport
 from headrace.errors import CorruptPayload, InvalidJob
 
-Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it ended
+Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it finished
 Interval = Literal["weekly", "daily", "monthly"]
 AHEAD = 2
 SUMMARY = 200  # characters
@@ -35,9 +35,9 @@ _CURSOR = re.compile(r"(-?\d{1,18}):(\S{1,512})")
 
 
 class ArchiveRow(Struct, frozen=True, array_like=True, kw_only=True):
-    """A finished job in the archive: by what it is found, and the whole of it, made small, in `body`.
+    """A finished job in the archive: its search fields, and the whole job, compressed, in `body`.
 
-    Two rows of one id are two jobs if they were created at different times: a user may give an id again.
+    Two rows of one id are two jobs if they were created at different times: a user may reuse an id.
     """
 
     id: str
@@ -55,14 +55,14 @@ class ArchiveRow(Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class ArchivePage(Struct, frozen=True):
-    """Rows, the newest end first, and the cursor that continues after the last one (None at the end)."""
+    """Rows, newest first, and the cursor that continues after the last one (None at the end)."""
 
     rows: list[ArchiveRow]
     cursor: str | None
 
 
 class PartitionRow(Struct, frozen=True, array_like=True):
-    """A partition of the archive: the times of the ends in it, from the first on, before the second; None for any."""
+    """A partition of the archive: jobs that finished from the first time on, before the second; None for any."""
 
     name: str
     since: int | None
@@ -88,13 +88,13 @@ def partition_of(moment: int, interval: Interval) -> str:
     """The name of the partition of a time: 2026-W46, 2026-11-16 or 2026-11."""
     day = datetime.fromtimestamp(moment / 1000, UTC).date()
     if interval == "weekly":
-        year, week, _ = day.isocalendar()  # the year of the week: 2027-01-01 is a day of 2026-W53
+        year, week, _ = day.isocalendar()  # the ISO year: 2027-01-01 is a day of 2026-W53
         return f"{year:04d}-W{week:02d}"
     return f"{day:%Y-%m-%d}" if interval == "daily" else f"{day:%Y-%m}"
 
 
 def span_of(partition: str) -> tuple[int, int] | None:
-    """From when to before when the jobs of a partition ended; None if this is not the name of one."""
+    """The range of finish times of a partition; None if this is not the name of one."""
     found = _NAME.fullmatch(partition)
     if found is None:
         return None
@@ -113,7 +113,7 @@ def span_of(partition: str) -> tuple[int, int] | None:
 
 
 def ahead(now: int, interval: Interval, count: int = AHEAD) -> list[str]:
-    """The partition of this time, and those of the times after it."""
+    """The partition of this time, and the following ones."""
     names = [partition_of(now, interval)]
     for _ in range(count):
         span = span_of(names[-1])
@@ -123,7 +123,7 @@ def ahead(now: int, interval: Interval, count: int = AHEAD) -> list[str]:
 
 
 def is_past(partition: str, before: int) -> bool:
-    """Whether every job of the partition ended before this time."""
+    """Whether every job of the partition finished before this time."""
     span = span_of(partition)
     return span is not None and span[1] <= before
 
@@ -136,7 +136,7 @@ def _ms(day: date) -> int:
 
 
 class ArchivedJob(Struct, frozen=True, array_like=True):
-    """What the body of a row holds. Fields are only ever added at the end: archives are kept for years."""
+    """The contents of a row's body. Fields are only ever added at the end: archives are kept for years."""
 
     job: JobRow
     history: list[HistoryRow]
@@ -147,9 +147,9 @@ class ArchivedJob(Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ArchivedJob).decode
-_FORMAT = b"\x01"  # the first byte of a body: how the rest is to be read
-# What bodies have in common, the most usual at the end. A body is read with the very dictionary it was written with:
-# another one needs another format.
+_FORMAT = b"\x01"  # the first byte of a body: the format of the rest
+# Common parts of bodies, the most usual at the end. A body is read with the dictionary it was written with: another
+# dictionary needs another format.
 _COMMON = (
     b'Traceback (most recent call last):\n  File "/usr/lib/python3/site-packages/", line , in \n    raise '
     b"ConnectionError: TimeoutError: ValueError: worker_lost attempts_used_up permanent timeout "
@@ -160,7 +160,7 @@ _COMMON = (
 
 
 def row_of(job_export: JobExport, edges: Sequence[Dependency] = ()) -> ArchiveRow:
-    """A finished job as it is archived."""
+    """The archive row of a finished job."""
     job = job_export.job
     assert job.finished_at is not None
     body = _packed(ArchivedJob(job, job_export.history, job_export.logs, job_export.steps, list(edges)))
@@ -183,7 +183,9 @@ def row_of(job_export: JobExport, edges: Sequence[Dependency] = ()) -> ArchiveRo
 def keepsake_of(row: ArchiveRow) -> ArchivedJob:
     """The whole job of a row; CorruptPayload if the body is damaged."""
     if row.body[:1] != _FORMAT:
-        raise CorruptPayload(f"job {row.id} in the archive is of a format that this headrace does not know; upgrade it")
+        raise CorruptPayload(
+            f"job {row.id} in the archive has a format that this headrace does not know; upgrade headrace"
+        )
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_COMMON)
         return _decode(unpacker.decompress(row.body[1:]) + unpacker.flush())
@@ -192,7 +194,7 @@ def keepsake_of(row: ArchiveRow) -> ArchivedJob:
 
 
 def shown(row: ArchiveRow) -> ArchivedJob:
-    """The whole job of a row, to be looked at; of one whose body is damaged, what the row itself tells."""
+    """The whole job of a row, for display; for a damaged body, what the row itself holds."""
     return read(keepsake_of, row) or ArchivedJob(_outline_of(row), [], [])
 
 
@@ -226,10 +228,10 @@ def _outline_of(row: ArchiveRow) -> JobRow:
 
 
 def revived(keepsake: ArchivedJob, now: int) -> JobExport:
-    """The job as it is brought back from the archive: to run again, alone, with its history."""
+    """The job as restored from the archive: to run again, without dependencies, with its history."""
     job = keepsake.job
     cleared = dict.fromkeys(("started_at", "finished_at", "worker", "result", "result_checksum", "progress", "reason"))
-    told = HistoryRow(
+    revival = HistoryRow(
         *(now, Trigger.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
         *(job.started_at, job.finished_at, "brought back from the archive", None, None, None),
     )
@@ -247,11 +249,11 @@ def revived(keepsake: ArchivedJob, now: int) -> JobExport:
         kin=0,
     )
     steps = [] if job.state is State.COMPLETED else keepsake.steps
-    return JobExport(again, [*keepsake.history, told], keepsake.logs, steps)
+    return JobExport(again, [*keepsake.history, revival], keepsake.logs, steps)
 
 
 def was_archived_before(job_export: JobExport) -> bool:
-    """Whether an older row of this job may be in the archive: it was over before, and somebody ran it again."""
+    """Whether the archive may have an older row of this job: it had finished before, and was run again."""
     return any(history_row.event == Trigger.REVIVE for history_row in job_export.history)
 
 
@@ -278,12 +280,12 @@ def key_of(row: ArchiveRow) -> Key:
 
 
 def cursor_after(row: ArchiveRow) -> str:
-    """Where a search goes on behind this row."""
+    """The cursor behind this row."""
     return f"{row.finished_at}:{row.id}"
 
 
 def place_of(cursor: str | None) -> tuple[int, str] | None:
-    """The end and the id of the row that a cursor stands for."""
+    """The finish time and the id of a cursor's row."""
     if cursor is None:
         return None
     found = _CURSOR.fullmatch(cursor)
@@ -293,17 +295,17 @@ def place_of(cursor: str | None) -> tuple[int, str] | None:
 
 
 def page_of(rows: list[ArchiveRow], limit: int) -> ArchivePage:
-    """The page of rows of which one more than the limit was asked for."""
+    """The page of rows, read with one more than the limit."""
     more = len(rows) > limit
     return ArchivePage(rows[:limit], cursor_after(rows[limit - 1]) if more else None)
 
 
 def percentile(durations: Sequence[int], share: float) -> int:
     """The value that this share of the (sorted) durations does not exceed."""
-    # Rounded first: a share of 0.95 is a little more than that, and so may be what it makes of a length.
+    # Rounded first: 0.95 as a float is a little more than that, and so may be its product with a length.
     return durations[math.ceil(round(len(durations) * share, 6)) - 1] if durations else 0
 
 
 def refused_filters(which: Any) -> list[str]:
-    """The filters among these that the archive has no answer for."""
+    """The filters among these that the archive does not support."""
     return [name for name in ("worker", "text", "flow") if getattr(which, name) is not None]

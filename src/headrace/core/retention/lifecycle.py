@@ -1,6 +1,6 @@
-"""How long a job may stay in a state, and how long it is kept when it is over: what users say, and what is stored.
+"""Lifecycle policies: how long a job may stay in a state, and how long it is kept when finished.
 
-Three layers say it: a task over its queue over the settings. What one leaves unsaid, the next one down decides.
+There are three layers: a task over its queue over the settings. The next layer down decides what one leaves unset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OnStale = Literal["dead", "fail", "review"]
 Kind = Literal["task", "queue"]
 Span = float | timedelta | None | UnsetType
 THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
-DEFAULT = "default"  # the word that takes back what an operator has ordered
+DEFAULT = "default"  # the word that removes an operator's setting
 _LONGEST = 100 * 366 * 86_400
 MOST_KEPT = 1_000_000
 _AT_ONCE = ("keep_completed", "keep_failed", "keep_cancelled")
@@ -27,7 +27,7 @@ _REMOVALS = ("remove_on_complete", "remove_on_fail")
 
 
 class StoredPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A Lifecycle as it is stored: milliseconds, None for no limit. What is unset follows the next layer down."""
+    """A Lifecycle as stored: milliseconds, None for no limit. Unset fields follow the next layer down."""
 
     max_scheduled: int | UnsetType | None = UNSET
     max_waiting: int | UnsetType | None = UNSET
@@ -44,20 +44,20 @@ class StoredPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     remove_on_fail: bool | int | UnsetType = UNSET
 
     def over(self, below: StoredPolicy) -> StoredPolicy:
-        """These terms, and what they leave unsaid taken from `below`."""
+        """This policy, with unset fields taken from `below`."""
         said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
         return structs.replace(below, **said)
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
-    """What becomes of jobs that stay too long, and how long finished ones are kept.
+    """What happens to jobs that stay too long, and how long finished ones are kept.
 
     Times are seconds or a timedelta; None is no limit. `max_pending` and its like are how long a job may be in that
     state: a scheduled, pending or retrying one from the time it is due, a waiting one from its submission, a running
-    one from its start. `max_age` counts from the time it was first due. A job that is over them is stale, and
-    `on_stale` tells what happens: "dead" fails it and puts it on the desk of dead letters, "fail" only fails it, and
-    "review" leaves it as it is and shows it. `keep_completed`, `keep_failed` and `keep_cancelled` are how long a
-    finished job stays with the others before it goes into the archive or, without `archive`, is deleted.
+    one from its start. `max_age` counts from the time it was first due. A job past a limit is stale, and `on_stale`
+    says what happens: "dead" fails it and creates a dead letter, "fail" only fails it, and "review" leaves it as it is
+    and shows it. `keep_completed`, `keep_failed` and `keep_cancelled` are how long a finished job stays in the store
+    before it is archived or, without `archive`, deleted.
     """
 
     max_scheduled: Span = UNSET
@@ -76,12 +76,12 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
         self.terms()
 
     def terms(self) -> StoredPolicy:
-        """As it is stored; InvalidJob that names the field if a value is not allowed."""
+        """The policy as stored; InvalidJob that names the field if a value is not allowed."""
         return StoredPolicy(**{name: _checked(name, value) for name, value in structs.asdict(self).items()})
 
 
 class PolicyRow(Struct, frozen=True, array_like=True):
-    """What is said of a task or a queue: `declared` by the code of the task, and over it `ordered` by an operator."""
+    """The policy of a task or a queue: `declared` by the code of the task, and over it `ordered` by an operator."""
 
     kind: Kind
     name: str
@@ -97,10 +97,9 @@ TERMS_NAMES = StoredPolicy.__struct_fields__
 
 
 class DefaultPolicy(Protocol):
-    """Of the settings what holds for every job, unless its task or its queue says otherwise; in seconds.
+    """The settings that apply to every job, unless its task or its queue sets something else; in seconds.
 
-    The settings know the options of tasks, and those know what a lifecycle is: so it is only their shape that is known
-    here.
+    A protocol, as the settings import the options of tasks, which import this module.
     """
 
     @property
@@ -128,7 +127,7 @@ class DefaultPolicy(Protocol):
 
 
 def default_policy(settings: DefaultPolicy) -> StoredPolicy:
-    """What holds where neither a task nor its queue says anything: every field is set."""
+    """The policy where neither a task nor its queue sets anything: every field is set."""
     return StoredPolicy(
         max_scheduled=_ms(settings.stale_scheduled),
         max_waiting=_ms(settings.stale_waiting),
@@ -151,10 +150,10 @@ def _ms(seconds: float | None) -> int | None:
 
 
 def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) -> StoredPolicy:
-    """What holds for the jobs of a task in a queue: every field is set.
+    """The policy for the jobs of a task in a queue: every field is set.
 
-    Who gives a task or a queue a threshold means it: unless one of them says what becomes of stale jobs, they are dead
-    letters. That goes for their own thresholds; see `core.staleness` for those of the settings.
+    An explicit threshold of a task or a queue is meant to act: unless one of them sets `on_stale`, stale jobs become
+    dead letters. That applies to their own thresholds; for those of the settings see `core.retention.staleness`.
     """
     said = task.over(queue)
     if said.on_stale is UNSET and any(getattr(said, name) is not UNSET for name in THRESHOLDS):
@@ -163,14 +162,14 @@ def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) 
 
 
 class StaleLimit(NamedTuple):
-    """A threshold in milliseconds, and what becomes of a job that is over it."""
+    """A threshold in milliseconds, and what happens to a job past it."""
 
     most: int
     action: OnStale
 
 
 class Policies:
-    """The terms of all tasks and queues of a store, as they were when it was asked for them."""
+    """The policies of all tasks and queues of a store, as they were when read."""
 
     def __init__(self, rows: Iterable[PolicyRow], settings: DefaultPolicy) -> None:
         self._rows = {(row.kind, row.name): row for row in rows}
@@ -179,7 +178,7 @@ class Policies:
         self._limits: dict[tuple[str, str, str], tuple[StaleLimit | None, StaleLimit | None]] = {}
 
     def of(self, task: str, queue: str) -> StoredPolicy:
-        """What holds for the jobs of this task in this queue: every field is set."""
+        """The policy for the jobs of this task in this queue: every field is set."""
         known = self._known.get((task, queue))
         if known is None:
             known = effective(self.row("task", task).said, self.row("queue", queue).said, self._settings)
@@ -187,7 +186,7 @@ class Policies:
         return known
 
     def limits(self, task: str, queue: str, name: str) -> tuple[StaleLimit | None, StaleLimit | None]:
-        """What limits such a job by the threshold of this name, and by that of its age; None for no limit."""
+        """The limits of such a job by the threshold of this name, and by that of its age; None for no limit."""
         known = self._limits.get((task, queue, name))
         if known is None:
             known = self._limits[task, queue, name] = (
@@ -197,7 +196,7 @@ class Policies:
         return known
 
     def _limit(self, task: str, queue: str, name: str) -> StaleLimit | None:
-        """A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended."""
+        """A threshold of the settings acts by the `on_stale` of the settings, unless the task or queue sets one."""
         said, holding = self.row("task", task).said.over(self.row("queue", queue).said), self.of(task, queue)
         most, action = getattr(holding, name), holding.on_stale
         if not isinstance(most, int) or action is UNSET:
@@ -210,7 +209,7 @@ class Policies:
         return self._rows.get((kind, name)) or PolicyRow(kind, name)
 
     def layers(self, task: str | None, queue: str | None) -> Iterator[tuple[str, StoredPolicy]]:
-        """Who says what, the nearest first; without the settings, which say everything."""
+        """The layers of the policy, the nearest first; without the settings, which set everything."""
         named: tuple[tuple[Kind, str | None], ...] = (("task", task), ("queue", queue))
         for kind, name in named:
             if name is not None:
@@ -220,7 +219,7 @@ class Policies:
 
 
 def with_declared(rows: Iterable[PolicyRow], declared: Mapping[str, StoredPolicy]) -> list[PolicyRow]:
-    """What a store says, with what the code here says of its tasks in place of what it said before."""
+    """The stored policies, with those declared in this code in place of the earlier ones."""
     known = {(row.kind, row.name): row for row in rows}
     for name, terms in declared.items():
         row = known.get(("task", name), PolicyRow("task", name))
@@ -229,7 +228,7 @@ def with_declared(rows: Iterable[PolicyRow], declared: Mapping[str, StoredPolicy
 
 
 def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPolicy:
-    """The orders with what is given in place of what they said; the word "default" takes one back."""
+    """An operator's policy with the given changes; the word "default" removes a field."""
     if not given:
         raise InvalidJob(f"configure() needs at least one of {', '.join(TERMS_NAMES)}")
     for name in given:
@@ -244,7 +243,7 @@ def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPoli
 
 
 def check_removal(name: str, value: Any) -> bool | int:
-    """Whether finished jobs go at once, or how many of the newest stay."""
+    """Whether finished jobs are removed at once, or how many of the newest stay."""
     if isinstance(value, bool) or (type(value) is int and 1 <= value <= MOST_KEPT):
         return value
     raise InvalidJob(
@@ -264,8 +263,8 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if name == "on_stale":
         if value not in get_args(OnStale):
-            told = f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}"
-            raise InvalidJob(told, field=name, value=value)
+            text = f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}"
+            raise InvalidJob(text, field=name, value=value)
         return value
     return _span(name, value)
 
@@ -276,6 +275,6 @@ def _span(name: str, value: Any) -> int | None:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     least = 0 if name in _AT_ONCE else 0.001
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST:
-        told = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
-        raise InvalidJob(told, field=name, value=value)
+        text = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
+        raise InvalidJob(text, field=name, value=value)
     return to_ms(seconds)

@@ -1,4 +1,4 @@
-"""Which finished jobs leave the store, and how: decided from their terms alone. Pure; reads no clock."""
+"""Which finished jobs are removed from the store, and how: decided by their policies alone. Pure; reads no clock."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import StoredPolicy
 
 Fate = Literal["keep", "archive", "delete"]
-# Whoever waits for a job must find it when it is told that it is over.
+# A waiter must still find a job that was reported as finished.
 GRACE = 10_000
-# By its key a second job of the same kind is known: for as long as an idempotency key holds, that must be possible.
+# A unique key must stay known for as long as an idempotency key holds.
 KEYS_HOLD = 86_400_000
 _REMOVALS = {State.COMPLETED: "remove_on_complete", State.FAILED: "remove_on_fail"}
 _KEEPS = {State.COMPLETED: "keep_completed", State.FAILED: "keep_failed", State.CANCELLED: "keep_cancelled"}
 
 
 class FinishedJob(Struct, frozen=True, array_like=True):
-    """A finished job, as far as it matters for how long it is kept. `held` tells that it has to stay, `keyed` that
-    another job may be told to be the same."""
+    """The fields of a finished job that retention needs.
+
+    `held` says that it has to stay, `keyed` that a unique insert may match it.
+    """
 
     seq: int
     id: str
@@ -38,9 +40,9 @@ class FinishedJob(Struct, frozen=True, array_like=True):
 
 
 class RetentionRun(Struct, frozen=True, kw_only=True):
-    """What the last sweep has done: when, and how long it took, in milliseconds. Before `until` none need begin.
+    """What the last retention run has done: when, and how long it took, in milliseconds. None begins before `until`.
 
-    `error` is why the one before it, or this one, could not go on.
+    `error` is why this run, or the one before it, failed.
     """
 
     at: int
@@ -55,7 +57,7 @@ class RetentionRun(Struct, frozen=True, kw_only=True):
 
 
 class _Asked(Struct, frozen=True):
-    """What a single call asked for; see `core.model.JobOptions`."""
+    """The options of a single call; see `core.jobs.records.JobOptions`."""
 
     remove_on_complete: bool | int | UnsetType = UNSET
     remove_on_fail: bool | int | UnsetType = UNSET
@@ -65,7 +67,7 @@ _asked = msgspec.json.Decoder(_Asked)
 
 
 def removal_of(job: FinishedJob, terms: StoredPolicy) -> bool | int:
-    """Whether the job is to go as soon as it is over, or, as a number, how many newer ones of its task may stay."""
+    """Whether the job is removed on finish, or, as a number, how many newer ones of its task may stay."""
     name = _REMOVALS.get(job.state)
     if name is None:
         return False
@@ -77,13 +79,13 @@ def removal_of(job: FinishedJob, terms: StoredPolicy) -> bool | int:
 
 
 def goes_at_once(job: FinishedJob, terms: StoredPolicy, newer: int) -> bool:
-    """Whether the job is to go as soon as it is over. `newer` is how many of its task in its queue ended later."""
+    """Whether the job is removed on finish. `newer` is how many of its task in its queue finished later."""
     removal = removal_of(job, terms)
     return removal is True or (removal is not False and newer >= removal)
 
 
 def kept_until(job: FinishedJob, terms: StoredPolicy, newer: int = 0) -> int | None:
-    """When the job may leave the store, None for never. `newer` is how many of its task in its queue ended later."""
+    """When the job may be removed, None for never. `newer` is how many of its task in its queue finished later."""
     keep = getattr(terms, _KEEPS[job.state])
     until = None if keep is None or keep is UNSET else job.finished_at + keep
     if goes_at_once(job, terms, newer):
@@ -95,33 +97,33 @@ def kept_until(job: FinishedJob, terms: StoredPolicy, newer: int = 0) -> int | N
 
 
 def fate(job: FinishedJob, terms: StoredPolicy, now: int, archived_since: int | None, newer: int = 0) -> Fate:
-    """What is to happen to a finished job now.
+    """What to do with a finished job now.
 
-    `archived_since` is when the oldest partition that the archive keeps begins: what ended before it would only be
-    dropped again. None says that there is no archive.
+    `archived_since` is when the oldest partition that the archive keeps begins: an older job would only be dropped
+    again. None means that there is no archive.
     """
     until = kept_until(job, terms, newer)
     return "keep" if job.held or until is None or until > now else way_out(job, terms, archived_since)
 
 
 def may_go_early(job: FinishedJob, now: int) -> bool:
-    """Whether the job may leave ahead of its time, where there is no room for it."""
+    """Whether the job may be removed early, where there is no room for it."""
     return not job.held and job.finished_at + (KEYS_HOLD if job.keyed else GRACE) <= now
 
 
 def way_out(job: FinishedJob, terms: StoredPolicy, archived_since: int | None) -> Fate:
-    """Where a job goes that leaves the store; see `fate`."""
+    """Whether a removed job is archived or deleted; see `fate`."""
     archives = terms.archive is not False and archived_since is not None and job.finished_at >= archived_since
     return "archive" if archives else "delete"
 
 
 def shortest(terms: list[StoredPolicy], state: State) -> int | None:
-    """The shortest time that jobs of this state are kept by any of these terms; None if all keep them for ever."""
+    """The shortest time that any of these policies keeps jobs of this state; None if all keep them forever."""
     spans = [span for one in terms if isinstance(span := getattr(one, _KEEPS[state]), int)]
     return min(spans, default=None)
 
 
 def asks_for_removal(terms: list[StoredPolicy], state: State) -> bool:
-    """Whether by any of these terms jobs of this state go as soon as they are over."""
+    """Whether any of these policies removes jobs of this state on finish."""
     name = _REMOVALS.get(state)
     return name is not None and any(getattr(one, name) not in (UNSET, False) for one in terms)

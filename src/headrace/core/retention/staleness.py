@@ -1,9 +1,9 @@
-"""Jobs that stay too long: since when a job is where it is, and what that means by its terms. Pure.
+"""Staleness: since when a job is in its state, and what its policy says about that. Pure.
 
-A job's own clock is told by its row: when a scheduled, pending or retrying one was due, when a running one started,
-when a waiting one was submitted or its own run was over. Whatever led it to its state later, such as the death of a
-worker or the end of a parent, was filed, and starts that clock anew: a long run that is recovered has not been pending
-long. Every engine tells it as `aged_of` does, or by it.
+A job's row gives its clock: when a scheduled, pending or retrying one was due, when a running one started, when a
+waiting one was submitted or its own run ended. A later event that led to its state, such as the death of a worker or
+the end of a parent, is in the history and restarts that clock: a long run that is recovered has not been pending long.
+Every engine computes it as `job_age_of` does, or with it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ LIMITED: dict[State, str] = {state: f"max_{state}" for state in OPEN}
 
 
 class JobAge(Struct, frozen=True, array_like=True, gc=False):
-    """An open job, and since when it is in its state. `due` is since when it is to run at all, for its age.
+    """An open job, and since when it is in its state. `due` is when it was first to run, for its age.
 
-    `reviewed` tells that it was found stale in this very version before, and filed as that.
+    `reviewed` says that this version was already found stale and recorded as that.
     """
 
     id: str
@@ -50,9 +50,9 @@ class JobAge(Struct, frozen=True, array_like=True, gc=False):
 
 
 class AgeQuery(Struct, frozen=True):
-    """Which open jobs to look at: those that are in a state since before its time here, or due since before `due`.
+    """Which open jobs to read: those in a state since before its time here, or due since before `due`.
 
-    A state that is not here, and a `due` of None, are not asked for.
+    A state that is not here, and a `due` of None, are not read.
     """
 
     since: dict[State, int]
@@ -60,7 +60,7 @@ class AgeQuery(Struct, frozen=True):
 
 
 class JobAgePage(Struct, frozen=True):
-    """Jobs in no order, and the cursor that continues behind the last one that was looked at; None at the end."""
+    """Jobs in no order, and the cursor behind the last one read; None at the end."""
 
     jobs: list[JobAge]
     cursor: str | None
@@ -77,12 +77,12 @@ class StaleFinding(Struct, frozen=True, gc=False):
     is_stale: bool
 
     def in_words(self) -> str:
-        told = f"{self.job.state} for" if self.what == "state" else "not finished after"
-        return f"{told} {in_words(self.lasted)}, at most {in_words(self.threshold)}"
+        text = f"{self.job.state} for" if self.what == "state" else "not finished after"
+        return f"{text} {in_words(self.lasted)}, at most {in_words(self.threshold)}"
 
 
 class StaleAction(Struct, frozen=True, array_like=True):
-    """What is to become of a job, if it is still at this version. `detail` is what its history says of it."""
+    """What to do with a job, if it is still at this version. `detail` is for its history."""
 
     id: str
     version: int
@@ -92,7 +92,7 @@ class StaleAction(Struct, frozen=True, array_like=True):
 
 
 def watch(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
-    """What has to be looked at, so that no job is missed whatever the terms of its task and queue are."""
+    """The query that misses no stale job, whatever the policies of its task and queue are."""
     said = [default_policy(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
     since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(said, name))}
     oldest = _least(said, "max_age")
@@ -106,7 +106,7 @@ def _least(said: Sequence[StoredPolicy], name: str) -> int | None:
 
 
 def verdict(job: JobAge, book: Policies, now: int) -> StaleFinding | None:
-    """Whether the job is stale or, from three quarters of a threshold on, nearly stale; None if it is neither."""
+    """Whether the job is stale or, from 75 % of a threshold on, nearly stale; None if it is neither."""
     in_state, in_all = book.limits(job.task, job.queue, LIMITED[job.state])
     by_state = in_state and _over(job, "state", now - job.since, in_state)
     by_age = in_all and _over(job, "age", now - job.due, in_all)
@@ -125,14 +125,14 @@ def _gravity(found: StaleFinding) -> tuple[bool, int, float]:
 
 
 def judgment(found: StaleFinding) -> StaleAction:
-    """What the store is to do about a stale job."""
-    told = "left as it is" if found.action == "review" else "automatic"
+    """The action of the store for a stale job."""
+    manner = "left as it is" if found.action == "review" else "automatic"
     print_ = fingerprint(found.job.task, None, f"{REASON} {found.job.state if found.what == 'state' else 'age'}")
-    return StaleAction(found.job.id, found.job.version, found.action, f"{found.in_words()} ({told})", print_)
+    return StaleAction(found.job.id, found.job.version, found.action, f"{found.in_words()} ({manner})", print_)
 
 
 class AgeFields(Protocol):
-    """What a row of a job, whole or not, tells of where it is and since when."""
+    """The fields of a job's row, full or not, that determine its age."""
 
     @property
     def id(self) -> str: ...
@@ -162,14 +162,14 @@ _when_due = attrgetter("run_at")
 
 
 def own_clock(state: State) -> Callable[[AgeFields], int]:
-    """Tells since when a job is in this state by its row alone: what was filed tells later times, but none before."""
+    """When a job entered this state, by its row alone: the history may give a later time, but none before."""
     return _CLOCKS.get(state, _when_due)
 
 
 def job_age_of(job: AgeFields, history_rows: Sequence[HistoryRow]) -> JobAge:
-    """Since when the job is where it is, from its row and its history."""
+    """Since when the job is in its state, from its row and its history."""
     since, created_at = own_clock(job.state)(job), job.created_at
-    if not history_rows:  # as of most jobs
+    if not history_rows:  # the usual case
         due = max(created_at, job.run_at)
         return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due)
     moves = [history_row for history_row in history_rows if history_row.source != history_row.target]
@@ -185,7 +185,7 @@ def job_age_of(job: AgeFields, history_rows: Sequence[HistoryRow]) -> JobAge:
 
 
 def in_words(ms: int) -> str:
-    """A length of time in its two largest units: 2 h 5 min."""
+    """A duration in its two largest units: 2 h 5 min."""
     if ms < 1000:
         return f"{ms} ms"
     seconds, parts = ms // 1000, []
@@ -200,14 +200,14 @@ def in_words(ms: int) -> str:
     return " ".join(parts)
 
 
-# -- how long jobs are where they are
+# -- statistics
 
 _HOUR, _DAY = 3_600_000, 86_400_000
 _STALEST = 10
 
 
 class AgeStats(Struct):
-    """How long the jobs of one queue have been in one state; a job that is not due yet counts as no time."""
+    """How long the jobs of one queue have been in one state; a job that is not due yet counts as 0."""
 
     state: State
     queue: str

@@ -1,4 +1,4 @@
-"""The options of a task and of a single call: what is allowed, and what an error says if it is not."""
+"""The options of a task and of a single call: what is allowed, and the errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 TASK_NAME = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
-# What decides about a second call like the first. A job that others wait for, or that waits, must be itself.
+# The options that match a second call to the first. A job with dependencies can't be matched.
 SAMENESS = ("unique", "idempotency_key", "debounce", "throttle", "cache")
 _AT_ODDS = (
     ("unique", "idempotency_key"),
@@ -41,12 +41,12 @@ _AT_ODDS = (
     ("delay", "debounce"),
     ("debounce", "run_at"),
 )
-_NOTHING = {"delay": 0}  # what takes an option back, where it is not None
+_NOTHING = {"delay": 0}  # the value that unsets an option, where it is not None
 CONNECTIONS = "a Connection of sqlite3, psycopg or SQLAlchemy, a Session of SQLAlchemy, or Django's connection"
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Checked options; times in milliseconds. What is UNSET was not said and follows the next layer down."""
+    """Checked options; times in milliseconds. UNSET ones follow the next layer down."""
 
     queue: str | UnsetType = UNSET
     priority: int | UnsetType = UNSET
@@ -80,7 +80,7 @@ class Options(Struct, frozen=True, kw_only=True):
     connection: Any = UNSET
 
     def over(self, below: Options) -> Options:
-        """These options, and what they leave unsaid taken from `below`."""
+        """These options, with unset ones taken from `below`."""
         said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
         return structs.replace(below, **said)
 
@@ -89,12 +89,12 @@ OPTION_NAMES = Options.__struct_fields__
 
 
 def checked(given: Mapping[str, Any]) -> Options:
-    """Options as a user gave them, or InvalidJob that names the option, the value and the rule."""
+    """A user's options, or InvalidJob that names the option, the value and the rule."""
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _CHECKS:
-            told = f"unknown option {name!r}{_suggestion(name)}; options are {', '.join(OPTION_NAMES)}"
-            raise InvalidJob(told, field=name)
+            text = f"unknown option {name!r}{_suggestion(name)}; options are {', '.join(OPTION_NAMES)}"
+            raise InvalidJob(text, field=name)
         try:
             values[name] = _CHECKS[name](name, value)
         except InvalidJob as error:
@@ -108,19 +108,19 @@ def checked(given: Mapping[str, Any]) -> Options:
 
 
 def ensure_agreement(options: Options) -> None:
-    """Refuse options that say different things of what becomes of a second call like this one."""
+    """Refuse options that conflict about a second call like this one."""
     for one, other in _AT_ODDS:
         if getattr(options, one) and getattr(options, other):
             raise InvalidJob(
                 f"{one} and {other} exclude each other; give one of them. "
-                f"What a task says itself, a call can take back: using({one}={_NOTHING.get(one)})",
+                f"A call can unset an option of its task: using({one}={_NOTHING.get(one)})",
                 field=one,
             )
     if options.unique and not options.unique.is_key_only and (options.debounce or options.throttle):
-        told = "debounce" if options.debounce else "throttle"
-        raise InvalidJob(f"unique: {told} decides about a second call itself; beside it, give only by or key")
+        name = "debounce" if options.debounce else "throttle"
+        raise InvalidJob(f"unique: {name} decides about a second call itself; with it, give only by or key")
     if options.cache and options.keep_result is False:
-        raise InvalidJob("cache and keep_result=False exclude each other: it is the result that is kept", field="cache")
+        raise InvalidJob("cache and keep_result=False exclude each other: the cache needs the result", field="cache")
 
 
 def check_queue(name: str, value: Any) -> str:
@@ -152,7 +152,7 @@ def check_priority(name: str, value: Any) -> int:
 
 
 def check_text(name: str, value: Any) -> str:
-    """Text that a store can be asked for."""
+    """Text that a store can search for."""
     if not isinstance(value, str):
         raise InvalidJob(f"{name}: expected text, got {short(value)}", value=value)
     if _SURROGATE.search(value):
@@ -261,12 +261,12 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _tags(name: str, value: Any) -> tuple[str, ...]:
-    """Words; of a dict, each key and its value: {"env": "prod"} is `env:prod`."""
+    """Words; for a dict, each key with its value: {"env": "prod"} is `env:prod`."""
     return _words(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
 
 
 def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
-    """What workers have and jobs need."""
+    """Capabilities that workers have and jobs need."""
     words = _words(name, value)
     if not all(word.strip() for word in words):
         raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}", value=value)
@@ -286,7 +286,7 @@ def _job(name: str, value: Any) -> str | None:
 
 
 def check_jobs(name: str, value: Any) -> tuple[str, ...]:
-    """Each of them once. A single one need not be put into a list."""
+    """Each of them once. A single one need not be in a list."""
     if isinstance(value, str) or is_result_ref(value):
         value = (value,)
     if not isinstance(value, Iterable):
@@ -322,8 +322,8 @@ def _lifecycle(name: str, value: Any) -> Lifecycle:
 
 
 def _connection(name: str, value: Any) -> Any:
-    # Of which library it is, and whether it leads to the store, only an engine can tell. The value is not shown: it
-    # may be a URL with a password.
+    # Only an engine knows the library, and whether the connection leads to the store. The value is not shown: it may be
+    # a URL with a password.
     if not (hasattr(value, "execute") or hasattr(value, "cursor")):
         raise InvalidJob(f"{name}: expected {CONNECTIONS}, got {a_kind(value)}")
     return value

@@ -1,4 +1,4 @@
-"""Whether a failed attempt is tried again, and when. Pure: the caller draws the randomness and tells the time."""
+"""Whether and when a failed attempt is repeated. Pure: the caller supplies randomness and time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PERMANENT_BY_DEFAULT = frozenset(
         (TypeError, ValueError, AttributeError, KeyError, ImportError, SyntaxError, AssertionError, PermanentError),
     )
 )
-# Errors of what came from elsewhere, although they are ValueErrors: an answer that was cut off may be whole next time.
+# Errors of external data, although they are ValueErrors: a truncated answer may be whole next time.
 RETRIED_BY_DEFAULT = frozenset({"json.decoder.JSONDecodeError", name_of(UnicodeError)})
 _ALWAYS = frozenset(map(name_of, (RetryableError, RetryLater)))
 _NEVER = frozenset({name_of(PermanentError)})
@@ -41,14 +41,14 @@ _TIMEOUT = name_of(JobTimeout)
 class Retry(Struct, frozen=True, omit_defaults=True):
     """When a failed attempt runs again.
 
-    `limit` is the number of runs after the first. `backoff` is "exponential", "fixed" or "linear" (from `base`
-    seconds, by `factor`), a list of delays in seconds (the last one repeats), or a function of the attempt's number
-    and the error, sync or async, that answers with a delay or with None: don't retry. Every delay is spread by
-    ±`jitter` and kept between `floor` and `cap`.
+    `limit` is the number of runs after the first. `backoff` is "exponential", "fixed" or "linear" (from `base` seconds,
+    by `factor`), a list of delays in seconds (the last one repeats), or a function of the attempt's number and the
+    error, sync or async, that returns a delay or None: don't retry. Every delay is spread by ±`jitter` and kept between
+    `floor` and `cap`.
 
-    `on` and `never` name exception classes; the one nearest to the error's own class decides. With `on` given,
-    errors it does not cover are not retried. Without either, programming errors (TypeError, ValueError, ...) are
-    permanent and everything else is retried, also JSONDecodeError and UnicodeError.
+    `on` and `never` name exception classes; the one nearest to the error's own class decides. With `on` given, errors
+    it does not cover are not retried. Without either, programming errors (TypeError, ValueError, ...) are permanent and
+    everything else is retried, also JSONDecodeError and UnicodeError.
     """
 
     limit: int = 3
@@ -89,7 +89,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
         return not on and _is_passing(ancestry)
 
     def delay(self, attempt: int, error: BaseException, spread: float) -> Delay | Awaitable[Delay]:
-        """Seconds to wait after this attempt. `spread` in 0..1 is the caller's draw; a function's answer is as is."""
+        """Seconds to wait after this attempt. `spread` in 0..1 is the caller's draw; a function's delay stays as is."""
         if callable(self.backoff):
             return self.backoff(attempt, error)
         return self.bounded(self._plain(max(attempt, 1)), spread)
@@ -119,7 +119,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
         return sum(self.bounded(self._plain(attempt), 1.0) for attempt in range(1, self.limit + 1))
 
     def policy(self) -> RetryPolicy:
-        """This retry as plain data, to be stored with one job."""
+        """This retry as plain data, to store with one job."""
         if callable(self.backoff):
             raise ConfigError("a backoff function belongs on the task (@app.task(retry=...)), not on one call")
         backoff = self.backoff if isinstance(self.backoff, str) else [*map(float, self.backoff)]
@@ -136,7 +136,7 @@ def from_policy(policy: RetryPolicy) -> Retry:
 
 
 def as_retry(value: Any, usual: Retry | None = None) -> Retry:
-    """What a user gave as `retry`: a Retry, or how many, None or False for none; the rest is then as usual."""
+    """A user's `retry`: a Retry, a number of retries, or None or False for none; the rest is from `usual`."""
     if isinstance(value, Retry):
         return value
     limit = 0 if value is None or value is False else value
@@ -146,7 +146,7 @@ def as_retry(value: Any, usual: Retry | None = None) -> Retry:
 
 
 def _is_passing(ancestry: list[str]) -> bool:
-    """Whether an error of which nothing is said may pass by itself; the nearest class decides."""
+    """Whether an error that no rule names may pass by itself; the nearest class decides."""
     for name in ancestry:
         if name in RETRIED_BY_DEFAULT:
             return True

@@ -1,8 +1,7 @@
-"""A task's parameters: checks a call when it is enqueued, and makes it whole again in the worker.
+"""A task's parameters: checks a call at enqueue, and rebuilds it in the worker.
 
-Built once per function. A call is bound to the parameters by hand, because `inspect.Signature.bind` takes
-longer than all the rest of an enqueue. Every error names the parameter. This module knows nothing of queues,
-options or where the text goes.
+Built once per function. A call is bound to the parameters by hand, because `inspect.Signature.bind` takes longer than
+the rest of an enqueue. Every error names the parameter. This module knows nothing of queues, options or storage.
 """
 
 from __future__ import annotations
@@ -82,18 +81,18 @@ class Signature:
         redact: Collection[str] = (),
         words: frozenset[str] = NO_WORDS,
     ) -> Signature:
-        """The signature of a function; `redact` names the parameters whose values no error may show, as do `words`."""
+        """The signature of a function; errors hide values of parameters in `redact`, or whose names match `words`."""
         title = str(name or getattr(fn, "__name__", type(fn).__name__))
         try:
             found = inspect.signature(fn)
-        except (ValueError, TypeError):  # some builtins don't tell theirs
+        except (ValueError, TypeError):  # some builtins have none
             found = inspect.signature(lambda *args, **kwargs: None)
         resolve = _resolver(fn)
         parameters = tuple(_parameter(p, resolve) for p in found.parameters.values())
         return cls(title, parameters, _shape(found.return_annotation, resolve)[0], redact, words)
 
     def _plan(self, count: int) -> Plan:
-        """How a call with `count` positional arguments goes on: the names it needs, and all those it may use."""
+        """The rest of a call with `count` positional arguments: the names it needs, and all those it may use."""
         by_name = [p for p in self._named.values() if p not in self._places[:count]]
         only_by_place = [p.name for p in self._places[count:] if p.name not in self._named and p.required]
         needed = frozenset([p.name for p in by_name if p.required] + only_by_place)
@@ -101,7 +100,7 @@ class Signature:
 
     @property
     def positional(self) -> tuple[str, ...]:
-        """The names of the parameters that may be given by position, in order; `*rest` last, with its star."""
+        """The names of the positional parameters, in order; `*rest` last, with its star."""
         names = tuple(p.name for p in self._places)
         return names if self._rest is None else (*names, f"*{self._rest.name}")
 
@@ -119,7 +118,7 @@ class Signature:
         return args, kwargs
 
     def _fits_at_once(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Most calls have all the right names and values of exactly the annotated types. Errors are not told here."""
+        """The usual case: all names are right and all values have exactly the annotated types. Raises no error."""
         needed, usable = self._plans[len(args)]
         if needed and not needed <= kwargs.keys():
             return False
@@ -135,7 +134,7 @@ class Signature:
         return True
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, limit: int | None = None) -> str:
-        """The text of the call, checked: what `rebuild` will make of it is what was given."""
+        """The encoded call, checked: `rebuild` will return what was given."""
         self.check(args, kwargs)
         if not self._any_models:
             try:
@@ -143,7 +142,7 @@ class Signature:
             except PayloadTooLarge:
                 raise
             except InvalidJob:
-                pass  # it names a place in the call; below, the parameter is named
+                pass  # it names a position in the call; below, the parameter is named
         trees = [self._lowered(*bound, limit) for bound in self._bound(args, kwargs)]
         return dump_call(trees[: len(args)], dict(zip(kwargs, trees[len(args) :], strict=True)), limit)
 
@@ -157,13 +156,13 @@ class Signature:
         except NotEncodable as error:
             error.reason += parameter.doubt
             raise refusal(self._place(parameter) + step, error) from None
-        except Exception as error:  # all of it is told, see refusal
+        except Exception as error:  # any error is reported, see refusal
             raise refusal(self._place(parameter) + step, error) from None
         return tree
 
     def _ensure_rebuilt(self, parameter: Parameter, step: str, value: Any, text: str) -> None:
         if MARK in text:
-            return  # what it will be rebuilt from is not there yet
+            return  # the values to rebuild it from do not exist yet
         rebuilt = parameter.shape.rebuilt(decode(text))
         if not same(value, rebuilt):
             raise InvalidJob(
@@ -175,7 +174,7 @@ class Signature:
     # -- in the worker ---------------------------------------------------------------------------------------
 
     def rebuild(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        """The call with its models rebuilt from what was decoded. Raises CorruptPayload if one no longer fits."""
+        """The call with its models rebuilt from the decoded values. Raises CorruptPayload if one no longer fits."""
         if not self._any_models:
             return args, kwargs
         places = [*self._places[: len(args)], *[self._rest] * (len(args) - len(self._places))]
@@ -192,9 +191,9 @@ class Signature:
             return parameter.shape.rebuilt(value)
         except TypeMismatch as error:
             hide = self._hides(parameter, error)
-            told = f"{self._place(parameter)}{error.tell(hide=hide)}; the stored data is of another version"
-            # The error of a model quotes what it was made of, and a traceback tells the whole chain.
-            raise CorruptPayload(told) from None if hide else error
+            text = f"{self._place(parameter)}{error.tell(hide=hide)}; the stored data is of another version"
+            # A model's error quotes its input, and a traceback shows the whole chain.
+            raise CorruptPayload(text) from None if hide else error
 
     def rebuild_result(self, value: Any) -> Any:
         """The result as the return annotation describes it, or the plain value if it does not fit."""
@@ -208,7 +207,7 @@ class Signature:
     # -- for people ------------------------------------------------------------------------------------------
 
     def names(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Parameter name -> value, for display. Takes any call, also one the function would refuse."""
+        """Parameter name -> value, for display. Accepts any call, also one the function would refuse."""
         named: dict[str, Any] = {p.name: value for p, value in zip(self._places, args, strict=False)}
         if rest := args[len(self._places) :]:
             named[self._rest.name if self._rest else "args"] = rest
@@ -220,7 +219,7 @@ class Signature:
         return f"{self.name}() argument '{parameter.name}'"
 
     def _hides(self, parameter: Parameter, misfit: TypeMismatch) -> bool:
-        # A hidden name may also be a key inside of the value, or on the way to it.
+        # A redacted name may also be a key inside the value, or on the path to it.
         nested = bool(misfit.steps) or not isinstance(misfit.value, str | int | float | bytes | None)
         declared = parameter.name.casefold() in self._hidden or (bool(self._hidden) and nested)
         return declared or self._suspects(parameter, misfit, nested)
@@ -233,13 +232,13 @@ class Signature:
 
     def _refuse(self, parameter: Parameter, misfit: TypeMismatch) -> NoReturn:
         hides = self._hides(parameter, misfit)
-        told = self._place(parameter) + misfit.tell(hide=hides)
-        raise InvalidJob(told, field=parameter.name, value=None if hides else misfit.value) from None
+        text = self._place(parameter) + misfit.tell(hide=hides)
+        raise InvalidJob(text, field=parameter.name, value=None if hides else misfit.value) from None
 
     # -- binding ---------------------------------------------------------------------------------------------
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[Parameter, str, Any]]:
-        """Each value with its parameter, in the order given, and the step from the one to the other."""
+        """Each value with its parameter, in the order given, and the step between them."""
         self._ensure_bindable(args, kwargs)
         yield from ((p, "", value) for p, value in zip(self._places, args, strict=False))
         if self._rest is not None:
@@ -299,17 +298,17 @@ def _parameter(parameter: inspect.Parameter, resolve: Resolve) -> Parameter:
 
 
 def _shape(annotation: Any, resolve: Resolve) -> tuple[Annotation, str]:
-    """The shape, and what an error should add if the annotation could not be read."""
+    """The shape, and the text to add to an error if the annotation could not be read."""
     if annotation is inspect.Parameter.empty:
         return ANYTHING, ""
     try:
         return shape_of(resolve(annotation)), ""
-    except Exception:  # a name known to type checkers only: such an annotation says nothing
+    except Exception:  # a name known to type checkers only: ignore the annotation
         return ANYTHING, f" (its annotation {short(annotation)} can't be resolved here)"
 
 
 def _resolver(fn: Callable[..., Any]) -> Resolve:
-    """Turns an annotation into what it names. One at a time: a name that can't be found spoils only its own."""
+    """Resolves annotations one at a time: a missing name affects only its own."""
     code = _function_in(fn)
     known = getattr(code, "__globals__", {})
     free = getattr(getattr(code, "__code__", None), "co_freevars", ())
@@ -323,12 +322,12 @@ def _resolver(fn: Callable[..., Any]) -> Resolve:
 
 
 def _function_in(fn: Any) -> Any:
-    """The function whose annotations these are, under decorators, partials, classes and callable objects."""
+    """The function with the annotations, under decorators, partials, classes and callable objects."""
     inner = inspect.unwrap(fn)
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
     if isinstance(inner, type):
-        return inner.__init__  # type: ignore[misc]  # that of this very class
+        return inner.__init__  # type: ignore[misc]  # that of this class
     return getattr(inner, "__func__", inner) if inspect.isroutine(inner) else type(inner).__call__
 
 

@@ -1,8 +1,8 @@
-"""The trail of a job: which cause it goes back to, and which trace it belongs to.
+"""The trace context of a job: its correlation id, and the trace it belongs to.
 
-It is stored with the job's metadata, in front of what the user put there, under a key that no user's key is ever
-written as (see `tags`). So it costs no column, is found by whoever searches metadata, and `job.metadata` stays what the
-user made it. A job without a trail goes back to itself.
+It is stored in the job's metadata, in front of the user's data, under a key that no user's key is ever encoded as (see
+`core.codec`). So it needs no column, a metadata search finds it, and `job.metadata` stays the user's own. A job without
+one is its own cause.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from headrace.core.codec import codec
 from headrace.errors import CorruptPayload
 
 KEY = "$trail"
-CORRELATION = "correlation_id"  # the user's own key in the metadata, which goes before the trail
-LONGEST = 200  # characters of what all jobs of a cause carry with them
+CORRELATION = "correlation_id"  # the user's own metadata key, which has precedence
+LONGEST = 200  # characters of a correlation id, as all jobs of a cause carry it
 _MARK = f'"{KEY}"'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class TraceContext(Struct, frozen=True, omit_defaults=True):
-    """What a job inherits from whoever enqueued it. `kin` tells that it waits for others, or others for it.
+    """What a job inherits from its enqueuer. `kin` says that it has dependencies.
 
     `traceparent` and `tracestate` are those of W3C trace context.
     """
@@ -39,7 +39,7 @@ _trace_context = msgspec.json.Decoder(TraceContext)
 
 
 def marked(metadata: str | None, trace_context: TraceContext) -> str | None:
-    """The metadata of a job, as stored, with this trail and no other."""
+    """The stored metadata of a job, with this trace context and no other."""
     rest = plain(metadata)
     if trace_context == NO_TRACE_CONTEXT:
         return rest
@@ -62,7 +62,7 @@ def decoded(metadata: str | None) -> dict[str, Any]:
 
 
 def trace_context_of(metadata: str | None) -> TraceContext:
-    """The trail that goes with the metadata; one that can't be read is none, for no job may fail by it."""
+    """The trace context in the metadata; an unreadable one is none, as no job may fail because of it."""
     if metadata is None or _MARK not in metadata:
         return NO_TRACE_CONTEXT
     try:
@@ -72,7 +72,7 @@ def trace_context_of(metadata: str | None) -> TraceContext:
 
 
 def correlation_of(metadata: str | None, job_id: str) -> str:
-    """What ties the job to all that its cause set off: said in its metadata, inherited, or else its own id."""
+    """The correlation id of a job: from its metadata, inherited, or else its own id."""
     if metadata is None:
         return job_id
     try:

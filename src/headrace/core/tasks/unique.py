@@ -1,8 +1,8 @@
-"""Which calls count as the same, and what becomes of a second one: the words a user has for it, and what they mean.
+"""Unique jobs: which calls count as the same, and what happens to a second one.
 
-`Unique` and `Cache` are the words. A `UniquePolicy` is what they come to for one task: what a job's key is made of,
-and the rule under which the job is stored, its times still to be counted back from now. Pure: the time and the call are
-handed in. Must not know engines, tasks or the other options.
+`Unique` and `Cache` are the user's options. A `UniquePolicy` is their resolved form for one task: how a job's key is
+computed, and the rule for its insert, with times relative to now. Pure: the caller passes the time and the call. Must
+not know engines, tasks or the other options.
 """
 
 from __future__ import annotations
@@ -44,15 +44,14 @@ class Unique(Struct, frozen=True, kw_only=True):
     """Of several calls that are the same, only one is a job at a time.
 
     `by` says what makes them the same: "args" (all arguments), names of single parameters, "queue"; the task always
-    does. `key` is a text to go by instead of all that, across tasks. A job counts while it is in one of `states` and,
-    with a `window`, if it was enqueued no longer ago than that (seconds or a timedelta). Unless given, the states are
-    those of a job that is not finished; with a window, a completed one counts as well.
+    does. `key` is a text to use instead, across tasks. A job counts while it is in one of `states` and, with a
+    `window`, if it was enqueued no longer ago than that (seconds or a timedelta). By default, the states are those of
+    an unfinished job; with a window, a completed one counts as well.
 
-    `on_conflict` is what becomes of the new call: "return_existing" gives the job that is there, "raise" raises
-    DuplicateJob, "replace" gives the job that is there the new call's arguments and options, "reschedule" only its
-    time; one that has started stays as it is, also while it sleeps or waits between its steps. "keep_last_if_running"
-    replaces a job that waits, and does not count one that has started: so at most one waits behind it, with what was
-    asked for last.
+    `on_conflict` applies to the new call: "return_existing" returns the existing job, "raise" raises DuplicateJob,
+    "replace" gives the existing job the new call's arguments and options, "reschedule" only its time; a started job
+    stays as it is, also while it sleeps or waits between its steps. "keep_last_if_running" replaces a waiting job, and
+    does not count a started one: so at most one waits behind it, with the latest call.
     """
 
     by: Sequence[str] = ("args",)
@@ -77,19 +76,19 @@ class Unique(Struct, frozen=True, kw_only=True):
                 value=self.on_conflict,
             )
         if self.on_conflict == "keep_last_if_running" and self.states is not None:
-            raise ConfigError("unique: on_conflict='keep_last_if_running' goes by its own states; leave states out")
+            raise ConfigError("unique: on_conflict='keep_last_if_running' has its own states; leave states out")
 
     @property
     def is_key_only(self) -> bool:
-        """Whether it says nothing but what makes calls the same."""
+        """Whether it sets only what makes calls the same."""
         return self.states is None and self.window is None and self.on_conflict == "return_existing"
 
 
 class Cache(Struct, frozen=True):
-    """A call whose job completed less than `ttl` ago (seconds or a timedelta) is answered by that job.
+    """A call whose job completed less than `ttl` ago (seconds or a timedelta) returns that job.
 
-    So is one whose job is not finished yet. A failed or cancelled job answers nothing. Calls are the same if all
-    their arguments are, or those that `key` names as a tuple, or, if `key` is a text, if the texts are.
+    So does one whose job is not finished yet. A failed or cancelled job does not count. Calls are the same if all their
+    arguments are, or those that `key` names as a tuple, or, if `key` is a text, if the texts are.
     """
 
     ttl: float | timedelta
@@ -105,7 +104,7 @@ class Cache(Struct, frozen=True):
             )
 
 
-# -- what they come to
+# -- resolved
 
 
 class UniqueWindow(Struct, frozen=True):
@@ -122,20 +121,20 @@ class UniqueWindow(Struct, frozen=True):
 
 
 class UniqueKey(Struct, frozen=True):
-    """What a job's key is made of: a kind, which keeps keys of different origin apart, some texts, and arguments."""
+    """How to compute a job's key: a kind, which separates keys of different origin, some texts, and arguments."""
 
     kind: Literal["u", "i", "c"]
     texts: tuple[str | None, ...]
     arguments: Arguments | None = None
 
     def of(self, args: tuple[Any, ...], kwargs: dict[str, Any], secret: bytes = b"") -> str:
-        """The key of a call that the task's signature has accepted; with a secret, nobody else can tell what of."""
+        """The key of a call that the task's signature has accepted; with a secret, it reveals no arguments."""
         values = None if self.arguments is None else self.arguments.of(args, kwargs)
         return f"{self.kind}-{blake2b(_steady([*self.texts, values]), digest_size=16, key=secret).hexdigest()}"
 
 
 class UniquePolicy(Struct, frozen=True):
-    """What the jobs of one task under one set of options are stored under."""
+    """The unique policy for the jobs of one task under one set of options."""
 
     key: UniqueKey
     spans: tuple[UniqueWindow, ...]
@@ -146,7 +145,7 @@ class UniquePolicy(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """Reads from a call the arguments that count. However the call is written, equal ones read the same."""
+    """Reads the relevant arguments from a call. Equal arguments read the same, however the call is written."""
 
     task: str
     signature: inspect.Signature
@@ -176,10 +175,10 @@ class Arguments(Struct, frozen=True):
 
 
 def arguments(task: str, function: Callable[..., Any], names: Sequence[str] | None, field: str) -> Arguments:
-    """A reader of these arguments, or InvalidJob that names the parameters there are."""
+    """A reader of these arguments, or InvalidJob that names the existing parameters."""
     try:
         signature = inspect.signature(function)
-    except (ValueError, TypeError):  # some builtins don't tell theirs
+    except (ValueError, TypeError):  # some builtins have no signature
         signature = inspect.signature(lambda *args, **kwargs: None)
     wrong = [name for name in names or () if name not in signature.parameters]
     if wrong and _gathering(signature) is None:
@@ -199,13 +198,13 @@ def _gathering(signature: inspect.Signature) -> str | None:
 def _is_storable(default: Any) -> bool:
     try:
         lower(ValueEncoder(models=True, limit=None), default)
-    except Exception:  # whatever it is, such as a sentinel: it can't be given by a caller either
+    except Exception:  # any value, such as a sentinel: a caller can't give it either
         return False
     return True
 
 
 def unique_key(unique: Unique, task: str, function: Callable[..., Any], queue: str) -> UniqueKey:
-    """The key by which the calls of a task are told apart."""
+    """The key that distinguishes the calls of a task."""
     if unique.key is not None:
         return UniqueKey("u", ("key", unique.key))
     names = None if "args" in unique.by else tuple(sorted(set(unique.by) - set(_ASPECTS)))
