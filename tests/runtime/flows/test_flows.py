@@ -282,9 +282,9 @@ def test_a_flow_is_enqueued_once(app: Headrace, give: AnyTask) -> None:
     flow = app.flow("once")
     flow.add(give.bind())
     flow.enqueue()
-    with pytest.raises(InvalidJob, match="enqueued already"):
+    with pytest.raises(InvalidJob, match="already enqueued"):
         flow.enqueue()
-    with pytest.raises(InvalidJob, match="enqueued already"):
+    with pytest.raises(InvalidJob, match="already enqueued"):
         flow.add(give.bind())
     assert app.jobs.count() == 1
 

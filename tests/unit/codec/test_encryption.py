@@ -75,7 +75,7 @@ def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
     ],
 )
 def test_a_damaged_one_is_told_as_such(text: str) -> None:
-    with pytest.raises(CorruptPayload, match="payload can't be read: its call is sealed, and damaged"):
+    with pytest.raises(CorruptPayload, match="payload can't be read: its call is encrypted, and damaged"):
         SEAL.opened(text, "call", "pay")
     with pytest.raises(CorruptPayload, match="payload can't be read"):
         codec.decode_call(text)

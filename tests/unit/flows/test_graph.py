@@ -82,9 +82,9 @@ def test_a_graph_that_is_stored_can_no_longer_be_changed() -> None:
     graph = Graph("g")
     node = add(graph, "a")
     graph.is_closed = True
-    with pytest.raises(InvalidJob, match="enqueued already"):
+    with pytest.raises(InvalidJob, match="already enqueued"):
         add(graph, "b")
-    with pytest.raises(InvalidJob, match="enqueued already"):
+    with pytest.raises(InvalidJob, match="already enqueued"):
         node.after("job-1")
 
 

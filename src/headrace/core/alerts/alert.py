@@ -1,14 +1,14 @@
-"""Alerts: rules, what becomes of one alert from one look to the next, and who is told. Pure; times are milliseconds.
+"""Alerts: rules, the state machine of an alert, and when to notify. Pure; times are milliseconds.
 
 An alert is a rule that holds for one set of labels, and there is one of each at a time:
 
-    (none) ──holds──▶ pending ──for so long──▶ firing ──somebody has seen it──▶ acknowledged
+    (none) ──holds──▶ pending ──for so long──▶ firing ──a person has seen it──▶ acknowledged
                          │                        │                                  │
                          └──does not hold──▶ (none)└──────────does not hold──────────┴──▶ resolved
 
-Without a figure an alert stays what it is, and says so; after an hour of that it is resolved, and that is told.
-Whoever is told of an alert is told again after its cooldown, until it is acknowledged; and one that comes back within
-its cooldown is shown, and told when that is over, if it still holds.
+Without data an alert keeps its state, and says so; after an hour of that it is resolved, with a notification. The
+notification of an alert is repeated after its cooldown, until the alert is acknowledged. An alert that comes back
+within its cooldown is shown at once, and notified after the cooldown if it still holds.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _LONGEST_KEY = 2000  # bytes
 
 
 class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When somebody is to be told. With `per`, it holds for each queue, task or worker by itself.
+    """An alert rule. With `per`, it holds for each queue, task or worker separately.
 
-    Without `notify`, those are told who are told of everything (the setting `alert_notify`).
+    Without `notify`, the channels of the setting `alert_notify` are used.
     """
 
     name: str
@@ -54,10 +54,10 @@ class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is known of a rule that holds for these labels, or did. `since` is when that began.
+    """The state of a rule for these labels. `since` is when it began to hold.
 
-    `told_at` is when somebody was last told, also of the one before it; `told` is how often of this one. One that was
-    raised `by_hand` has no rule that would end it, or know its `cooldown`.
+    `told_at` is when the last notification was sent, also of the alert before it; `told` is how many were sent of this
+    one. An alert raised `by_hand` has no rule that would end it, or know its `cooldown`.
     """
 
     id: str
@@ -93,7 +93,7 @@ class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SilenceRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nobody is told of alerts that match until then: those of a rule, with these labels, or both."""
+    """No notifications of matching alerts until then: those of a rule, with these labels, or both."""
 
     id: str
     until: int
@@ -104,13 +104,13 @@ class SilenceRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str | None = None
 
     def mutes(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
-        """Whether nobody is told of alerts of this rule with these labels."""
+        """Whether notifications of this rule with these labels are muted."""
         matches = all(labels.get(name) == value for name, value in self.labels.items())
         return now < self.until and self.rule in (None, rule) and matches
 
 
 class AlertHistoryEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry of the history: what happened to an alert, and what it was then."""
+    """An entry of the alert history: what happened, and the alert at that time."""
 
     at: int
     what: Deed
@@ -120,23 +120,23 @@ class AlertHistoryEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AlertTransition(NamedTuple):
-    """What an alert is now, what happened to it, if anything did, and whether somebody is to be told."""
+    """The new state of an alert, what happened to it, if anything did, and whether to notify."""
 
     alert: AlertRow | None
     deed: Deed | None = None
     tell: bool = False
 
 
-News = tuple[Deed, AlertRow]  # what somebody is told
+News = tuple[Deed, AlertRow]  # the content of a notification
 
 
 def key_of(rule: str, series: Mapping[str, str]) -> str:
-    """What tells an alert from all others that there are at the same time. A key of PostgreSQL has not much room."""
+    """The key of an alert among all concurrent ones. Bounded, as a PostgreSQL key is."""
     key = "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
     return key if len(key.encode()) <= _LONGEST_KEY else f"{rule}\n#{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-# -- from one look to the next
+# -- state changes
 
 
 def step(
@@ -148,7 +148,7 @@ def step(
     new_id: str,
     muted: bool = False,
 ) -> AlertTransition:
-    """What the alert is after this look. `muted` tells that it is silenced."""
+    """The alert after this evaluation. `muted` says that it is silenced."""
     if before is not None and before.told_at is not None:
         before = replace(before, told_at=_believed(before.told_at, rule.cooldown, now))
     known = before if before is not None and before.is_open else None
@@ -196,8 +196,8 @@ def _held(rule: AlertRuleRow, alert: AlertRow, now: int, muted: bool) -> AlertTr
     if is_new:
         alert = replace(alert, state="firing", fired_at=now)
     if _has_rested(alert, rule.cooldown, now) and not muted:
-        told = replace(alert, told_at=now, told=alert.told + 1)
-        return AlertTransition(told, "repeated" if alert.told else "raised", tell=True)
+        sent = replace(alert, told_at=now, told=alert.told + 1)
+        return AlertTransition(sent, "repeated" if alert.told else "raised", tell=True)
     return AlertTransition(alert, "raised" if is_new else None)
 
 
@@ -223,50 +223,50 @@ def _unknown(known: AlertRow | None, before: AlertRow | None, now: int, muted: b
 
 
 def resolve(alert: AlertRow, now: int, *, by: str | None = None, muted: bool = False) -> AlertTransition:
-    """It is over. Who was told that it began is told that it ended."""
+    """Resolve the alert. Its end is notified if its beginning was."""
     return AlertTransition(
         replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.told > 0 and not muted
     )
 
 
 def acknowledge(alert: AlertRow, now: int, by: str | None, note: str | None) -> AlertTransition:
-    """Somebody has seen it: it is not told again."""
+    """Acknowledge the alert: its notifications are not repeated."""
     seen = replace(alert, state="acknowledged", acknowledged_at=now, acknowledged_by=by, note=note or alert.note)
     return AlertTransition(seen, "acknowledged")
 
 
 def is_forgotten(alert: AlertRow, cooldown: int, now: int) -> bool:
-    """Whether one that is over need not be remembered any more: the next one would be told at once."""
+    """Whether a resolved alert can be removed: the next one would be notified at once."""
     return not alert.is_open and _has_rested(alert, cooldown, now)
 
 
 def _has_rested(alert: AlertRow, cooldown: int, now: int) -> bool:
-    """Whether its cooldown is over; told later than one from now it was by a clock that was wrong."""
+    """Whether its cooldown is over; a time further ahead comes from a wrong clock."""
     return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
 
 
 def _believed(since: int, span: int, now: int) -> int:
-    """When something began that lasts so long; now, if it is so far ahead that the clock was wrong."""
+    """When something began that lasts so long; now, if a wrong clock set it too far ahead."""
     return now if since > now + span else since
 
 
 def trigger(
     rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str, muted: bool
 ) -> AlertTransition:
-    """Raise one by hand, of a name that no rule has. While it is open, or within its cooldown, it is told once."""
+    """Raise an alert by hand, with a name that no rule has. It is notified once while open or in its cooldown."""
     done = step(rule, series, before, Evaluation(True, {}), now, new_id, muted)
     assert done.alert is not None
     raised = replace(done.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
     return AlertTransition(raised, done.deed, done.tell)
 
 
-# -- looking
+# -- evaluation
 
 
 def look(
     rule: AlertRuleRow, readings: MetricSource, open_series: list[dict[str, str]]
 ) -> list[tuple[dict[str, str], Evaluation]]:
-    """Whether the rule holds, for each set of labels that there is or that an alert is open for."""
+    """Whether the rule holds, for each existing set of labels and each with an open alert."""
     condition = parsed(rule.when)
     if not rule.per:
         return [({}, condition.answer(readings, {}))]
@@ -276,10 +276,10 @@ def look(
 
 
 def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
-    """A sentence that tells what was found: `queue emails: many jobs are waiting (depth is 1,204)`."""
+    """A sentence with the figures: `queue emails: many jobs are waiting (depth is 1,204)`."""
     whose = ", ".join(f"{name} {value}" for name, value in series.items())
-    told = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
-    return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(told)})" if told else "")
+    shown = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
+    return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")
 
 
 def _figure(text: str, value: float | None) -> str:

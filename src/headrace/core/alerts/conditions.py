@@ -1,8 +1,8 @@
-"""A condition as a tree of records that can do nothing but read measures, reckon and compare. Pure.
+"""A condition as a tree of records that can only read metrics, calculate and compare. Pure.
 
-No figure is not zero. Whatever is reckoned from it is no figure either, a division by zero gives none, and a comparison
-with it is neither true nor false. `false and ...` is false all the same, and `true or ...` is true.
-How a condition is written is the matter of `core.expressions`.
+No data is not zero. A calculation with it has no value either, a division by zero has none, and a comparison with it is
+neither true nor false. `false and ...` is still false, and `true or ...` is true. `core.alerts.expressions` parses the
+text of a condition.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from headrace.core.alerts.metrics import MEASURES, AlertMetric
 
 
 class MetricSource(Protocol):
-    """Where the figures come from. None is no figure. Windows are milliseconds."""
+    """The source of metrics. None is no data. Windows are milliseconds."""
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        """What the measure is now or, with a window, was within it."""
+        """The metric now or, with a window, over it."""
         ...
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        """What the measure usually is."""
+        """The usual value of the metric."""
         ...
 
     def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
-        """The sets of labels of these names that there are, or were within a window, such as every queue."""
+        """The existing sets of labels of these names, now or within a window, such as every queue."""
         ...
 
 
@@ -37,7 +37,7 @@ class Number(Struct, frozen=True):
 
 
 class MetricRef(Struct, frozen=True):
-    """A measure, or what it usually is (`baseline`), or whether there is no figure (`absent`)."""
+    """A metric, its usual value (`baseline`), or whether it has no data (`absent`)."""
 
     name: str
     labels: tuple[tuple[str, str], ...] = ()
@@ -49,13 +49,13 @@ class MetricRef(Struct, frozen=True):
         return MEASURES[self.name]
 
     def bound(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """Its own labels, and of these the ones that it can be told apart by."""
+        """Its own labels, and those of the given ones that the metric has."""
         return {name: text for name, text in labels.items() if name in self.measure.labels} | dict(self.labels)
 
     def __str__(self) -> str:
-        told = ", ".join(f'{name}="{text}"' for name, text in self.labels)
-        told = self.name + (f"{{{told}}}" if told else "") + (f"[{_span(self.window)}]" if self.window else "")
-        return f"{self.function}({told})" if self.function else told
+        shown = ", ".join(f'{name}="{text}"' for name, text in self.labels)
+        shown = self.name + (f"{{{shown}}}" if shown else "") + (f"[{_span(self.window)}]" if self.window else "")
+        return f"{self.function}({shown})" if self.function else shown
 
 
 class NotOp(Struct, frozen=True):
@@ -89,24 +89,24 @@ LOGIC = frozenset(("and", "or"))
 
 
 class Evaluation(NamedTuple):
-    """Whether a condition holds, None where that can't be told, and every figure that was read for it."""
+    """Whether a condition holds, None if unknown, and every value that was read for it."""
 
     holds: bool | None
     figures: dict[str, float | None]
 
 
 class Condition(Struct, frozen=True):
-    """A condition that was parsed."""
+    """A parsed condition."""
 
     text: str
     tree: Node
 
     def readings(self) -> list[MetricRef]:
-        """The measures that it reads, in the order they stand."""
+        """The metrics that it reads, in order of appearance."""
         return list(_readings(self.tree))
 
     def answer(self, readings: MetricSource, labels: Mapping[str, str]) -> Evaluation:
-        """Whether it holds for these labels. Each measure is read once."""
+        """Whether it holds for these labels. Each metric is read once."""
         figures: dict[MetricRef, float | None] = {}
         for reading in self.readings():
             if reading not in figures:
@@ -146,7 +146,7 @@ def _reckoned(node: Node, figures: Mapping[MetricRef, float | None]) -> Figure:
 
 
 def is_truth(node: Node) -> bool:
-    """Whether it holds or not, rather than being a number."""
+    """Whether it is a condition rather than a number."""
     if isinstance(node, BinaryOp):
         return node.sign in LOGIC or node.sign in COMPARING
     return node.sign == "not" if isinstance(node, NotOp) else isinstance(node, MetricRef) and node.function == "absent"

@@ -1,6 +1,6 @@
-"""The alert rules that every store has, unless an operator changes them or switches them off.
+"""The default alert rules of every store; an operator may change or disable them.
 
-Shares are of at least some attempts, so that one failure in a quiet night is no rate.
+Rates need a minimum of attempts, so that one failure in a quiet night does not count.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class _Token(NamedTuple):
 
 
 def parsed(text: Any) -> Condition:
-    """The condition, or InvalidAlert with the place and the rule that it breaks."""
+    """The condition, or InvalidAlert with the place and the broken rule."""
     if not isinstance(text, str) or not text.strip():
         raise InvalidAlert(f"when: expected a condition such as 'depth > 1000', got {short(text)}", value=text)
     if len(text) > _LONGEST:
@@ -67,7 +67,7 @@ def parsed(text: Any) -> Condition:
 
 
 class _Parser:
-    """Climbs by the strength of signs. What joins numbers and what joins truths is told apart while it reads."""
+    """Precedence climbing. Numbers and conditions are distinguished while parsing."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -199,8 +199,8 @@ class _Parser:
         while not self._takes("}"):
             name = self._take()
             if name.kind != "name" or name.text not in measure.labels or name.text in seen:
-                told = f"use {', '.join(measure.labels)}, each once" if measure.labels else "it has no labels"
-                raise self._wrong(f"{measure.name} can't be told apart by this; {told}", name)
+                hint = f"use {', '.join(measure.labels)}, each once" if measure.labels else "it has no labels"
+                raise self._wrong(f"{measure.name} can't be hint apart by this; {hint}", name)
             self._expect("=")
             value = self._take()
             if value.kind != "text" or not value.text[1:-1]:

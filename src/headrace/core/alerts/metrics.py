@@ -1,6 +1,6 @@
-"""What an alert rule can ask of a store: the name of each measure, by what it can be told apart, and its unit.
+"""The metrics that alert rules can use: name, labels and unit.
 
-Only names and words. Where the figures come from is the matter of whoever reads them; see `core.alerts.Readings`.
+Only names and texts. The values come from a `core.alerts.conditions.MetricSource`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", 
 
 
 class AlertMetric(Struct, frozen=True):
-    """Something that is counted or measured. `timed` tells that it is taken over a window, not at this moment."""
+    """A counted or measured value. `timed` says that it is taken over a window, not at this moment."""
 
     name: str
     meaning: str
@@ -28,7 +28,7 @@ class AlertMetric(Struct, frozen=True):
 
     @property
     def is_count(self) -> bool:
-        """Whether twice the time has twice as many of it."""
+        """Whether it grows in proportion to the window."""
         return self.timed and not self.unit
 
     def in_words(self, value: float | None) -> str:
@@ -39,8 +39,8 @@ class AlertMetric(Struct, frozen=True):
             return f"{value:.1%}"
         if self.unit == "bytes":
             return f"{value / 1e6:,.1f} MB"
-        told = f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
-        return told + {"seconds": " s", "per second": "/s", "per job": " a job"}.get(self.unit, "")
+        text = f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
+        return text + {"seconds": " s", "per second": "/s", "per job": " a job"}.get(self.unit, "")
 
 
 def _counted(name: str, meaning: str) -> AlertMetric:

@@ -1,4 +1,4 @@
-"""What users write for an alert rule, turned into a Rule or refused with a sentence. Pure."""
+"""Makes an alert rule of user input, or refuses it with a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINK = re.compile(r"https?://\S{1,2000}")
 
 
 def rule(name: Any, fields: Mapping[str, Any], before: AlertRuleRow | None = None) -> AlertRuleRow:
-    """The rule of this name with these fields, the others as they were before; InvalidAlert names what is wrong."""
+    """The rule of this name with these fields, the others as before; InvalidAlert names the error."""
     for field in fields:
         if field not in FIELDS:
             near = nearest(field, FIELDS)
@@ -36,7 +36,7 @@ def rule(name: Any, fields: Mapping[str, Any], before: AlertRuleRow | None = Non
     given = {field: _read(field, value) for field, value in fields.items() if field in _READ}
     when = _condition(fields, None if before is None else before.when)
     made = AlertRuleRow(**{**known, **given, "name": check_rule_name(name), "when": when.text})
-    _ensure_told_apart(made, when)
+    _ensure_labels(made, when)
     return made
 
 
@@ -83,8 +83,8 @@ def _composed(fields: Mapping[str, Any]) -> str:
         raise InvalidAlert(
             f"threshold: expected a number or a text such as '5%', got {short(threshold)}", value=threshold
         )
-    told = _in_digits(threshold) if isinstance(threshold, float) else threshold
-    return f"{metric}{_window(fields.get('window'))} {sign} {told}"
+    number = _in_digits(threshold) if isinstance(threshold, float) else threshold
+    return f"{metric}{_window(fields.get('window'))} {sign} {number}"
 
 
 def _window(value: Any) -> str:
@@ -94,17 +94,17 @@ def _window(value: Any) -> str:
 
 
 def _in_digits(number: float) -> str:
-    """All of its digits and no exponent, which conditions don't have."""
+    """All digits and no exponent, which conditions don't have."""
     return str(int(number)) if number.is_integer() else f"{Decimal(repr(number)):f}"
 
 
-def _ensure_told_apart(made: AlertRuleRow, when: Condition) -> None:
+def _ensure_labels(made: AlertRuleRow, when: Condition) -> None:
     for label in made.per:
         readings = [one for one in when.readings() if label in one.measure.labels and label not in dict(one.labels)]
         if not readings:
             able = sorted(name for name, measure in MEASURES.items() if label in measure.labels)
             raise InvalidAlert(
-                f"per: nothing in {made.when!r} can be told apart by {label}; what can be is {', '.join(able[:12])}"
+                f"per: no metric in {made.when!r} can be grouped by {label}; those that can are {', '.join(able[:12])}"
             )
 
 

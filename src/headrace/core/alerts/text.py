@@ -1,4 +1,4 @@
-"""Alerts in words: what a log, a mail and a webhook say of them. Pure; sends nothing."""
+"""The texts of alerts for logs, e-mail and webhooks. Pure; sends nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from headrace.core.alerts.alert import AlertRow, Deed, News
 from headrace.core.clock import to_datetime
 
-MOST_SHOWN = 20  # alerts of one message that are told in full
+MOST_SHOWN = 20  # alerts of one message that are shown in full
 
 
 def headline(what: Deed, alert: AlertRow) -> str:
@@ -18,28 +18,28 @@ def headline(what: Deed, alert: AlertRow) -> str:
 
 
 def subject(news: Sequence[News]) -> str:
-    """All of it in one line."""
+    """All of them in one line."""
     if len(news) == 1:
         return one_line(headline(*news[0]))
     open_, over = sum(what != "resolved" for what, _ in news), sum(what == "resolved" for what, _ in news)
-    told = [f"{open_} alerts" if open_ else "", f"{over} resolved" if over else ""]
-    return ", ".join(filter(None, told))
+    parts = [f"{open_} alerts" if open_ else "", f"{over} resolved" if over else ""]
+    return ", ".join(filter(None, parts))
 
 
 def details(alert: AlertRow) -> list[str]:
-    """What else is known, a line each."""
-    told = [f"since {stamp(alert.since)}"]
+    """Further facts, one per line."""
+    lines = [f"since {stamp(alert.since)}"]
     if alert.resolved_at is not None:
-        told.append(f"resolved {stamp(alert.resolved_at)}" + (f" by {alert.resolved_by}" if alert.resolved_by else ""))
+        lines.append(f"resolved {stamp(alert.resolved_at)}" + (f" by {alert.resolved_by}" if alert.resolved_by else ""))
     if alert.all_labels:
-        told.append(", ".join(f"{name}={value}" for name, value in alert.all_labels.items()))
+        lines.append(", ".join(f"{name}={value}" for name, value in alert.all_labels.items()))
     if alert.runbook:
-        told.append(f"runbook: {alert.runbook}")
-    return [*map(one_line, told), f"id: {alert.id}"]
+        lines.append(f"runbook: {alert.runbook}")
+    return [*map(one_line, lines), f"id: {alert.id}"]
 
 
 def record(what: Deed, alert: AlertRow) -> dict[str, Any]:
-    """What a webhook is told."""
+    """The JSON record for a webhook."""
     return {
         "what": what,
         "id": alert.id,

@@ -80,9 +80,9 @@ class ValueEncoder:
 
 
 def too_large(size: int | None, limit: int) -> PayloadTooLarge:
-    told = f"more than {limit:,}" if size is None else f"{size:,}"
+    size_text = f"more than {limit:,}" if size is None else f"{size:,}"
     return PayloadTooLarge(
-        f"the payload is {told} bytes and the limit is {limit:,} bytes; "
+        f"the payload is {size_text} bytes and the limit is {limit:,} bytes; "
         "keep the data in a file or a table and pass its name or id",
         size=size,
         limit=limit,

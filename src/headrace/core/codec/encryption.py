@@ -1,10 +1,10 @@
-"""Seals texts before they are stored, and opens them: AES-256-GCM under named keys, of which the first one seals.
+"""Encrypts texts before they are stored, and decrypts them: AES-256-GCM with named keys; the first one encrypts.
 
-A sealed text is a tag like others, {"$sealed": [key, nonce, ciphertext]}, so a store that holds JSON goes on holding
-JSON. It is bound to what it is and whose it is: moved to another place, it does not open. The results that a sealed
-call was promised stand beside it by their jobs' ids, where `promises` finds them.
+An encrypted text is a tag like others, {"$sealed": [key, nonce, ciphertext]}, so a store of JSON still holds JSON. It
+is bound to its purpose and its owner: moved elsewhere, it does not decrypt. The result references of an encrypted call
+stand beside it by their jobs' ids, where `result_refs` finds them.
 
-This module knows neither where keys come from nor where texts go. What is bound to what, `runtime.sealing` says.
+This module knows neither where keys come from nor where texts go. `runtime.jobs.encryption` defines the bindings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from headrace.core.codec.result_refs import ids_in
 from headrace.errors import ConfigError, CorruptPayload
 
-MARK = '{"$sealed"'  # how every sealed text begins, and no other: a user's own "$" is never written as a key
+MARK = '{"$sealed"'  # how every encrypted text begins, and no other: a user's own "$" is never written as a key
 HOW = "a name, a colon and 32 bytes in base64, such as 2026a:$(openssl rand -base64 32)"
 _KEY = re.compile(r"([A-Za-z0-9_.-]{1,40}):([A-Za-z0-9+/]{43}=?)")
 _SALT, _NONCE = 16, 12
@@ -38,7 +38,7 @@ _read = msgspec.json.Decoder(_Encrypted).decode
 
 
 def complaint(keys: Sequence[str]) -> str | None:
-    """What is wrong with these keys, without a word of what they are; None if nothing is."""
+    """The error in these keys, without any part of them; None if there is none."""
     found = [_KEY.fullmatch(key) for key in keys]
     for place, match in enumerate(found, 1):
         if match is None:
@@ -55,7 +55,7 @@ def names_of(keys: Sequence[str]) -> list[str]:
 
 
 def key_of(text: str) -> str | None:
-    """The name of the key that a text is sealed with; None if it is not sealed."""
+    """The name of the key that a text is encrypted with; None if it is not encrypted."""
     if not text.startswith(MARK):
         return None
     try:
@@ -65,14 +65,14 @@ def key_of(text: str) -> str | None:
 
 
 class Cipher:
-    """The keys of an app at work."""
+    """The keys of an app in use."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         wrong = complaint(keys)
         if wrong is not None or not keys:
             raise ConfigError(wrong or f"encryption_keys: give at least one; write {HOW}")
         try:
-            # Deferred: an extra, and only those who have keys wait for it to load.
+            # Deferred: an extra, and only apps with keys wait for it to load.
             from secrets import token_bytes
 
             from cryptography.exceptions import InvalidTag
@@ -90,33 +90,33 @@ class Cipher:
         parts = [key.split(":", 1) for key in keys]
         self._keys = {name: binascii.a2b_base64(secret + "=" * (-len(secret) % 4)) for name, secret in parts}
         self.key = parts[0][0]
-        # What is hashed must not be guessed by who has the store: a hash of few possible values tells which it was.
+        # A reader of the store must not guess hashed values: a plain hash of few possible values reveals which it was.
         self.hash_key = blake2b(b"hash", key=self._keys[self.key], digest_size=32).digest()
 
     def encrypted(self, text: str, what: str, whom: str) -> str:
-        """The text, sealed as what it is and for whom."""
+        """The text, encrypted for this purpose and owner."""
         salt, nonce = self._salt_now(), self._random(_NONCE)
         raw = self._cipher_of(self.key, salt).encrypt(nonce, text.encode("utf-8", "surrogatepass"), _place(what, whom))
         content = f'{MARK}:["{self.key}","{_as_text(salt + nonce)}","{_as_text(raw)}"]'
-        promised = ids_in(text) if what == "call" else ()
-        if not promised:
+        refs = ids_in(text) if what == "call" else ()
+        if not refs:
             return content + "}"
-        listed = ",".join(f'{{"$result":"{job_id}"}}' for job_id in promised)
+        listed = ",".join(f'{{"$result":"{job_id}"}}' for job_id in refs)
         return f'{content},"promises":[{listed}]}}'
 
     def opened(self, text: str, what: str, whom: str) -> str:
-        """The text as it was; one that was stored in clear, as it is. CorruptPayload if it does not open."""
+        """The decrypted text; a plain one as it is. CorruptPayload if it does not decrypt."""
         if not text.startswith(MARK):
             return text
         try:
             name, nonce, content = _read(text).content
             head, raw = _as_bytes(nonce), _as_bytes(content)
         except (msgspec.MsgspecError, binascii.Error) as error:
-            raise CorruptPayload(f"payload can't be read: its {what} is sealed, and damaged: {error}") from None
+            raise CorruptPayload(f"payload can't be read: its {what} is encrypted, and damaged: {error}") from None
         if name not in self._keys:
             raise locked(name, [*self._keys])
         if len(head) != _SALT + _NONCE:
-            raise CorruptPayload(f"payload can't be read: its {what} is sealed, and damaged: a nonce of {len(head)}")
+            raise CorruptPayload(f"payload can't be read: its {what} is encrypted, and damaged: a nonce of {len(head)}")
         try:
             opened = self._cipher_of(name, head[:_SALT]).decrypt(head[_SALT:], raw, _place(what, whom))
         except self._invalid:
@@ -124,13 +124,13 @@ class Cipher:
                 f"payload can't be read: its {what} is encrypted with key {name!r} and does not open; it was changed, "
                 f"or taken from another place, or another key has this name here"
             ) from None
-        told: str = opened.decode("utf-8", "surrogatepass")
-        return told
+        plain: str = opened.decode("utf-8", "surrogatepass")
+        return plain
 
     def _salt_now(self) -> bytes:
         # Random nonces of 12 bytes are too few for one key: at thousands of jobs a second, it would have to be changed
-        # every few days. So a named key is never used itself, but keys made of it and a salt, each for some time. A
-        # counter in place of random nonces would be the same in a forked process, which must never happen.
+        # every few days. So a named key is never used itself, but keys derived from it and a salt, each for some time.
+        # A counter in place of random nonces would repeat in a forked process, which must never happen.
         salt = self._salt
         if self._left <= 0:
             salt = self._salt = self._random(_SALT)
@@ -152,7 +152,7 @@ class Cipher:
 
 
 def opened(cipher: Cipher | None, text: str, what: str, whom: str) -> str:
-    """The text as it was; CorruptPayload if it is sealed and there is nothing here to open it."""
+    """The decrypted text; CorruptPayload if it is encrypted and there is no key here."""
     if cipher is not None:
         return cipher.opened(text, what, whom)
     if (key := key_of(text)) is not None:
@@ -161,7 +161,7 @@ def opened(cipher: Cipher | None, text: str, what: str, whom: str) -> str:
 
 
 def locked(name: str, known: Sequence[str] = ()) -> CorruptPayload:
-    """What to raise for a text whose key is not here."""
+    """The error for a text whose key is not here."""
     here = f"there are only {', '.join(map(repr, known))}" if known else "there are none"
     return CorruptPayload(
         f"payload can't be read: it is encrypted with key {name!r}, and {here} here; add that key to "

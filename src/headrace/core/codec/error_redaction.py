@@ -1,6 +1,6 @@
-"""Keeps the secrets of a call out of what is told about its errors: a message likes to quote what it complains of.
+"""Masks the secrets of a call in its error texts: exception messages often quote argument values.
 
-Whatever of the arguments is starred out where they are shown is starred out wherever it stands in a text.
+Whatever is masked in the shown arguments is masked wherever it occurs in a text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from headrace.core.codec.redaction import MASK
 
-_LEAST = 4  # characters: what is shorter stands in any text, and to star it out would only tell it
+_LEAST = 4  # characters: a shorter value occurs in any text, and masking it would only reveal it
 
 
 class ErrorRedactor(Struct, frozen=True):
@@ -27,7 +27,7 @@ class ErrorRedactor(Struct, frozen=True):
 
 
 def redactor_of(value: Any, shown: Any) -> ErrorRedactor:
-    """What hides in any text that which is starred out in what is `shown` of a value."""
+    """A redactor for everything that is masked in `shown`, the redacted form of a value."""
     hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
     return ErrorRedactor(tuple(sorted(hidden, key=len, reverse=True)))
 

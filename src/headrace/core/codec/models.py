@@ -19,7 +19,7 @@ def is_model(kind: type) -> bool:
 
 
 def is_pydantic(kind: type) -> bool:
-    """Told by its methods: pydantic itself is never imported."""
+    """Recognized by its methods: pydantic itself is never imported."""
     return hasattr(kind, "model_dump") and hasattr(kind, "model_validate")
 
 
@@ -33,13 +33,13 @@ def field_names(kind: type) -> tuple[str, ...]:
 
 
 def struct_tag(kind: type) -> dict[str, Any]:
-    """The field by which msgspec tells the Structs of a union apart, if this class has one."""
+    """The field by which msgspec distinguishes the Structs of a union, if this class has one."""
     config = getattr(kind, "__struct_config__", None)
     return {} if config is None or config.tag is None else {config.tag_field: config.tag}
 
 
 def plain_fields(value: Any) -> Any:
-    """What a model is made of, as Python values: nested ones are left for the caller to take apart."""
+    """The fields of a model as Python values; nested models are left as they are."""
     kind = type(value)
     if isinstance(value, Enum):
         return value.value

@@ -1,7 +1,7 @@
-"""Hides secrets before anybody sees them: the values under given names, at any depth. Changes nothing in place.
+"""Redaction: masks values under given names, at any depth. Changes nothing in place.
 
-Names are declared by a task, and match as a whole. Words are suspected wherever they stand in a name: see `suspicion`.
-Who was shown stars and hands them back leaves the secret as it is.
+A task declares names, which match as a whole. Words match anywhere in a name: see `secret_names`. A user who edits a
+masked value and returns the mask leaves the secret as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headrace.errors import InvalidJob
 
 MASK = "***"
 NO_WORDS: frozenset[str] = frozenset()
-# No stored value is deeper. Beyond it, and in a value that contains itself, all is hidden rather than shown.
+# No stored value is deeper. Beyond it, and in a value that contains itself, all is masked.
 _MAX_DEPTH = 200
 _NESTING = (dict, list, tuple, set, frozenset)
 
@@ -23,8 +23,8 @@ _NESTING = (dict, list, tuple, set, frozenset)
 def redact(value: Any, names: frozenset[str], words: frozenset[str] = NO_WORDS) -> Any:
     """A copy of the value with MASK under every dict key, or namedtuple field, that is one of the names.
 
-    A name matches the whole key, in upper or lower case; a word is suspected in it. The second of a pair is under the
-    first one, as in a list of headers.
+    A name matches the whole key, in upper or lower case; a word matches a part of it. In a pair, the first item is the
+    name of the second, as in a list of headers.
     """
     return _masked(value, _Mask(names, words), 0) if names or words else value
 
@@ -50,9 +50,9 @@ def redact_call(
 
 
 def unmasked(value: Any, shown: Any, original: Any) -> Any:
-    """The value, changed from what was shown of the original, with the secrets put back where stars still stand.
+    """The value, edited from what was shown of the original, with the secrets put back in place of masks.
 
-    InvalidJob if stars stand where nothing was hidden: nobody can tell which secret is meant.
+    InvalidJob if a mask is where nothing was masked: it is unknown which secret is meant.
     """
     if isinstance(value, str) and value == MASK:
         if isinstance(shown, str) and shown == MASK:

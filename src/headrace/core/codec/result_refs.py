@@ -1,9 +1,9 @@
-"""Promises: what stands in a call for the result of a job that has not ended yet, and how it is filled in.
+"""Result references: an argument that is another job's result, and how it is filled in.
 
-Stored, a promise is a tag like others, {"$result": id}, or {"$results": [id, …]} for a list of nothing else. A text
-that `lowering` wrote has these only where a promise was: quotes inside a text are escaped, and a user's own key that
-begins with "$" is never written as a key. So they are found, and replaced by the texts of results, without decoding
-the rest. This module knows nothing of stores or handles.
+A stored reference is a tag like others, {"$result": id}, or {"$results": [id, …]} for a list of only these. A text that
+the encoder wrote has these only where a reference was: quotes inside a text are escaped, and a user's own key that
+begins with "$" is never written as a key. So they are found, and replaced by the texts of results, without decoding the
+rest. This module knows nothing of stores or handles.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct, json
 
 from headrace.core.jobs.states import State
 
-MARK = '{"$result'  # no text without it holds a promise
+MARK = '{"$result'  # no text without it holds a reference
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 _ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
 _GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
@@ -38,7 +38,7 @@ class ResultRef(Struct, frozen=True):
 
 
 class ParentResult(Struct, frozen=True, array_like=True, gc=False):
-    """How a job stands, as far as those who wait for its result have to know."""
+    """The fields of a job that its children need for its result."""
 
     id: str
     task: str
@@ -52,7 +52,7 @@ class ParentResult(Struct, frozen=True, array_like=True, gc=False):
 class ParentFailure(Struct, frozen=True):
     """The argument in place of a result, for a job that runs although this job did not complete.
 
-    `error` and `message` tell its last error, where there was one, or why it was cancelled.
+    `error` and `message` are its last error, if any, or why it was cancelled.
     """
 
     job_id: str
@@ -63,13 +63,13 @@ class ParentFailure(Struct, frozen=True):
 
 
 def is_result_ref(value: Any) -> bool:
-    """Told by its attribute: handles of jobs and nodes of flows are promises as well, and live on upper floors."""
+    """Recognized by its attribute, as handles of jobs and nodes of flows are references, and live in upper layers."""
     return hasattr(type(value), "result_ref_id")
 
 
 def result_refs_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Whatever is a promise in these arguments, also inside lists, tuples, sets and dicts."""
-    if not kwargs and _PLAIN.issuperset(map(type, args)):  # nearly always, where flows are large
+    """All references in these arguments, also inside lists, tuples, sets and dicts."""
+    if not kwargs and _PLAIN.issuperset(map(type, args)):  # the usual case in large flows
         return []
     return list(_found_in([args, kwargs]))
 
@@ -89,7 +89,7 @@ def _found_in(value: Any) -> Iterator[Any]:
 
 
 def ids_in(text: str) -> list[str]:
-    """The jobs whose results this stored call is to be given, each of them once."""
+    """The jobs whose results this stored call gets, each once."""
     if MARK not in text:
         return []
     found = (job_id for match in _PROMISE.finditer(text) for job_id in _ids(match))
@@ -97,19 +97,19 @@ def ids_in(text: str) -> list[str]:
 
 
 def filled(text: str, result: Callable[[str], str]) -> str:
-    """The stored call with the text of a result in the place of each promise."""
+    """The stored call with the text of a result in place of each reference."""
 
     def fill(match: re.Match[str]) -> str:
         texts = [result(job_id) for job_id in _ids(match)]
         return texts[0] if match[1] else f"[{','.join(texts)}]"
 
     parents = ids_in(text)
-    # Beside the arguments, where no one who decodes a call looks, it says whose results they hold.
+    # Beside the arguments, where no decoder of a call looks, it records whose results they hold.
     return f'{_PROMISE.sub(fill, text)[:-1]},"given":[{len(parents)},"{parents[0]}"]}}' if parents else text
 
 
 def giver_in(text: str) -> str | None:
-    """Whose results are in this call, in words; None if there are none."""
+    """Whose results are in this call, as text; None if there are none."""
     match = _GIVEN.search(text)
     if match is None:
         return None
@@ -122,13 +122,13 @@ def _ids(match: re.Match[str]) -> list[str]:
 
 
 def as_failure(content: list[Any]) -> ParentFailure:
-    """What the tag $failure says."""
+    """The value of the tag $failure."""
     job_id, task, state, error, message = content
     return ParentFailure(job_id, task, State(state), error, message)
 
 
 def failure_text(failure: ParentFailure) -> str:
-    """A failure as it stands in a stored call."""
+    """A failure as it is written in a stored call."""
     return json.encode({"$failure": failure_fields(failure)}).decode()
 
 

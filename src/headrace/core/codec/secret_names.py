@@ -1,7 +1,7 @@
-"""Which names are suspected to stand for a secret, although nobody has declared them.
+"""Which names probably stand for a secret, although nobody has declared them.
 
-A name is taken apart into words: `dbPassword`, `X-Api-Key` and `card_number` all are two. To hide too much costs a look
-into the code, to show too much may cost more; where a word is mostly harmless, only its usual place counts.
+A name is split into words: `dbPassword`, `X-Api-Key` and `card_number` all are two. Masking too much costs a look into
+the code, showing too much may cost more; where a word is mostly harmless, only its usual position counts.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ WORDS = frozenset(
 _AT_THE_END = frozenset({"key", "pin", "otp", "pan"})  # api_key, but not key_count
 _ALONE = frozenset({"auth", "pass", "sessionid"})  # auth=("ann", "x"), but not auth_method
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_A-Za-z]+|\d+")
-_LONG = 5  # so long a word is found at the end of another: dbpassword, accesstoken
+_LONG = 5  # a word of this length also matches at the end of another: dbpassword, accesstoken
 
 
 def words_of(added: Iterable[str] | None) -> frozenset[str]:
-    """The words to suspect: those known here and some more; with None, no word at all."""
+    """The words to match: the built-in ones and some more; with None, no word at all."""
     return frozenset() if added is None else WORDS | {"".join(_parts(word)) for word in added} - {""}
 
 
 def looks_secret(name: str, value: Any, words: frozenset[str]) -> bool:
-    """Whether the value under this name had better not be shown. A yes or no is none; nor is a number of tokens."""
+    """Whether to mask the value under this name. A bool is no secret, nor is a number of tokens."""
     if value is None or isinstance(value, bool):
         return False
-    verdict = _suspected(name, words)
-    return verdict == "one" or (verdict == "several" and not isinstance(value, int | float))
+    match = _suspected(name, words)
+    return match == "one" or (match == "several" and not isinstance(value, int | float))
 
 
 def mentions(text: str, words: frozenset[str]) -> bool:
-    """Whether a name in this text is suspicious, such as in the repr of a model."""
+    """Whether a name in this text looks secret, such as in the repr of a model."""
     return any(_suspected(name, words) != "none" for name in re.findall(r"[\w-]+", text))
 
 

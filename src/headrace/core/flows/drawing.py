@@ -37,7 +37,7 @@ class GraphNode(Struct, frozen=True):
 
 
 class JobGraph(Struct, frozen=True):
-    """What is drawn. An edge leads from a job to one that waits for it, by their ids."""
+    """The graph to draw. An edge leads from a parent to its child, by their ids."""
 
     boxes: Sequence[GraphNode]
     edges: Sequence[tuple[str, str]]
@@ -64,7 +64,7 @@ def _mermaid_lines(picture: JobGraph) -> Iterator[str]:
 
 
 def _mermaid_text(text: str) -> str:
-    """Whatever is not a plain word as a character code: Mermaid has no other escape inside quotes."""
+    """All but plain words as character codes: Mermaid has no other escape inside quotes."""
     plain = " _-.:/"
     return "".join(char if char.isalnum() or char in plain else f"#{ord(char)};" for char in text)
 
@@ -113,7 +113,7 @@ def _box(box: GraphNode, x: int, y: int) -> str:
 
 
 def _xml(text: str) -> str:
-    # XML has no way at all to write most control characters.
+    # XML can't represent most control characters at all.
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
@@ -133,7 +133,7 @@ def places_of(picture: JobGraph) -> dict[str, tuple[int, int]]:
 
 
 def layers_of(picture: JobGraph) -> list[list[str]]:
-    """The jobs by steps: each one a layer below the lowest of those it waits for."""
+    """The jobs by layer: each one below the lowest of its parents."""
     waits: dict[str, int] = {box.id: 0 for box in picture.boxes}
     children: dict[str, list[str]] = {}
     for parent, child in picture.edges:
@@ -153,7 +153,7 @@ def layers_of(picture: JobGraph) -> list[list[str]]:
 
 
 def _ordered(layers: list[list[str]], picture: JobGraph) -> list[list[str]]:
-    """Each layer by where the parents are, so that fewer lines cross."""
+    """Each layer ordered by the parents' positions, so that fewer lines cross."""
     parents: dict[str, list[str]] = {}
     for parent, child in picture.edges:
         parents.setdefault(child, []).append(parent)

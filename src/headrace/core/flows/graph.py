@@ -1,6 +1,6 @@
-"""A graph of calls before it is stored: nodes, what they wait for, and what can't be: a circle, a stranger's node.
+"""A graph of calls before it is stored: nodes and dependencies. Refuses cycles and nodes of other graphs.
 
-Pure: it holds calls without knowing what they are made of beyond their arguments, and stores nothing.
+Pure: it knows only the arguments of calls, and stores nothing.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ class Node:
         return self.id
 
     def after(self, *others: Any) -> Node:
-        """Have it wait for these as well, nodes or jobs, without their results; the node itself."""
+        """Make it wait for these as well, nodes or jobs, without their results; returns the node itself."""
         self._graph.ensure_open()
-        for other in _each(others):  # a node in a list as well: by its id alone no stranger's would be told from ours
+        for other in _each(others):  # also a node in a list: by its id alone, a node of another graph can't be detected
             self._others += [other] if isinstance(other, Node) else check_jobs("after", other)
         return self
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """The ids of those it waits for beside those whose results it is given."""
-        if not self._others:  # nearly always, where flows are large
+        """The ids of parents besides those whose results it gets."""
+        if not self._others:  # the usual case in large flows
             return ()
         return tuple(other.id if isinstance(other, Node) else other for other in self._others)
 
     def given(self) -> list[Node]:
-        """Every node whose result it is given."""
-        promises = result_refs_in(self.call.args, self.call.kwargs)
-        return [node for node in promises if isinstance(node, Node)] if promises else []
+        """Every node whose result it gets."""
+        refs = result_refs_in(self.call.args, self.call.kwargs)
+        return [node for node in refs if isinstance(node, Node)] if refs else []
 
     def nodes(self) -> list[Node]:
         """Every node it depends on."""
@@ -99,10 +99,10 @@ class Graph:
         return node
 
     def ensure_open(self) -> None:
-        """Refuse a change of a graph that is stored."""
+        """Refuse a change to a stored graph."""
         if self.is_closed:
             raise InvalidJob(
-                f"flow {short(self.name)} is enqueued already; build another one, or have a job of its own wait for "
+                f"flow {short(self.name)} is already enqueued; build another one, or let a separate job wait for "
                 "its jobs with using(after=...)",
                 value=self.name,
             )
@@ -123,10 +123,10 @@ class Graph:
                     )
 
     def ensure_acyclic(self, edges: Sequence[Dependency]) -> None:
-        """Refuse bonds that lead from a node back to itself, and tell the way."""
+        """Refuse a cycle, and name its path."""
         places = {node.id: place for place, node in enumerate(self.nodes)}
         if all(places.get(edge.parent, -1) < places.get(edge.child, len(places)) for edge in edges):
-            return  # nobody waits for one that was added later, as nearly always
+            return  # the usual case: no node waits for a later one
         circle = circle_in((edge.parent, edge.child) for edge in edges)
         if circle:
             titles = {node.id: node.title for node in self.nodes}

@@ -1,6 +1,6 @@
-"""What may be wrong with a store, and what to do about it: the rules and the words, once for every engine.
+"""Findings about a store and what to do about them: the rules and texts, once for every engine.
 
-An engine counts; this module decides what is worth telling. It reads neither clock nor store.
+An engine counts; this module decides what to report. It reads neither clock nor store.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ Tending = Literal["checkpoint", "vacuum", "optimize", "workers"]
 TENDINGS: tuple[Tending, ...] = get_args(Tending)
 Filed = Literal["history", "logs"]
 
-LATE = 60_000  # milliseconds after which somebody should have done what was due
-GONE = 600_000  # milliseconds of silence after which a worker is forgotten
-KEPT_AT_START = 10  # entries of a long history that stay, whatever comes behind them
+LATE = 60_000  # milliseconds after which due work counts as late
+GONE = 600_000  # milliseconds of silence after which a worker is removed
+KEPT_AT_START = 10  # first entries of a long history that stay
 
-WARNED, CRITICAL = 0.80, 0.85  # of what a store may have
+WARNED, CRITICAL = 0.80, 0.85  # of the store's size limit
 _LARGE = 500 * 2**20
 _LITTLE_DISK, _NO_DISK = 500 * 2**20, 100 * 2**20
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """Something that an operator should know. A `note` is no fault; what is `repairable`, repair() puts right."""
+    """A finding for an operator. A `note` is no fault; repair() fixes what is `repairable`."""
 
     code: str
     sentence: str
@@ -43,9 +43,9 @@ class Finding(Struct, frozen=True, kw_only=True):
 class IntegrityCounts(Struct, kw_only=True):
     """What an engine has counted, each up to some thousands.
 
-    `orphans` are records without their job by what they are, `strays` run under unknown workers, `unreaped` have a
-    lease that is long over, `overdue` were to be promoted long ago, `forlorn` wait although nobody is left to wait for,
-    `damaged` have records that no longer tell what they are or what they wait for.
+    `orphans` are records without their job, by kind; `strays` run under unknown workers; `unreaped` have a lease that
+    expired long ago; `overdue` should have been promoted long ago; `forlorn` wait although no parent is open; `damaged`
+    have unreadable records.
     """
 
     orphans: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class IntegrityCounts(Struct, kw_only=True):
 
 
 class TrimResult(Struct, frozen=True):
-    """What one look for histories that are too long did: entries removed, how far it came, and whether to go on."""
+    """The result of one step of the history trim: entries removed, its position, and whether to continue."""
 
     removed: int
     reached: int
@@ -71,7 +71,7 @@ def is_gone(worker: WorkerRow, now: int) -> bool:
 
 
 def mark_stale(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
-    """The findings about what is in a store."""
+    """The findings from these counts."""
     return [
         *_of_damage(integrity_counts),
         *_of_orphans(integrity_counts),
@@ -81,7 +81,7 @@ def mark_stale(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
 
 
 def judge_ids(damaged: Sequence[str]) -> list[Finding]:
-    """Whether there are ids that nobody can ask for; these are they as they are shown."""
+    """The finding about unusable ids, given as they are shown."""
     if not damaged:
         return []
     return [
@@ -131,7 +131,7 @@ _ORPHANS = {
     "index": ("index entry leads to no job", "index entries lead to no job"),
     "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),
 }
-# Codes of what can be put right.
+# Codes of repairable findings.
 REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
 
 
@@ -203,7 +203,7 @@ def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
-    """How large a store is, in bytes. `limit` is what it may be; None where nobody said."""
+    """The size of a store in bytes. `limit` is its maximum; None without one."""
 
     used: int
     limit: int | None = None
@@ -211,25 +211,25 @@ class Sizes(Struct, frozen=True, kw_only=True):
 
 
 def judge_size(sizes: Sizes) -> list[Finding]:
-    """Warn from 80 % of what a store may be, and call it wrong from 85 % on; without a limit, tell from 500 MB on."""
+    """Warn from 80 % of the limit, critical from 85 % on; without a limit, report from 500 MB on."""
     return [*_of_size(sizes), *_of_disk(sizes)]
 
 
 def _of_size(sizes: Sizes) -> Iterator[Finding]:
-    told = f"the store has {_megabytes(sizes.used)}"
+    text = f"the store has {_megabytes(sizes.used)}"
     if sizes.limit:
         share = sizes.used / sizes.limit
         if share >= WARNED:
             yield Finding(
                 code="size",
-                sentence=f"{told}, {share:.0%} of the {_megabytes(sizes.limit)} it may have",
+                sentence=f"{text}, {share:.0%} of the {_megabytes(sizes.limit)} it may have",
                 advice="keep finished jobs for a shorter time, delete what is not needed, or raise the limit",
                 note=share < CRITICAL,
             )
     elif sizes.used >= _LARGE:
         yield Finding(
             code="size",
-            sentence=told,
+            sentence=text,
             advice="if that is as it should be, say how large it may be with the setting `max_size`",
             note=True,
         )
@@ -251,10 +251,10 @@ def _megabytes(size: int) -> str:
 
 
 class StoragePart(Struct, frozen=True, kw_only=True):
-    """A table or a key of the store: its name without the prefix that all share, what it is, and how large.
+    """A table or a key of the store: its name without the common prefix, its purpose and its size.
 
-    `entries` of a table on PostgreSQL is the server's estimate. `bytes` is None where the store does not tell, and
-    `expires`, in seconds from now, where it stays.
+    `entries` of a table on PostgreSQL is the server's estimate. `bytes` is None if the store does not report it, and
+    `expires`, in seconds from now, is None if it stays.
     """
 
     name: str
@@ -264,13 +264,13 @@ class StoragePart(Struct, frozen=True, kw_only=True):
     expires: float | None = None
 
 
-# -- pressure
+# -- load
 
 
 class StoreLoad(Struct, frozen=True):
-    """The bytes of a store, which share of writes had to wait for others, and how many clients its server has.
+    """The bytes of a store, the share of writes that had to wait, and the clients of its server.
 
-    What is None is not known: a server does not tell the one, and a file has none of the other.
+    None is unknown: a server does not report the share, and a file has no clients.
     """
 
     size: int
@@ -279,7 +279,7 @@ class StoreLoad(Struct, frozen=True):
 
 
 class WriteContention(Struct, frozen=True, array_like=True):
-    """What the writers of a file met within an hour: turns to write, those that came late, jobs stored or settled."""
+    """The contention among writers of a file within an hour: writes, late ones, jobs stored or settled."""
 
     hour: int
     turns: int = 0
@@ -298,21 +298,21 @@ _BUSY_JOBS = 2000  # a second, over a whole hour
 
 
 def add_pressure(known: Sequence[WriteContention], fresh: WriteContention) -> list[WriteContention]:
-    """The hours of a day with what came now, the newest last."""
+    """The hours of a day with the new one added, newest last."""
     hours = {each.hour: each for each in known if fresh.hour - HOURS_KEPT < each.hour <= fresh.hour}
     hours[fresh.hour] = hours.get(fresh.hour, WriteContention(fresh.hour)).plus(fresh)
     return [hours[hour] for hour in sorted(hours)]
 
 
 def late_share(hours: Sequence[WriteContention], now: int) -> float:
-    """Which share of the writes of this hour and the last one came late."""
+    """The share of late writes in this hour and the last one."""
     recent = [each for each in hours if each.hour >= now // _HOUR - 1]
     turns = sum(each.turns for each in recent)
     return sum(each.late for each in recent) / turns if turns else 0.0
 
 
 def judge_pressure(hours: Sequence[WriteContention], url: str) -> list[Finding]:
-    """Whether a file is outgrown: what several processes write into it waits, or there is more than one disk's work."""
+    """Whether a file is outgrown: writes of several processes wait, or there is more work than one disk can do."""
     found = []
     advice = f"it is time for a server: `headrace copy {url} postgresql://...`"
     busy = [each for each in hours if each.turns >= _ENOUGH_TURNS and each.late > _BUSY_RATE * each.turns]

@@ -1,4 +1,4 @@
-"""How the process of a worker does: its share of a core and its memory, as it last told. Pure."""
+"""The CPU share and memory of a worker's process, as it last reported. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from headrace.core.damaged_records import read_or
 from headrace.core.documents import STAYS, Document
 
 KIND = f"{STAYS}vitals"
-HOLDS = 60_000  # ms after which what a process told is no longer true of it
+HOLDS = 60_000  # ms after which a report is outdated
 KEPT = 3_600_000
 
 
 class MemoryTrace(Struct, frozen=True, kw_only=True):
-    """What a process that traces its memory last saw: bytes `allocated` by Python, the `peak`, and the lines of code
-    whose share has grown since its first look, those that grew most first."""
+    """The last memory trace of a process.
+
+    Bytes `allocated` by Python, the `peak`, and the lines of code with the most growth since the first look.
+    """
 
     allocated: int
     peak: int
@@ -25,7 +27,7 @@ class MemoryTrace(Struct, frozen=True, kw_only=True):
 
 
 class ProcessStats(Struct, frozen=True, array_like=True):
-    """`cpu` is the share of one core since it last told, `memory` in bytes; `trace` only of one that traces it."""
+    """`cpu` is the share of one core since the last report, `memory` in bytes; `trace` only with memory tracing."""
 
     at: int
     cpu: float
@@ -38,7 +40,7 @@ _NEVER = ProcessStats(0, 0.0, 0)
 
 
 def _decode(stored: str) -> ProcessStats:
-    return read_or(_decoder.decode, stored, _NEVER)  # so that what is damaged is outdated
+    return read_or(_decoder.decode, stored, _NEVER)  # so that a damaged one is outdated
 
 
 def key_of(host: str, pid: int) -> str:
@@ -50,11 +52,11 @@ def document_of(key: str, version: int, vitals: ProcessStats) -> Document:
 
 
 def told(documents: Iterable[Document], now: int) -> dict[str, ProcessStats]:
-    """What processes told a moment ago, by their keys."""
+    """The recent reports of processes, by key."""
     read = {document.key: _decode(document.value) for document in documents}
     return {key: vitals for key, vitals in read.items() if now - vitals.at <= HOLDS}
 
 
 def outdated(documents: Iterable[Document], now: int) -> list[Document]:
-    """The papers of processes that have long been silent."""
+    """The documents of processes that have long been silent."""
     return [document for document in documents if now - _decode(document.value).at > KEPT]

@@ -1,4 +1,4 @@
-"""Parts of a worker that no longer make progress although their process lives, as its pulse has told. Pure."""
+"""Parts of a worker that make no progress although its process lives, as its heartbeat reported. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KIND = f"{STAYS}stalls"
 
 
 class Stall(Struct, frozen=True):
-    """A part of a worker, and since when it has given no sign of life."""
+    """A part of a worker, and since when it has made no progress."""
 
     worker: str
     part: str
@@ -35,12 +35,12 @@ def told(documents: Iterable[Document]) -> list[Stall]:
 
 
 def left_behind(documents: Iterable[Document], workers: Collection[str]) -> list[Document]:
-    """The papers of workers that are no more."""
+    """The documents of workers that no longer exist."""
     return [document for document in documents if read_or(_decode, document.value, _OF_NOBODY).worker not in workers]
 
 
 def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:
-    """What an operator should know of them."""
+    """The findings about stalls."""
     return [
         Finding(
             code="stalled_workers",

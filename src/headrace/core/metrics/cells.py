@@ -1,6 +1,6 @@
-"""What became of jobs within a time: counts and durations, added up from the pages of events in bulk.
+"""Counts and durations of jobs within a time, summed from event pages in bulk.
 
-Groups of a page are folded as they are: what is done for each single job is done in C.
+Whole groups of a page are folded: the work per single job is done in C.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retrie
 
 
 class MetricCell(Struct, frozen=True, array_like=True):
-    """What happened to jobs of one task in one queue, or under one worker, within a bucket.
+    """The counts of jobs of one task in one queue, or of one worker, within a bucket.
 
-    `errors` are attempts that failed, whether or not the job is tried again. `wait` is from when a job could run until
-    an attempt began, `run` from there to the end of the attempt. `other` are all other events, by their type.
+    `errors` are failed attempts, whether or not the job is retried. `wait` is from when a job could run until an
+    attempt began, `run` from there to the end of the attempt. `other` are all other events, by their type.
     """
 
     enqueued: int = 0
@@ -37,7 +37,7 @@ class MetricCell(Struct, frozen=True, array_like=True):
     other: dict[str, int] = field(default_factory=dict)
 
     def plus(self, that: MetricCell) -> MetricCell:
-        """Both together."""
+        """The sum of both."""
         return total((self, that))
 
 
@@ -45,7 +45,7 @@ EMPTY = MetricCell()
 
 
 def total(cells: Iterable[MetricCell]) -> MetricCell:
-    """All of them together."""
+    """The sum of all."""
     some = list(cells)
     counts = {name: sum(getattr(cell, name) for cell in some) for name in COUNTS}
     waits, runs = merged(cell.wait for cell in some), merged(cell.run for cell in some)
@@ -56,24 +56,24 @@ def total(cells: Iterable[MetricCell]) -> MetricCell:
 
 
 def add(into: dict[K, MetricCell], more: Mapping[K, MetricCell]) -> dict[K, MetricCell]:
-    """Add cells to those that are there."""
+    """Add cells to the existing ones."""
     for name, cell in more.items():
         known = into.get(name)
         into[name] = cell if known is None else known.plus(cell)
     return into
 
 
-SUM: Final = " "  # no task and no worker is called so
-OTHERS: Final = "all others"  # nor so
+SUM: Final = " "  # no task and no worker has this name
+OTHERS: Final = "all others"  # nor this one
 MANY: Final = 8
-MOST: Final = 200  # cells of one paper that have names of their own
+MOST: Final = 200  # named cells of one document
 
 
 def added(before: dict[str, MetricCell], fresh: Mapping[str, MetricCell]) -> dict[str, MetricCell]:
-    """The cells of a paper with more of them. Where they are many, their sum is one of them, under SUM.
+    """The cells of a document with more added. Where they are many, their sum is one of them, under SUM.
 
-    So who wants the sum of a queue with many tasks has one cell to read. Names beyond the first MOST are counted
-    together, under OTHERS: a paper does not grow with what tasks are called.
+    So the sum of a queue with many tasks takes one cell to read. Names beyond the first MOST are counted together,
+    under OTHERS: a document does not grow with the number of names.
     """
     known = before.get(SUM)
     new = [name for name in fresh if name not in before]

@@ -1,7 +1,7 @@
-"""What can only be read off now and then: how much waits, who works, how large the store is. Pure: someone else reads.
+"""Gauges, which are sampled: waiting jobs, workers, the size of the store. Pure: others sample.
 
-A sample is by queue and name; the queue "" is the whole store. Buckets keep of each gauge its last reading, the highest
-and the mean.
+A sample is by queue and name; the queue "" is the whole store. Buckets keep the last, the highest and the mean value of
+each gauge.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headrace.core.jobs.records import QueueCount, WorkerRow
 from headrace.core.jobs.states import OPEN, State
 
 STORE: Final = ""
-# If there is none of these, nobody has looked.
+# Without any of these, there was no sample.
 ALWAYS: Final = ("workers", "dead", "stale", "store_bytes", "busy", "clients", "schedules")
 
 Sample = dict[str, dict[str, float]]
 
 
 class Gauge(Struct, frozen=True, array_like=True):
-    """The readings of one gauge within a bucket."""
+    """The values of one gauge within a bucket."""
 
     last: float
     most: float
@@ -30,7 +30,7 @@ class Gauge(Struct, frozen=True, array_like=True):
     count: int = 1
 
     def then(self, later: Gauge) -> Gauge:
-        """With what was read later."""
+        """Combined with a later one."""
         return Gauge(later.last, max(self.most, later.most), self.sum + later.sum, self.count + later.count)
 
 
@@ -40,7 +40,7 @@ Gauges = dict[str, dict[str, Gauge]]
 def sample_of_jobs(
     queue_counts: Iterable[QueueCount], workers: Iterable[WorkerRow], queues: Iterable[str], now: int
 ) -> Sample:
-    """How many jobs are in each open state, how old the oldest pending one is, and how many workers serve a queue."""
+    """The jobs in each open state, the age of the oldest pending one, and the workers that serve each queue."""
     alive = [worker for worker in workers if not worker.is_silent(now)]
     sample: Sample = {STORE: {"workers": len(alive)}}
     for depth in queue_counts:
@@ -56,7 +56,7 @@ def sample_of_jobs(
 
 
 def as_gauges(sample: Mapping[str, Mapping[str, float]]) -> Gauges:
-    """The readings to store. What is nothing is left out, for most is, every ten seconds; see ALWAYS."""
+    """The values to store. Zeros are left out, as most are zero, every ten seconds; see ALWAYS."""
     return {
         queue: {name: Gauge(x, x, x) for name, x in found.items() if x or name in ALWAYS}
         for queue, found in sample.items()
@@ -65,7 +65,7 @@ def as_gauges(sample: Mapping[str, Mapping[str, float]]) -> Gauges:
 
 
 def then(before: Gauges, later: Gauges) -> Gauges:
-    """Earlier readings with later ones; what was not met later any more, such as a queue without jobs, was nothing."""
+    """Earlier values with later ones; a missing later one, such as a queue without jobs, was zero."""
     return {queue: _then(before.get(queue, {}), later.get(queue, {})) for queue in {**before, **later}}
 
 

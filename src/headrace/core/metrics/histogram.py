@@ -1,7 +1,7 @@
-"""How long many things took, in little room: counts in bins that widen by a tenth, in whole milliseconds.
+"""Compact histograms of durations: counts in bins that widen by a tenth, in whole milliseconds.
 
-Any quantile comes out within 5 % of the true one, however many histograms were added up: bins are the same everywhere.
-Below ten each millisecond has a bin of its own; beyond two years everything is in the last one.
+Any quantile is within 5 % of the true one, however many histograms were summed: bins are the same everywhere. Below
+ten, each millisecond has its own bin; the last one holds everything beyond two years.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def _bounds() -> list[int]:
     return found
 
 
-# A bin holds what is longer than the bound before its own, up to its own.
+# A bin holds durations above the previous bound, up to its own.
 BOUNDS: Final = _bounds()
 _bin_of = partial(bisect_left, BOUNDS)
-# The bins of the first minute, one after the other: to look them up takes a quarter of the time of a search.
+# The bins of the first minute as a table: a lookup takes a quarter of the time of a search.
 _SOON = b"".join(bytes([n]) * (bound - before) for n, (before, bound) in enumerate(pairwise([-1, *BOUNDS[:100]])))
 
 
 class Histogram(Struct, frozen=True, array_like=True):
-    """Durations: their sum, the shortest, the longest, and how many are in each bin that has any."""
+    """Durations: their sum, the shortest, the longest, and the counts of non-empty bins."""
 
     total: int = 0
     least: int = 0
@@ -43,13 +43,13 @@ class Histogram(Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, durations: Sequence[int]) -> Histogram:
-        """Durations in milliseconds; a clock that was set back makes none shorter than nothing."""
+        """Durations in milliseconds; negative ones, from a clock that was set back, count as 0."""
         if not durations:
             return NOTHING
         least, most = min(durations), max(durations)
         if least < 0:
             return cls.of([max(each, 0) for each in durations])
-        # Loops in C alone: every job of a store passes through here, some ten thousand a second.
+        # Loops in C only: every job of a store passes through here, some ten thousand a second.
         bins = Counter(map(_SOON.__getitem__ if most < len(_SOON) else _bin_of, durations))
         return cls(sum(durations), least, most, dict(bins))
 
@@ -62,7 +62,7 @@ class Histogram(Struct, frozen=True, array_like=True):
         return self.total / count if (count := self.count) else None
 
     def plus(self, other: Histogram) -> Histogram:
-        """Both together."""
+        """The sum of both."""
         return merged((self, other))
 
     def quantile(self, share: float) -> float | None:
@@ -80,7 +80,7 @@ class Histogram(Struct, frozen=True, array_like=True):
         return (BOUNDS[number - 1] + 1 + BOUNDS[number]) / 2
 
     def cumulative(self, bounds: Iterable[int]) -> list[int]:
-        """How many are not longer than each of these, which are of BOUNDS."""
+        """How many are not longer than each of these bounds, which are among BOUNDS."""
         numbers = sorted(self.bins)
         reached = [0, *accumulate(self.bins[number] for number in numbers)]
         return [reached[bisect_right(numbers, _bin_of(bound))] for bound in bounds]
@@ -90,7 +90,7 @@ NOTHING: Final = Histogram()
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
-    """All of them together."""
+    """The sum of all."""
     some = [each for each in histograms if each.bins]
     if len(some) < 2:
         return some[0] if some else NOTHING

@@ -1,4 +1,4 @@
-"""From pages of events to buckets. Whole groups are folded: what is done for each single job is done in C.
+"""Folds event pages into buckets. Whole groups are folded: the work per single job is done in C.
 
 An event goes into the buckets of its own time, however late its page is read.
 """
@@ -18,7 +18,7 @@ from headrace.core.metrics.buckets import EVER, TEN_SECONDS, Resolution, Section
 from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, MetricCell, add
 from headrace.core.metrics.histogram import NOTHING, Histogram
 
-# Which count an event is told by; all others are counted by their type.
+# The count of each event type; all others are counted by their type.
 _FIELDS: Final = {
     "job.enqueued": "enqueued",
     "job.scheduled": "enqueued",
@@ -29,21 +29,21 @@ _FIELDS: Final = {
     "job.retry_scheduled": "retried",
     "job.cancelled": "cancelled",
 }
-# The ends of jobs, by what is counted beside if it took more than one attempt.
+# The final events of jobs, with the extra count if they took more than one attempt.
 _AFTER_RETRY: Final = {"job.completed": COMPLETED_AFTER_RETRY, "job.failed": FAILED_AFTER_RETRY}
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
-# What a walk over finished jobs, or over stale ones, has done, which is counted by itself: it is of no job.
+# Results of retention runs and stale scans, counted separately: they belong to no job.
 SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
 STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
-_histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are texts
+_histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are text
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
-Folded = dict[tuple[int, Place], MetricCell]  # by the beginning of the bucket
+Folded = dict[tuple[int, Place], MetricCell]  # by the start of the bucket
 
 
 class _CellBuilder:
-    """What is to become a cell."""
+    """A cell under construction."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -63,25 +63,25 @@ class _CellBuilder:
 
 
 def _counted_as(group: EventGroup) -> str:
-    # One that is put off by its own attempt is not a new one.
+    # A job that its own attempt postponed is not a new one.
     return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
 
 
 def _weight(group: EventGroup) -> int:
-    """How many its event stands for: of the runs of a schedule that were skipped, the older ones are told together."""
-    told = group.data[0].get("skipped") if group.type == "schedule.skipped" and group.data else 1
-    return told if isinstance(told, int) else 1
+    """How many occurrences an event stands for: older skipped ones of a schedule share one event."""
+    count = group.data[0].get("skipped") if group.type == "schedule.skipped" and group.data else 1
+    return count if isinstance(count, int) else 1
 
 
 def _place_of(group: EventGroup) -> tuple[str, str, str]:
-    """The queue, the task and the worker that it counts for. An alert is about a task, and does not happen to it."""
+    """The queue, the task and the worker that it counts for. An alert about a task does not count for it."""
     if group.type.startswith("alert."):
         return "", "", ""
     return group.queue or "", group.task or "", group.worker or ""
 
 
 def fold(groups: Iterable[EventGroup]) -> Folded:
-    """What these groups say, in the finest buckets."""
+    """The cells of these groups, in the finest buckets."""
     folded: Folded = {}
     heaps: defaultdict[tuple[int, str, str, str], _CellBuilder] = defaultdict(_CellBuilder)
     for group in groups:
@@ -93,8 +93,8 @@ def fold(groups: Iterable[EventGroup]) -> Folded:
                 heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
             if group.type in _AFTER_RETRY and (again := sum(map((1).__lt__, group.attempts))):
                 heaps[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
-            if group.type == "dead.resolved":  # and by what became of it
-                ends = Counter(f"dead.{told.get('status')}" for told in group.data)
+            if group.type == "dead.resolved":  # also by the resulting status
+                ends = Counter(f"dead.{data.get('status')}" for data in group.data)
                 heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
     for (start, queue, task, worker), heap in heaps.items():
         cell = heap.cell()
@@ -105,21 +105,21 @@ def fold(groups: Iterable[EventGroup]) -> Folded:
 
 
 def _sweep(group: EventGroup) -> MetricCell:
-    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about.
+    """The cell of a retention run or stale scan: its duration, and its jobs and partitions.
 
-    `wait` is how long the jobs had lasted that were found stale.
+    `wait` is how long the stale jobs had lasted.
     """
-    told = group.data[0] if group.data else {}
-    counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
-    lasted = read_or(_histogram, told.get("lasted"), NOTHING)
+    data = group.data[0] if group.data else {}
+    counts = {name: int(data[name]) for name in (*SWEPT, *STALE) if data.get(name)}
+    lasted = read_or(_histogram, data.get("lasted"), NOTHING)
     return MetricCell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
 
 
-_Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs
+_Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's start, how many events, waits and runs
 
 
 def _by_bucket(group: EventGroup) -> Iterable[_Part]:
-    """The columns of a group, in parts if its events were in different buckets; most often they are in one."""
+    """The columns of a group, split by bucket; most often there is one."""
     newest = TEN_SECONDS.start(group.at)
     if not group.ago or group.at - max(group.ago) >= newest:
         return [(newest, group.size, group.waits, group.runs)]
@@ -134,7 +134,7 @@ def _at(column: list[int], places: list[int]) -> list[int]:
 
 
 def widened(folded: Folded, width: Resolution) -> Folded:
-    """The same in wider buckets. Workers come and go under new names: they are not counted for ever."""
+    """The same in wider buckets. Workers get new names all the time, so they are not counted forever."""
     found: Folded = {}
     for (start, place), cell in folded.items():
         if width is not EVER or place[0] != "w":

@@ -1,4 +1,4 @@
-"""The metrics by their names: how each is made of what was counted and read. No data is None, and not zero."""
+"""The metrics by name: how each is computed from cells and gauges. No data is None, not zero."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OTHER = {
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _HOW = ("avg", "min", "max", *_QUANTILES)
 DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in _HOW)
-# Of the archive, by what they are counted as.
+# Metrics of the archive, by their count.
 _SWEPT = {
     "archived": "archived",
     "archive_failures": "archive.failed",
@@ -56,7 +56,7 @@ TALLIED: Final = (
     *OF_ARCHIVE,
 )
 
-# The names of gauges, by what they are called on the shelf.
+# Names of gauges, by their stored name.
 OF_QUEUES: Final = {
     "depth": State.PENDING.value,
     **{f"depth.{state.value}": state.value for state in State if state in OPEN},
@@ -70,7 +70,7 @@ NAMES: Final = (*TALLIED, *GAUGED)
 
 
 def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
-    """The name of a metric that can be told so finely; InvalidJob otherwise."""
+    """The name of a metric that supports these labels; InvalidJob otherwise."""
     if not isinstance(name, str) or name not in NAMES:
         raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
     if worker is not None and (queue is not None or task is not None):
@@ -94,12 +94,12 @@ def _hint(name: object) -> str:
 
 
 def tallied(name: str, cell: MetricCell, seconds: float) -> float | None:
-    """A metric of what was counted within so many seconds."""
+    """A metric of the counts within so many seconds."""
     return summed(name, [cell], seconds)
 
 
 def summed(name: str, cells: Iterable[MetricCell], seconds: float) -> float | None:
-    """A metric of what was counted in all of these cells; only what it is made of is added up."""
+    """A metric of all of these cells; only its own parts are summed."""
     some = list(cells)
     if name in COUNTS:
         return float(_sum(some, name))
@@ -129,12 +129,12 @@ def _events(cells: list[MetricCell], kind: str) -> int:
 
 
 def share(these: int, others: int) -> float | None:
-    """How much of all these are; None if there is nothing at all."""
+    """The share of the first in both; None without any."""
     return these / (these + others) if these or others else None
 
 
 def duration(found: Histogram, how: str) -> float | None:
-    """The mean, the ends or a quantile, in seconds."""
+    """The mean, minimum, maximum or a quantile, in seconds."""
     if not found.bins:
         return None
     if how in _QUANTILES:
@@ -145,19 +145,19 @@ def duration(found: Histogram, how: str) -> float | None:
 
 
 def gauged(name: str, queue: str | None, buckets: Iterable[Gauges]) -> float | None:
-    """A gauge as it was last read in these buckets, the oldest first; None if nothing was read."""
+    """The last value of a gauge in these buckets, oldest first; None without a sample."""
     read = list(buckets)
     if not read:
         return None
     if name == "depth_max":
         return max(reading(gauges, name, queue).most for gauges in read)
     if name in OF_STORE and name not in read[-1].get(STORE, {}):
-        return None  # how busy it is, a server does not tell, and nobody may have looked for stale jobs yet
+        return None  # a server does not report its load, and no scan for stale jobs may have run yet
     return reading(read[-1], name, queue).last
 
 
 def reading(gauges: Gauges, name: str, queue: str | None) -> Gauge:
-    """One gauge of a bucket. A queue without jobs has no reading: there is nothing in it."""
+    """One gauge of a bucket. A queue without jobs has no value: it is empty."""
     return gauges.get(STORE if queue is None else queue, {}).get(OF_QUEUES.get(name, name), _NOTHING)
 
 
@@ -165,17 +165,17 @@ _NOTHING = Gauge(0.0, 0.0, 0.0)
 
 
 def mean_of(gauges: Gauges, name: str, queue: str | None) -> float:
-    """The mean of a gauge in a bucket. What was nothing has no reading, but the number of workers always has."""
+    """The mean of a gauge in a bucket. A zero has no value, but the number of workers always has one."""
     return reading(gauges, name, queue).sum / gauges[STORE]["workers"].count
 
 
 def seconds_to_drain(depth: float, coming: float, going: float) -> float | None:
-    """How long until a queue is empty, if jobs come and go at these rates; None if it does not get shorter."""
+    """How long until a queue is empty at these rates; None if it does not get shorter."""
     if depth <= 0:
         return 0.0
     return depth / (going - coming) if going > coming else None
 
 
 def worst_first(cells: Mapping[tuple[str, str], MetricCell]) -> list[tuple[str, str]]:
-    """The places of these cells: those with the most failed attempts first, and then the busiest."""
+    """The places of these cells: most failed attempts first, then the busiest."""
     return sorted(cells, key=lambda place: (-cells[place].errors, -cells[place].failed, -cells[place].completed, place))

@@ -1,6 +1,6 @@
-"""What users write for a schedule's times and choices, turned into plain values or refused with a sentence.
+"""Parses the times and choices that users write for a schedule, or refuses them with a sentence.
 
-Knows durations, moments, counts and choices; how they make up a schedule is `schedule`'s matter.
+Knows durations, moments, counts and choices; `schedule` combines them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def zone_name(value: Any) -> str:
 
 
 def expression(value: Any) -> str:
-    """A cron expression that has been read and comes to pass, with single blanks."""
+    """A valid cron expression that occurs at all, with single blanks."""
     if not isinstance(value, str):
         raise InvalidSchedule(f"cron: expected text such as '0 9 * * MON', got {short(value)}", value=value)
     cron.parsed(value)

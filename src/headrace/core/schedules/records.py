@@ -1,4 +1,4 @@
-"""The records of schedules that cross the engine seam. They hold values and know no rule; `schedule` has the rules."""
+"""The records of schedules for the engine protocol. They hold values; `schedule` has the rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Status = Literal["enqueued", "skipped", "error"]
 
 
 class ScheduleRow(Struct, frozen=True, array_like=True):
-    """A schedule as stored. Every change expects its version and leaves it one higher.
+    """A schedule as stored. Every change names the expected version and increments it.
 
-    `occurrence` is the next time it is to fire, by its timing; `due_at` is when that is looked at, which may be later
-    by some jitter, and None while the schedule is paused or when it will never fire again. `timing` is a Timing and
-    `call` a NewJob, both in JSON: from the latter each job is made. `declared` is what code last said of it, by which
-    a changed declaration is told from an operator's change.
+    `occurrence` is the next time it fires, by its timing; `due_at` is when that is checked, which may be later by some
+    jitter, and None while the schedule is paused or will never fire again. `timing` is a Timing and `call` a NewJob,
+    both in JSON: each job is made from `call`. `declared` is the last declaration in code, which distinguishes a
+    changed declaration from an operator's change.
     """
 
     id: str
@@ -41,9 +41,9 @@ class ScheduleRow(Struct, frozen=True, array_like=True):
 
 
 def damaged(schedule_id: str, stored: str) -> ScheduleRow:
-    """What stands for a schedule that no longer decodes: it can be seen and deleted, and never fires."""
+    """A placeholder for a schedule that no longer decodes: it can be listed and deleted, and never fires."""
     times: dict[str, None] = dict.fromkeys(("occurrence", "due_at", "last_fired", "last_job"))
-    told = "it can't be read any more: delete it, and create it again"
+    text = "it can't be read any more: delete it, and create it again"
     return ScheduleRow(
         id=schedule_id,
         version=1,
@@ -56,13 +56,13 @@ def damaged(schedule_id: str, stored: str) -> ScheduleRow:
         origin="api",
         timing=stored,
         call="",
-        error=told,
+        error=text,
         **times,
     )
 
 
 class Occurrence(Struct, frozen=True, array_like=True):
-    """What became of one time of a schedule, or of several that were skipped together (`skipped` of them)."""
+    """The result of one occurrence of a schedule, or of several that were skipped together (`skipped` of them)."""
 
     schedule: str
     at: int

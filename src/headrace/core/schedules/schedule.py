@@ -1,7 +1,7 @@
-"""When a schedule fires: its nominal times, what is due now, and what is made up for after an outage.
+"""When a schedule fires: its nominal times, what is due now, and what is caught up after an outage.
 
-Pure: `now` is handed in, times are milliseconds since 1970 in UTC. Knows nothing of stores, jobs or who fires.
-Cron times follow the zone's clocks by the rules in `wallclock`; `every` and `at` count real time, whatever clocks do.
+Pure: the caller passes `now`; times are milliseconds since 1970 in UTC. Knows nothing of stores, jobs or who fires.
+Cron times follow the zone's clocks by the rules in `dst`; `every` and `at` count real time, whatever clocks do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PART_OF_AN_ID = re.compile(r"[A-Za-z0-9_.:@/=-]{1,100}")
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The times of a schedule, as stored with it. Exactly one of cron, every and at is set; `timing` sees to that."""
+    """The times of a schedule, as stored. Exactly one of cron, every and at is set; `timing` checks that."""
 
     cron: str | None = None
     every: int | None = None
@@ -55,7 +55,7 @@ class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Due(NamedTuple):
-    """What to do with the occurrences that are due, oldest first, and the next one to wait for."""
+    """The due occurrences to fire or skip, oldest first, and the next one to wait for."""
 
     fire: list[int]
     skip: list[int]
@@ -110,7 +110,7 @@ def timing(
 
 
 def _with_default_values_unsaid(checked: Timing) -> Timing:
-    """Only a default itself, not its equal, is left out of the JSON; equal timings shall be equal texts."""
+    """Only a default itself, not its equal, is left out of the JSON; equal timings must be equal texts."""
     defaults = Timing()
     fields = msgspec.structs.asdict(checked).items()
     return Timing(**{name: value for name, value in fields if value != getattr(defaults, name)})
@@ -122,7 +122,7 @@ def _check_range(given: Timing, now: int) -> None:
     if given.start is not None and given.end is not None and given.end < given.start:
         raise InvalidSchedule(f"end: {to_datetime(given.end)} lies before start, {to_datetime(given.start)}")
     if given.start is None and given.at is None and given.end is not None:
-        given = msgspec.structs.replace(given, end=None)  # it may well be over by now
+        given = msgspec.structs.replace(given, end=None)  # it may be over by now
     if next_after(given, (now if given.start is None else given.start) - 1, now) is None:
         open_ended = given.end is None and given.at is None
         reason = "dst_gap='skip' leaves out every run" if open_ended else "no run lies between start and end"
@@ -130,7 +130,7 @@ def _check_range(given: Timing, now: int) -> None:
 
 
 def _check_jitter(given: Timing, now: int) -> None:
-    """Longer than the time between two runs, it would mix up their order."""
+    """A jitter longer than the time between two runs would mix up their order."""
     if not given.jitter:
         return
     open_ended = msgspec.structs.replace(given, end=None)
@@ -158,12 +158,12 @@ def next_after(timing: Timing, after: int, anchor: int) -> int | None:
 
 
 def upcoming(timing: Timing, after: int, anchor: int, n: int) -> list[int]:
-    """The next `n` occurrences later than `after`, fewer if there are no more. The limit does not concern it."""
+    """The next `n` occurrences later than `after`, fewer if there are no more. The limit does not apply."""
     return list(islice(_rising(timing, after, anchor), n))
 
 
 def next_dst_transition(tz: str, after: int) -> int | None:
-    """When the zone's clocks are next changed, later than `after`; None if they are not within two years."""
+    """When the zone's clocks next change, later than `after`; None if not within two years."""
     zone(tz)
     return next_change(tz, after, 2 * 366 * _DAY)
 
@@ -186,7 +186,7 @@ def _unbounded(timing: Timing, after: int, anchor: int) -> Iterator[int]:
 
 
 def _falling(timing: Timing, before: int, floor: int, anchor: int) -> Iterator[int]:
-    """The occurrences of floor <= occurrence < before, the latest first."""
+    """The occurrences of floor <= occurrence < before, latest first."""
     if timing.end is not None:
         before = min(before, timing.end + 1)
     if timing.start is not None:
@@ -218,7 +218,7 @@ def _wall_clock(timing: Timing) -> ZonedCron:
 
 
 def due_at(timing: Timing, schedule_id: str, occurrence: int) -> int:
-    """The occurrence and its jitter, which everybody computes alike: drawn from a hash, not from a die."""
+    """The occurrence plus its jitter, which is the same in every process: drawn from a hash."""
     if not timing.jitter:
         return occurrence
     return occurrence + int(_digest(f"{schedule_id}\n{occurrence}"), 16) % (timing.jitter + 1)
@@ -255,8 +255,8 @@ def due(timing: Timing, schedule_id: str, occurrence: int, now: int, fired: int,
 
 
 def _newest_due(timing: Timing, schedule_id: str, occurrence: int, now: int, anchor: int) -> int:
-    """The last occurrence of which it and all before it are due."""
-    # Jitter aside, what is older than the longest jitter is due; the rest has to be asked one by one.
+    """The last occurrence for which it and all before it are due."""
+    # Occurrences older than the longest jitter are due; the rest are checked one by one.
     newest = next(_falling(timing, now - timing.jitter + 1, occurrence, anchor), occurrence)
     for later in islice(_rising(timing, newest, anchor), MOST_FIRES_AT_ONCE):
         if due_at(timing, schedule_id, later) > now:
@@ -279,18 +279,18 @@ def _split(
     fire = [one for one in newest_first[:room] if one >= oldest_to_fire]
     skip = newest_first[len(fire) :][:MOST_SKIPS_NAMED]
     oldest_named = newest_first[len(fire) + len(skip) - 1]
-    # The stored occurrence is counted by itself: it may no longer be one by the rules.
+    # The stored occurrence counts by itself: by the rules it may no longer be one.
     more = 1 + _count(timing, occurrence + 1, oldest_named, anchor) if oldest_named > occurrence else 0
     return fire[::-1], skip[::-1], more
 
 
 def occurrence_id(schedule_id: str, occurrence: int) -> str:
-    """The id of the job that an occurrence becomes, the same for whoever fires it: `nightly:20261115T020000Z`."""
+    """The id of the job of an occurrence, the same in every process: `nightly:20261115T020000Z`."""
     moment = to_datetime(occurrence)
     assert moment is not None
     fraction = f".{occurrence % 1000:03d}" if occurrence % 1000 else ""
     head = schedule_id
-    if not _PART_OF_AN_ID.fullmatch(schedule_id):  # an id has rules; the digest keeps two schedules apart
+    if not _PART_OF_AN_ID.fullmatch(schedule_id):  # ids have rules; the digest keeps two schedules apart
         head = f"{re.sub('[^A-Za-z0-9_.:@/=-]', '_', schedule_id)[:80]}={_digest(schedule_id)}"
     return f"{head}:{moment:%Y%m%dT%H%M%S}{fraction}Z"
 

@@ -1,7 +1,7 @@
-"""Time zones as stretches of constant offset. Knows IANA names and offsets; knows nothing of cron or schedules.
+"""Time zones as periods of constant offset. Knows IANA names and offsets; knows nothing of cron or schedules.
 
-The standard library tells the offset at an instant but not when it changes, so the changes are looked for, a year at
-a time, and remembered. All times are milliseconds since 1970 in UTC, all offsets milliseconds.
+The standard library gives the offset at an instant but not when it changes, so the changes are searched, a year at a
+time, and cached. All times are milliseconds since 1970 in UTC, all offsets milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OffsetChange(NamedTuple):
 
 
 class OffsetPeriod(NamedTuple):
-    """start <= instant < end have this offset. The neighbors' equal it where no change was found near that side."""
+    """start <= instant < end have this offset. A neighbor has the same one where no change was found on that side."""
 
     start: int
     end: int
@@ -65,13 +65,13 @@ def _suggestion(name: str) -> str:
 
 
 def offset_at(name: str, instant: int) -> int:
-    """What this zone's clocks are ahead of UTC."""
+    """The zone's offset from UTC."""
     offset = (_EPOCH + instant * _MILLISECOND).astimezone(zone(name)).utcoffset()
     return (offset or timedelta()) // _MILLISECOND
 
 
 def stretch_at(name: str, instant: int) -> OffsetPeriod:
-    """The stretch that holds this instant; cut short if no change comes in the next year."""
+    """The period of this instant; cut short if no change comes in the next year."""
     stretches = _stretches(name, _year_of(instant))
     return next((one for one in stretches if instant < one.end), stretches[-1])
 
@@ -87,8 +87,8 @@ def next_change(name: str, after: int, within: int) -> int | None:
 
 @lru_cache(maxsize=1024)
 def _stretches(name: str, year: int) -> tuple[OffsetPeriod, ...]:
-    """The stretches of a year, with what is before and after seen far enough to know their neighbors."""
-    # The end keeps its distance from the first change not looked at, which may make the times before it ambiguous.
+    """The periods of a year, with enough before and after to know their neighbors."""
+    # The end keeps its distance from the first change beyond it, which may make the times before it ambiguous.
     first, end = _new_year(year - 1), _new_year(year + 2) - FARTHEST_CHANGE
     found = [change for near in (year - 1, year, year + 1) for change in _changes(name, near) if change.at < end]
     outer = offset_at(name, first), offset_at(name, end)
@@ -98,7 +98,7 @@ def _stretches(name: str, year: int) -> tuple[OffsetPeriod, ...]:
 
 @lru_cache(maxsize=4096)
 def _changes(name: str, year: int) -> tuple[OffsetChange, ...]:
-    """Found by looking once a day; two changes within a day would be seen as one."""
+    """Found by daily checks; two changes within a day would be seen as one."""
     days = range(_new_year(year), _new_year(year + 1) + 1, _DAY)
     offsets = [offset_at(name, day) for day in days]
     return tuple(

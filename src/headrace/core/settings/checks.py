@@ -1,4 +1,4 @@
-"""What a value of a setting has to be like."""
+"""Checks of setting values."""
 
 from __future__ import annotations
 

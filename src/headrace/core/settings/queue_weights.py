@@ -1,4 +1,4 @@
-"""The queues that a worker serves, and their weights, in any form that a user may say them in."""
+"""Parses a worker's queues and weights, in any form that a user may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When workers requeue the jobs of dead letters by themselves, if their settings say so."""
+"""When workers requeue dead letters automatically, by their settings."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.settings.settings import Settings
 
 
-def next_requeue_at(letter: DeadLetterRow, settings: Settings) -> int | None:
-    """When a worker with these settings requeues it by itself; None if none does."""
+def next_requeue_at(dead_letter: DeadLetterRow, settings: Settings) -> int | None:
+    """When a worker with these settings requeues it automatically; None if none does."""
     after = settings.dead_requeue_after
-    if after is None or letter.status != "pending" or letter.requeues >= settings.dead_requeue_limit:
+    if after is None or dead_letter.status != "pending" or dead_letter.requeues >= settings.dead_requeue_limit:
         return None
-    return letter.entered_at + to_ms(requeued_after(settings, after, letter.requeues))
+    return dead_letter.entered_at + to_ms(requeued_after(settings, after, dead_letter.requeues))
 
 
 def requeued_after(settings: Settings, after: float, requeues: int) -> float:
-    """How many seconds the record of a job waits that was requeued so often: with each requeue a multiple."""
+    """How many seconds a dead letter waits after so many requeues: each one multiplies the time."""
     return after * settings.dead_requeue_factor**requeues

@@ -1,8 +1,8 @@
 """Every setting, once: its name, its type, its default and its rule.
 
-A name is the same everywhere: `lease` is the argument `Headrace(lease=...)`, the variable `HEADRACE_LEASE` and the
-key of `[tool.headrace]` in pyproject.toml or of headrace.toml. Times are seconds. This module reads neither the
-environment nor files; it is handed what was found there.
+A name is the same everywhere: `lease` is the argument `Headrace(lease=...)`, the variable `HEADRACE_LEASE` and the key
+of `[tool.headrace]` in pyproject.toml or of headrace.toml. Times are seconds. This module reads neither the environment
+nor files; the caller passes their contents.
 """
 
 from __future__ import annotations
@@ -146,27 +146,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 name = rule.partition(":")[0]
                 raise ConfigError(rule, field=name, value=None if name in _UNSHOWN else getattr(self, name))
         for name in _NETWORKS:
-            if told := networks.complaint(name, getattr(self, name)):
-                raise ConfigError(told)
+            if error := networks.complaint(name, getattr(self, name)):
+                raise ConfigError(error)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
 
     @property
     def beat(self) -> float:
-        """The heartbeat in force: a third of the lease, unless it is set."""
+        """The effective heartbeat: a third of the lease, unless it is set."""
         return self.lease / 3 if self.heartbeat is None else self.heartbeat
 
     @property
     def retry(self) -> Retry:
-        """When a failed attempt runs again of which neither the task nor the call says anything."""
+        """The default retry policy, where neither the task nor the call sets one."""
         return Retry(**{name: getattr(self, f"retry_{name}") for name in _RETRY})
 
     def credentials(self, name: Secrets) -> tuple[Credential, ...]:
-        """Those whom one of the settings of secrets lets in over HTTP."""
+        """The HTTP credentials in one of the settings of secrets."""
         return credentials(name, getattr(self, name), named=name == "web_auth")
 
     def shown(self) -> dict[str, Any]:
-        """The settings by name, as they may be shown: of keys and channels only their names, no password of a URL."""
+        """The settings as they may be shown: only the names of keys and channels, and no password of a URL."""
         hidden: dict[str, Any] = {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
         hidden["encryption_keys"] = tuple(names_of(self.encryption_keys))
         hidden["alert_channels"] = tuple(text.partition("=")[0] for text in self.alert_channels)
@@ -207,7 +207,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         ("queues: give at least one queue with a weight of 1 or more", weighted(s.queues)),
         (f"spool: {s.spool!r} should be the path of a file", s.spool is None or is_path(s.spool)),
         (
-            "spool: only for a server (postgresql, redis); a local store is never away",
+            "spool: only for a server (postgresql, redis); a local store is never unavailable",
             s.spool is None or not is_local(s.url),
         ),
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
@@ -297,9 +297,9 @@ def resolve(
 ) -> ResolvedSettings:
     """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it.
 
-    An argument of None was not given, except where None means something: no timeout, no such limit. A spool goes with
-    the server it was set for: a nearer URL without one, such as that of a test, leaves it behind.
-    A concurrency of "auto" is the number of CPUs.
+    An argument of None was not given, except where None means something: no timeout, no such limit. A spool belongs to
+    the server it was set for: a nearer URL without one, such as that of a test, drops it. A concurrency of "auto" is
+    the number of CPUs.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -317,7 +317,7 @@ def resolve(
     return ResolvedSettings(Settings(**values), origin)
 
 
-# For each setting of a place: its value, what an error calls it, and what it is said to come from.
+# For each setting of a source: its value, its name in errors, and its origin.
 _Place = dict[str, tuple[Any, str, str]]
 
 
@@ -356,18 +356,18 @@ def _converted(name: str, value: Any, where: str) -> Any:
     if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:
-        told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
-        return check_capabilities(where, told) if name == "capabilities" else told
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # bytes that are no text, for a number or a word
+        converted = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
+        return check_capabilities(where, converted) if name == "capabilities" else converted
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # bytes that are not text, for a number or a word
         value = "***" if name in _SECRET else value
-        told = f"{where}: {short(value)} is not valid: {_expected(name, value) or error}"
-        raise ConfigError(told, field=name, value=value) from None
+        text = f"{where}: {short(value)} is not valid: {_expected(name, value) or error}"
+        raise ConfigError(text, field=name, value=value) from None
     except InvalidJob as error:
         raise ConfigError(str(error), field=name, value=value) from None
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """The words that a setting may be, none if it is not one of so many."""
+    """The words that a setting may have; none if it is not an enumeration."""
     kinds = (_TYPES[name], *get_args(_TYPES[name]))
     return next((words for kind in kinds if (words := get_args(kind)) and all(type(word) is str for word in words)), ())
 
@@ -377,7 +377,7 @@ def _expected(name: str, value: Any) -> str:
     none = ", or none" if name in _MAY_BE_NONE else ""
     if not words:
         kinds = (_TYPES[name], *get_args(_TYPES[name]))
-        told = {bool: "true or false", int: "a whole number", float: "a number"}
-        return next((f"use {word}{none}" for kind, word in told.items() if kind in kinds), "")
+        words_by_kind = {bool: "true or false", int: "a whole number", float: "a number"}
+        return next((f"use {word}{none}" for kind, word in words_by_kind.items() if kind in kinds), "")
     near = nearest(value, words) if isinstance(value, str) else None
     return f"use one of {', '.join(words)}{none}" + (f" (did you mean {near}?)" if near else "")
