@@ -1,9 +1,8 @@
-"""What an annotation says about a value: does it fit, and how is it rebuilt from what was stored.
+"""Annotations: whether a value fits, and how to rebuild it from what was stored.
 
-A Shape is made once per parameter. An annotation that says nothing we can check (Any, a TypeVar, a Protocol,
-a name that can't be resolved) fits everything. Only models are rebuilt, wherever they sit inside lists,
-dicts, tuples and unions; all else has come back from the codec as what it was. This module knows nothing of
-tasks, calls or the names of parameters.
+An Annotation is made once per parameter. One that can't be checked (Any, a TypeVar, a Protocol, an unresolvable name)
+fits everything. Only models are rebuilt, wherever they sit inside lists, dicts, tuples and unions; everything else
+comes back from the codec as it was. This module knows nothing of tasks, calls or the names of parameters.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ class Annotation(msgspec.Struct, frozen=True):
     fields: frozenset[str] = frozenset()
 
     def fit(self, value: Any) -> None:
-        """Raises Misfit if the value is not of this shape. What a job will return, nobody can tell before."""
+        """Raises TypeMismatch if the value does not fit. A reference to a job's result always fits."""
         if self.exact is not None and type(value) not in self.exact and not is_result_ref(value):
             self.check(value)
 
     def rebuilt(self, value: Any) -> Any:
-        """The value with its models rebuilt; it fits. Raises Misfit. What stands for a result stays."""
+        """The value with its models rebuilt; it fits. Raises TypeMismatch. A result reference stays as it is."""
         if type(value) is ParentFailure or type(value) is ResultRef:
             return value
         if self.build is not None:
@@ -74,7 +73,7 @@ def _accept(value: Any) -> None:
 
 ANYTHING = Annotation("anything", None, _accept)
 
-# What fits besides the class itself: numbers as type checkers see them, and what is stored as its equal.
+# What else fits besides the class itself: numbers as type checkers see them, and types stored as equals.
 _ALSO: dict[type, tuple[type, ...]] = {
     int: (bool,),
     float: (int, bool),
@@ -85,7 +84,7 @@ _WALKED = (list, tuple, set, frozenset)
 
 
 def shape_of(annotation: Any, *, aliases: frozenset[Any] = frozenset()) -> Annotation:
-    """The shape of any annotation. Never raises: what is not understood fits everything."""
+    """The Annotation of any annotation. Never raises: an unknown one fits everything."""
     origin = get_origin(annotation)
     if annotation is Any or annotation is object:
         return ANYTHING
@@ -179,7 +178,7 @@ def _union(arms: list[Annotation]) -> Annotation:
                 return arm.rebuilt(value)
             except TypeMismatch as error:
                 misfits.append(error)
-        # What went wrong inside the likeliest arm tells more than that no arm fits.
+        # The error inside the likeliest arm says more than that no arm fits.
         raise next((misfit for misfit in misfits if misfit.steps or misfit.reason), TypeMismatch(text, value))
 
     exact = frozenset[type]().union(*sets) if len(sets) == len(arms) else None
@@ -228,7 +227,7 @@ def _items(origin: type, item: Annotation) -> Annotation:
 
     def check(value: Any) -> None:
         of_origin(value)
-        # Anything else that can be iterated, a generator say, might be used up by looking at it.
+        # Other iterables, such as a generator, might be used up by a check.
         if item is not ANYTHING and isinstance(value, _WALKED):
             for index, one in enumerate(value):
                 _fit_at(item, one, f"[{index}]")
@@ -308,7 +307,7 @@ def _named_tuple(kind: Any) -> Annotation:
 
 
 def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] = frozenset()) -> Annotation:
-    """A class whose instances are made from stored data. Making one runs the user's code: it may raise anything."""
+    """A class whose instances are made from stored data. That runs the user's code: it may raise anything."""
 
     def build(value: Any) -> Any:
         if isinstance(value, kind):
@@ -325,7 +324,7 @@ def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] =
 
 
 def _from_validation(kind: Any) -> Callable[[Any], Any]:
-    """Fields are stored by name. Where they have aliases, pydantic has to be told that names will do."""
+    """Fields are stored by name. Where they have aliases, pydantic needs to be told to accept names."""
     if "by_name" in inspect.signature(kind.model_validate).parameters:
         return lambda value: kind.model_validate(value, by_alias=True, by_name=True)
     validate: Callable[[Any], Any] = kind.model_validate
@@ -357,7 +356,7 @@ def _from_fields(kind: Any) -> Callable[[Any], Any]:
 
 @functools.cache
 def _field_shapes(kind: type) -> dict[str, Annotation]:
-    """Resolved at first use, not with the class: a model may hold models of its own kind."""
+    """Resolved at first use, not with the class: a model may contain itself."""
     shapes = {name: shape_of(hint) for name, hint in _hints(kind).items()}
     return shapes | {name: optional(shapes[name]) for name in _none_by_default(kind) if name in shapes}
 

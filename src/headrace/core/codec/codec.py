@@ -1,8 +1,8 @@
 """Arguments and results as text, and back: compact JSON, its size and its checksum.
 
-What is not plain JSON is tagged (see `tags`), so every value comes back as what it was. Decoding builds
-values of fixed types only: no text, however made, can name code to import or run. This module does not know
-what a task is or what its parameters are called; `signature` does.
+Values beyond plain JSON are tagged (see `decode`), so every value comes back as what it was. Decoding builds values of
+fixed types only: no text, however made, can name code to import or run. This module does not know what a task is or
+what its parameters are called; `signature` does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.core.codec.encode import NotEncodable, ValueEncoder, lower, lower_
 from headrace.core.text import short, why
 from headrace.errors import CorruptPayload, InvalidJob
 
-# A text this short can't hold an integer that some Python would refuse to read (see lowering.LONGEST_PLAIN_INT).
+# A text this short can't hold an integer that some Python would refuse to read (see encode.LONGEST_PLAIN_INT).
 _SHORT = 600
 _PLAIN = frozenset({str, int, bool, NoneType})
 
@@ -28,7 +28,7 @@ _PLAIN = frozenset({str, int, bool, NoneType})
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
-    given: tuple[int, str] | None = None  # whose results are among the arguments, for the words of an error only
+    given: tuple[int, str] | None = None  # the parents whose results are among the arguments, only for error texts
 
 
 _dump = msgspec.json.Encoder().encode
@@ -44,12 +44,12 @@ def encode(value: Any, *, models: bool = False, limit: int | None = None, where:
     """
     try:
         return dump_tree(lower(ValueEncoder(models, limit), value), limit)
-    except Exception as error:  # all of it is told, see refusal
+    except Exception as error:  # any error is reported, see refusal
         raise refusal(where, error) from None
 
 
 def refusal(where: str, error: Exception) -> InvalidJob:
-    """What to raise for whatever went wrong while a value was lowered; some of it runs the value's own code."""
+    """The error for a value that could not be encoded; some of the encoding runs the value's own code."""
     if isinstance(error, InvalidJob):
         return error
     if isinstance(error, NotEncodable):
@@ -106,7 +106,7 @@ def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk
         place = "kwargs"
         named = {name: _lower_named(walk, name, value) for name, value in kwargs.items()}
         return dump_call(positional, named, walk.limit)
-    except Exception as error:  # all of it is told, see refusal
+    except Exception as error:  # any error is reported, see refusal
         raise refusal(place, error) from None
 
 
@@ -152,8 +152,8 @@ def decode_call(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _corrupt(error: Exception, text: str) -> CorruptPayload:
-    """Whatever went wrong, the stored text is at fault: it names a value that can't be built."""
-    if (key := encryption.key_of(text)) is not None:  # whoever has keys has opened it before
+    """The stored text is at fault: it names a value that can't be built."""
+    if (key := encryption.key_of(text)) is not None:  # a reader with keys has decrypted it before
         return encryption.locked(key)
     if isinstance(error, RecursionError):
         return CorruptPayload("payload can't be read: nested too deeply")
@@ -169,12 +169,12 @@ def checksum(text: str) -> int:
 
 
 def is_whole(text: str, expected: int) -> bool:
-    """Whether this is the text the checksum was taken of."""
+    """Whether the text matches the checksum."""
     return checksum(text) == expected
 
 
 def verify(text: str, expected: int) -> None:
-    """Refuse a text that is not the one the checksum was taken of."""
+    """Refuse a text that does not match the checksum."""
     found = checksum(text)
     if found != expected:
         raise CorruptPayload(f"payload is damaged: its checksum is {found}, {expected} was stored with it")

@@ -10,12 +10,12 @@ A tag is an object with exactly one key, and that key starts with "$":
     $bytes       base64
     $tuple  $set  $frozenset    the items; those of a set are sorted, so equal sets have equal texts
     $dict        [[key, value], …], for a dict with a key that is not a str or that starts with "$"
-    $result  $results  $failure    what `promises` puts in the place of other jobs' results
+    $result  $results  $failure    what `result_refs` puts in place of other jobs' results
 
 The line of $dict is what makes a tag impossible to forge: a user's own {"$set": …} is written as a $dict.
 Text that merely looks like a date stays text.
 
-This module is the reading side, `lowering` the writing side. Neither knows of text, signatures or tasks.
+This module is the reading side, `encode` the writing side. Neither knows of text, signatures or tasks.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Tree = Any
 
 
 def ensure_shallow(text: str, *trees: Tree) -> None:
-    """Refuse trees deeper than any that is written, without a look at them where their text tells enough."""
+    """Refuse trees deeper than any that is written, without a look at them where their text suffices."""
     if len(text) <= 2 * _DEEPEST or text.count("[") + text.count("{") <= _DEEPEST:
         return
     level: list[Tree] = [*trees]
@@ -59,7 +59,7 @@ def ensure_shallow(text: str, *trees: Tree) -> None:
 
 
 def lift(tree: Tree) -> Any:
-    """The value of a tree. Works in place: the tree was decoded for this call and is nobody else's."""
+    """The value of a tree. Works in place: the tree was decoded for this call only."""
     kind = type(tree)
     if kind is list:
         for index, item in enumerate(tree):

@@ -1,8 +1,8 @@
-"""Python values to JSON trees: the writing side of the tags, which `tags` describes and reads.
+"""Python values to JSON trees: the writing side of the tags, which `decode` describes and reads.
 
-A value is lowered in one descent that refuses what can't be stored, by its path, and what is too large, before
-it is encoded. Only what an annotation can rebuild may lose its type on the way, and only where the caller says
-so. This module knows nothing of text, signatures or tasks.
+A value is encoded in one descent that refuses what can't be stored, by its path, and what is too large, before it
+becomes text. Only what an annotation can rebuild may lose its type, and only where the caller says so. This module
+knows nothing of text, signatures or tasks.
 """
 
 from __future__ import annotations
