@@ -1,6 +1,6 @@
 """How the conditions of alert rules are written: `error_rate{queue="emails"}[5m] > 5% and depth > 2 * baseline(depth)`.
 
-A text is parsed once, into the records of `core.conditions`. An error points at its place. Nothing is ever evaluated
+A text is parsed once, into the records of `core.alerts.conditions`. Errors give the position. Nothing is ever evaluated
 as Python.
 
     numbers      5   0.5   5%   10s 5m 2h 1d (seconds)   20kB 500MB 2GB 2GiB (bytes)

@@ -1,7 +1,7 @@
 """Models: values that are written as their plain fields, and that an annotation can rebuild from them.
 
 A model is an Enum member, or an instance of a dataclass, a msgspec Struct or a pydantic model. This module
-knows how to tell one and how to take it apart; how to put it together again is a matter of `shape`.
+recognizes models and reads their fields; `annotations` rebuilds them.
 """
 
 from __future__ import annotations

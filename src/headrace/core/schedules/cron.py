@@ -1,7 +1,7 @@
 """Cron expressions as rules about the clock on the wall. Owns their spelling; knows no zone, no schedule, no now.
 
 The walking itself is cronsim's. It is only ever shown wall times, written as if the wall hung in UTC, so that its own
-ideas about daylight saving never come into play: where a wall time lies in the world is decided in `wallclock`.
+rules for daylight saving never apply: `dst` decides which instant a wall time is.
 
 Spelling: five fields (minute, hour, day of month, month, day of week) or six (seconds first), names in any case,
 lists, ranges and steps; `L` and `LW` for the last day and the last workday of the month, `5L` or `FRIL` for the last

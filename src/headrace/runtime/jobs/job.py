@@ -47,7 +47,7 @@ class Job(Generic[R]):
 
     @property
     def row(self) -> JobRow:
-        """The stored record behind the attributes, maybe a light one: see core.light."""
+        """The stored record behind the attributes, maybe a light one: see core.jobs.light_rows."""
         if isinstance(self._record, NewJob):
             self._record = as_row(self._record)
         return self._record

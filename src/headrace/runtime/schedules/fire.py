@@ -1,7 +1,7 @@
 """Fires due schedules: makes their jobs. Any worker may fire at any time; the version decides which one did.
 
 This module decides what a schedule's job looks like and what happens to an occurrence that can't run. `scheduler`
-decides when to look; `core.schedule` which times are due.
+decides when to look; `core.schedules.schedule` which times are due.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class Submitter:
         else:
             result = self._admissions.call(candidate)
         refuse(call, new, result)
-        [job] = self._standing([new], [result], joins)
+        [job] = self._resulting_jobs([new], [result], joins)
         return self._handed(job)
 
     async def _asubmit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
@@ -159,15 +159,17 @@ class Submitter:
         refuse(call, new, result)
         if result.id == new.id:
             return Job(self._services, new)
-        [job] = await in_thread(self._standing, [new], [result], joins)
+        [job] = await in_thread(self._resulting_jobs, [new], [result], joins)
         return job
 
-    def _standing(self, news: Sequence[NewJob], results: Sequence[UniqueResult], joined: bool) -> list[Job[Any]]:
+    def _resulting_jobs(
+        self, new_jobs: Sequence[NewJob], results: Sequence[UniqueResult], joined: bool
+    ) -> list[Job[Any]]:
         """Handles of the jobs that these calls resulted in: one per job, even if several calls resulted in it."""
-        others = {result.id for new, result in zip(news, results, strict=True) if result.id != new.id}
+        others = {result.id for new, result in zip(new_jobs, results, strict=True) if result.id != new.id}
         rows = {row.id: row for row in self._engine.queries.get(sorted(others), light=True)} if others else {}
         jobs: dict[str, Job[Any]] = {}
-        for new, result in zip(news, results, strict=True):
+        for new, result in zip(new_jobs, results, strict=True):
             # Nobody else sees the changes of a transaction before its commit: its handles show the submitted job.
             unseen = joined and result.kind in ("replaced", "rescheduled")
             found: JobRow | None = None if unseen else rows.get(result.id)
@@ -181,32 +183,32 @@ class Submitter:
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Insert all jobs in one commit, or none if any of them is invalid."""
         listed = list(calls)
-        news, rules, edges = self._news(listed)
+        new_jobs, rules, edges = self._new_jobs(listed)
         joins = self._all_join(listed)
         if edges:
-            return self.insert_graph(graph_insert(news, edges, None, listed[0].options.connection))
+            return self.insert_graph(graph_insert(new_jobs, edges, None, listed[0].options.connection))
         if rules:
-            jobs = self._admit_many(listed, news, rules, joins)
+            jobs = self._admit_many(listed, new_jobs, rules, joins)
         elif joins:
-            self._engine.joined(listed[0].options.connection).insert(news)
-            jobs = [Job(self._services, new) for new in news]
+            self._engine.joined(listed[0].options.connection).insert(new_jobs)
+            jobs = [Job(self._services, new) for new in new_jobs]
         else:
-            jobs = list(map(self._handle, news, self._insert(news, whole=True))) if news else []
+            jobs = list(map(self._handle, new_jobs, self._insert(new_jobs, whole=True))) if new_jobs else []
         if self.intercept is not None:
             for job in jobs:
                 self.intercept(job)
         return jobs
 
     def _admit_many(
-        self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, UniqueRule], joins: bool
+        self, calls: list[Call[Any]], new_jobs: list[NewJob], rules: dict[int, UniqueRule], joins: bool
     ) -> list[Job[Any]]:
-        candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)]
-        with RefusalText(calls, news):
+        candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
+        with RefusalText(calls, new_jobs):
             if joins:
                 results = self._engine.joined(calls[0].options.connection).insert_unique(candidates)
             else:
                 results = self._insert_unique(candidates, whole=True)
-        return self._standing(news, results, joins)
+        return self._resulting_jobs(new_jobs, results, joins)
 
     @atraced
     async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
@@ -214,16 +216,16 @@ class Submitter:
         listed = await in_thread(list, calls)
         if not self._all_join(listed):
             return await in_thread(self.submit_many, listed)
-        news, rules, edges = await in_thread(self._news, listed)
+        new_jobs, rules, edges = await in_thread(self._new_jobs, listed)
         if edges:
-            return await self.ainsert_graph(graph_insert(news, edges, None, listed[0].options.connection))
+            return await self.ainsert_graph(graph_insert(new_jobs, edges, None, listed[0].options.connection))
         joined = self._engine.joined(listed[0].options.connection)
         if not rules:
-            await joined.ainsert(news)
-            return [Job(self._services, new) for new in news]
-        with RefusalText(listed, news):
-            results = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(news)])
-        return await in_thread(self._standing, news, results, True)
+            await joined.ainsert(new_jobs)
+            return [Job(self._services, new) for new in new_jobs]
+        with RefusalText(listed, new_jobs):
+            results = await joined.aadmit([UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)])
+        return await in_thread(self._resulting_jobs, new_jobs, results, True)
 
     def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
         """Whether these calls use a transaction of the caller, of which there can be only one."""
@@ -327,7 +329,7 @@ class Submitter:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
         return structs.replace(new, metadata=plain(new.metadata))  # each of its jobs gets its own correlation id
 
-    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, UniqueRule], list[Dependency]]:
+    def _new_jobs(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, UniqueRule], list[Dependency]]:
         """The jobs, the unique rules by position, and the dependencies."""
         now = self._clock.now()
         drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
