@@ -78,7 +78,7 @@ bench: $(STAMP) ## measure this machine, side by side with peers, in one run
 docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 	@for page in README.md docs CHANGELOG.md CONTRIBUTING.md; do \
 	  test -e $$page || { echo "docs: $$page is missing" >&2; exit 1; }; done
-	@$(BIN)/python -m pytest tests/surfaces/docs/test_docs.py $(ARGS)
+	@$(BIN)/python -m pytest tests/surfaces/docs $(ARGS)
 
 screenshots: $(STAMP) browser ## take the pictures in docs/images anew
 	@$(BIN)/python -m tests.surfaces.web.pages.screenshots $(ARGS)

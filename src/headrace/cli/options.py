@@ -29,24 +29,32 @@ def example(*lines: str) -> str:
     return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
 
 
-def _save_step(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _set_on_session(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     if value and param.name:
         setattr(ctx.obj, param.name, value)
 
 
 _SHARED = (
     click.option(
-        "--app", metavar="MODULE:ATTR", expose_value=False, callback=_save_step, help="The app, such as shop.jobs:app."
+        "--app",
+        metavar="MODULE:ATTR",
+        expose_value=False,
+        callback=_set_on_session,
+        help="The app, such as shop.jobs:app.",
     ),
     click.option(
         "--url",
         metavar="URL",
         expose_value=False,
-        callback=_save_step,
+        callback=_set_on_session,
         help="The store, such as sqlite:///jobs.db or postgresql://host/database.",
     ),
     click.option(
-        "--traceback", is_flag=True, expose_value=False, callback=_save_step, help="Show the traceback of an error."
+        "--traceback",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_on_session,
+        help="Show the traceback of an error.",
     ),
 )
 

@@ -471,7 +471,7 @@ def test_redis_has_no_transaction_to_join(app: Headrace) -> None:
 
 
 def vigils() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "headrace-vigil"]
+    return [thread for thread in threading.enumerate() if thread.name == "headrace-commit-watcher"]
 
 
 @on("sqlite")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.shared import liveness_file
-from headrace.engines.shared.liveness_file import LivenessFile, add_dead_letters, find_dead, local_folder
+from headrace.engines.shared.liveness_file import LivenessFile, find_dead, local_folder, remove_file
 from headrace.errors import ConfigError
 from tests.support.processes import Child
 
@@ -128,7 +128,7 @@ def test_a_worker_is_dead_when_its_process_is_and_its_begun_claims_are_known() -
     assert child.hear() == {}
     child.end()
     assert find_dead(folder) == {"dying": {21, 23}}
-    add_dead_letters(folder, "dying")
+    remove_file(folder, "dying")
     assert find_dead(folder) == {}
     living.close()
     assert list(folder.iterdir()) == []
@@ -147,7 +147,7 @@ def test_a_folder_cleared_away_under_the_workers_tells_of_nobody() -> None:
     folder = local_folder("a store")
     folder.rmdir()
     assert find_dead(folder) == {}
-    add_dead_letters(folder, "w1")
+    remove_file(folder, "w1")
 
 
 def test_where_there_are_no_locks_nobody_is_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:

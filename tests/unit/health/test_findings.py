@@ -11,10 +11,10 @@ from headrace.core.health.findings import (
     Sizes,
     WriteContention,
     add_pressure,
+    findings_of,
     is_gone,
     judge_pressure,
     judge_size,
-    mark_stale,
 )
 from tests.support.builders import NOW, worker_row
 
@@ -22,16 +22,18 @@ MB = 2**20
 
 
 def codes(integrity_counts: IntegrityCounts, now: int = NOW) -> list[str]:
-    return [finding.code for finding in mark_stale(integrity_counts, now)]
+    return [finding.code for finding in findings_of(integrity_counts, now)]
 
 
 def test_a_store_with_nothing_wrong_has_no_findings() -> None:
-    assert mark_stale(IntegrityCounts(orphans={"history": 0, "flows": 0}, workers=[worker_row(seen_at=NOW)]), NOW) == []
+    assert (
+        findings_of(IntegrityCounts(orphans={"history": 0, "flows": 0}, workers=[worker_row(seen_at=NOW)]), NOW) == []
+    )
 
 
 def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> None:
     kinds = ["history", "logs", "tags", "steps", "dependencies", "flows", "index"]
-    found = mark_stale(IntegrityCounts(orphans=dict.fromkeys(kinds, 2)), NOW)
+    found = findings_of(IntegrityCounts(orphans=dict.fromkeys(kinds, 2)), NOW)
     assert [finding.code for finding in found] == [f"orphan_{kind}" for kind in kinds]
     assert all(finding.repairable and finding.count == 2 and "--repair" in finding.advice for finding in found)
 
@@ -49,7 +51,7 @@ def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> N
 )
 def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, told: bool, gone: bool) -> None:
     worker = worker_row("w9", seen_at=NOW - silence, heartbeat=heartbeat)
-    found = mark_stale(IntegrityCounts(workers=[worker]), NOW)
+    found = findings_of(IntegrityCounts(workers=[worker]), NOW)
     assert [finding.code for finding in found] == ["silent_workers"] * told
     assert [finding.repairable for finding in found] == [gone] * told
     assert is_gone(worker, NOW) is gone
@@ -57,8 +59,8 @@ def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, told: bo
 
 
 def test_due_jobs_that_nobody_promotes_are_wrong_without_a_worker_and_a_note_with_a_busy_one() -> None:
-    (alone,) = mark_stale(IntegrityCounts(overdue=3), NOW)
-    (busy,) = mark_stale(IntegrityCounts(overdue=3, workers=[worker_row(seen_at=NOW)]), NOW)
+    (alone,) = findings_of(IntegrityCounts(overdue=3), NOW)
+    (busy,) = findings_of(IntegrityCounts(overdue=3, workers=[worker_row(seen_at=NOW)]), NOW)
     assert (alone.note, busy.note) == (False, True)
     assert "start one" in alone.advice
     assert "busy" in busy.advice

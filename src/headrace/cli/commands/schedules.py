@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.app.schedules.records import Schedule, ScheduleRun
 from headrace.cli import job_view
-from headrace.cli.job_arguments import json_argument, warn_if_unknown
+from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
 from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
 from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
 from headrace.cli.session import Session, missing_file

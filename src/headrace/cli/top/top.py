@@ -73,7 +73,7 @@ class Poller:
         self._orders: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self.sight: StoreSample | None = None
         self.trouble: str | None = None
-        self.store_status: str | None = None
+        self.message: str | None = None
 
     def start(self) -> None:
         threading.Thread(target=self._look_on, name="headrace-top", daemon=True).start()
@@ -102,9 +102,9 @@ class Poller:
     def _apply_command(self, act: Callable[[], object]) -> None:
         try:
             act()
-            self.store_status = None
+            self.message = None
         except HeadraceError as error:
-            self.store_status = f"failed: {error}"
+            self.message = f"failed: {error}"
 
 
 class _Screen:
@@ -130,7 +130,7 @@ class _Screen:
                 going = self._listen()
 
     def _now(self) -> ViewState:
-        return structs.replace(self._look, trouble=self._poller.trouble, store_status=self._poller.store_status)
+        return structs.replace(self._look, trouble=self._poller.trouble, message=self._poller.message)
 
     def _listen(self) -> bool:
         """Wait for a key, a new sample, or one second (the terminal may be resized); False to quit."""

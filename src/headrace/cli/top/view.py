@@ -60,7 +60,7 @@ class ViewState(Struct, frozen=True):
     sort: str = "name"
     chosen: str | None = None
     question: str | None = None
-    store_status: str | None = None
+    message: str | None = None
     trouble: str | None = None
 
 
@@ -150,7 +150,7 @@ def _summary(sight: StoreSample) -> str:
 
 
 def _footer(look: ViewState, width: int) -> RenderableType:
-    message = look.question or look.store_status
+    message = look.question or look.message
     return _line(message or _KEYS.format(sort=look.sort), "bold yellow" if message else "reverse", width)
 
 

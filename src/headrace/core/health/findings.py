@@ -70,7 +70,7 @@ def is_gone(worker: WorkerRow, now: int) -> bool:
     return now - worker.seen_at > max(GONE, 6 * worker.heartbeat)
 
 
-def mark_stale(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
+def findings_of(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
     """The findings from these counts."""
     return [
         *_of_damage(integrity_counts),

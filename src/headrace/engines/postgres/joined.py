@@ -109,7 +109,7 @@ class TransactionalInsert:
         _refuse_twins(jobs)
         if line not in self._known:
             yield from self._find_our_tables()
-            _save_step(self._known, line)
+            _mark_known(self._known, line)
         if len(jobs) > 1:  # autocommit cannot undo a partial insert
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
@@ -240,7 +240,7 @@ class PostgresJoined:
             row = await borrowed.ask(*ask)
 
 
-def _save_step(known: WeakSet[Any], line: Any) -> None:
+def _mark_known(known: WeakSet[Any], line: Any) -> None:
     try:
         known.add(line)
     except TypeError:  # its class allows no weak references: check each time

@@ -233,7 +233,7 @@ class RedisEngine:
             self.damaged.fail(spoiled, now)
         if len(reaped) < limit:
             for worker_id in dead:
-                liveness_file.add_dead_letters(folder, worker_id)
+                liveness_file.remove_file(folder, worker_id)
         return reaped
 
     def release_unknown_claims(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:

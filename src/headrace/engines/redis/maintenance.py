@@ -22,8 +22,8 @@ from headrace.core.health.findings import (
     StoreLoad,
     Tending,
     TrimResult,
+    findings_of,
     is_gone,
-    mark_stale,
 )
 from headrace.core.jobs.records import Filter
 from headrace.engines.protocol.maintenance import StoreView
@@ -113,7 +113,7 @@ class RedisMaintenance:
         if self._engine.transfer.store_status() is None:
             integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
-        return [*found, *_of_losses(sizes, lost), *mark_stale(integrity_counts, at)]
+        return [*found, *_of_losses(sizes, lost), *findings_of(integrity_counts, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()

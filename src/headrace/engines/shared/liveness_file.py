@@ -127,7 +127,7 @@ def _signs_of_life(folder: Path) -> list[str]:
         return []
 
 
-def add_dead_letters(folder: Path, worker_id: str) -> None:
+def remove_file(folder: Path, worker_id: str) -> None:
     """Remove the file of a dead worker once all of its jobs are recovered."""
     with contextlib.suppress(FileNotFoundError):
         (folder / f"{worker_id}{_SUFFIX}").unlink()

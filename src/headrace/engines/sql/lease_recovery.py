@@ -58,7 +58,7 @@ def reap(
     reaped, effects = found
     if len(reaped) < limit:
         for worker_id in dead:
-            liveness_file.add_dead_letters(folder, worker_id)
+            liveness_file.remove_file(folder, worker_id)
     effects.work |= any(job.state is State.PENDING for job in reaped)
     effects.done |= any(job.state is State.FAILED for job in reaped)
     effects.ring(database.ring)

@@ -22,8 +22,8 @@ from headrace.core.health.findings import (
     Finding,
     IntegrityCounts,
     TrimResult,
+    findings_of,
     is_gone,
-    mark_stale,
 )
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import ErrorInfo, JobRow, WorkerRow
@@ -65,7 +65,7 @@ def inspect(database: Database, now: int) -> list[Finding]:
         integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
         return integrity_counts
 
-    return mark_stale(database.read(count), now)
+    return findings_of(database.read(count), now)
 
 
 def repair(database: Database, codes: Collection[str], limit: int, now: int) -> dict[str, int]:

@@ -51,7 +51,7 @@ class CommitWatcher:
         with self._lock:
             self._expected[job_id] = time.monotonic() + _PATIENCE
             if self._thread is None:
-                thread = threading.Thread(target=self._keep, name="headrace-vigil", daemon=True)
+                thread = threading.Thread(target=self._keep, name="headrace-commit-watcher", daemon=True)
                 with contextlib.suppress(RuntimeError):  # no thread can be started; the job is stored all the same
                     thread.start()
                     self._thread = thread

@@ -84,7 +84,7 @@ class WindowedMetrics:
     def _within(self, width: Resolution, since: int, until: int, *, of_archive: bool) -> _Span:
         key = (of_archive, width.span, since)
         if key not in self._spans:
-            self._spans[key] = (self._retention_run if of_archive else self._worked)(width, since, until)
+            self._spans[key] = (self._archived if of_archive else self._worked)(width, since, until)
         return self._spans[key]
 
     def _worked(self, width: Resolution, since: int, until: int) -> _Span:
@@ -97,7 +97,7 @@ class WindowedMetrics:
             cells += [((None, None, name), cell) for name, cell in workers.items()]
         return _Span(cells, min((start for start, _ in jobs), default=until))
 
-    def _retention_run(self, width: Resolution, since: int, until: int) -> _Span:
+    def _archived(self, width: Resolution, since: int, until: int) -> _Span:
         """The cell of retention runs, which has no queue."""
         found = list(self._meter.sweeps(width, since, until))
         everywhere: _Who = (None, None, None)

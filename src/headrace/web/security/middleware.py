@@ -151,7 +151,7 @@ class SecurityMiddleware:
             await send(message)
 
         try:
-            self._insert_unique(scope)
+            self._authorize(scope)
             await self._inner(scope, _limited(scope, receive, self._max_body), reply)
         except Refused as refused:
             if begun:
@@ -161,7 +161,7 @@ class SecurityMiddleware:
 
     # -- authentication
 
-    def _insert_unique(self, scope: Scope) -> None:
+    def _authorize(self, scope: Scope) -> None:
         request = HTTPConnection(scope)
         client = request.client.host if request.client else ""
         _refuse_other_sites(scope, request)
