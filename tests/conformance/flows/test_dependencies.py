@@ -184,7 +184,7 @@ def test_every_end_of_a_parent_is_decided(engine: Engine, end: str, policy: Poli
     if end == "completed" or policy == "run":
         assert (found.state, found.reason, found.version) == (State.PENDING, None, 2)
         assert (entries[0].event, entries[0].source, entries[0].target) == (Trigger.UNBLOCK, "waiting", "pending")
-        assert "waited for has ended" in (entries[0].detail or "")
+        assert "waited for have ended" in (entries[0].detail or "")
     elif policy == "cancel":
         assert (found.state, found.reason, found.version) == (State.CANCELLED, PARENT_FAILED, 2)
         assert found.finished_at is not None

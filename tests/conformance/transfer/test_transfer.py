@@ -52,6 +52,9 @@ from tests.support.builders import (
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
+# Eight hundred cases; runtime/transfer copies from and to PostgreSQL at once.
+pytestmark = pytest.mark.slow_on("postgres")
+
 MOVED = StoreStatus("moved", "redis://elsewhere/0", NOW)
 ARRIVING = StoreStatus("arriving", "sqlite:////from/here.db", NOW)
 CLOSED: dict[str, type[Exception]] = {"moved": StoreMoved, "arriving": EngineUnavailable}

@@ -189,7 +189,7 @@ def alter(path: Path, statement: str) -> None:
         (lambda path: path.unlink(), ConfigError, "there is no file"),
         (lambda path: alter(path, "DROP TABLE headrace_schema"), ConfigError, "no tables of headrace"),
         (lambda path: alter(path, "UPDATE headrace_schema SET version = version + 100"), SchemaMismatch, "newer"),
-        (lambda path: alter(path, "INSERT INTO headrace_tags VALUES ('t', 12345)"), ConfigError, "is not there"),
+        (lambda path: alter(path, "INSERT INTO headrace_tags VALUES ('t', 12345)"), ConfigError, "does not exist"),
     ],
     ids=["damaged", "no database", "missing", "not ours", "newer", "orphans"],
 )

@@ -249,9 +249,9 @@ def test_a_job_may_come_after_an_archived_one_that_was_completed(
     drain(app)
     assert (after_one.result(0), after_both.result(0)) == (4, 5)
     for parents in ([failed], [done, failed], ["nobody"]):
-        with pytest.raises(InvalidJob, match="to wait for"):
+        with pytest.raises(InvalidJob, match="which does not exist"):
             work.using(after=parents).enqueue(7)
-    with pytest.raises(InvalidJob, match="to wait for"):
+    with pytest.raises(InvalidJob, match="which does not exist"):
         work.enqueue(done)  # its result would have to be there
 
 

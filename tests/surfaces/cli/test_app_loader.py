@@ -137,13 +137,13 @@ def test_a_store_that_is_not_there_is_told_and_not_made_by_looking(shell: Shell)
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://me:secret@127.0.0.1:1/db", "redis://me:secret@127.0.0.1:1/0", "nosuch://me:secret@host/db"]
+    "url", ["postgresql://me:hunter2@127.0.0.1:1/db", "redis://me:hunter2@127.0.0.1:1/0", "nosuch://me:hunter2@host/db"]
 )
 def test_a_password_in_a_url_is_never_shown(shell: Shell, url: str) -> None:
     for command in (("jobs",), ("doctor",), ("doctor", "--json")):
         ran = shell("--url", url, *command)
         assert ran.code != 0
-        assert "secret" not in ran.out + ran.err
+        assert "hunter2" not in ran.out + ran.err
         assert url.partition(":")[0] in ran.out + ran.err
 
 

@@ -138,7 +138,7 @@ def test_a_queue_is_deleted_on_its_page(app: Headrace) -> None:
     job = register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
     refused = client.post("/queues/sums/delete", content="confirmed=yes")
-    assert "not finished" in refused.text
+    assert "1 unfinished job" in refused.text
     job.cancel()
     told = client.post("/queues/sums/delete", content="confirmed=yes").json()
     assert told["text"] == "Queue sums is deleted, with 1 finished jobs."
