@@ -32,7 +32,7 @@ def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) 
         "never before",
         "3 jobs, the latest",
         "Monday",
-        "finished at attempt 2 by the survivor",
+        "finished at attempt 2 by the other worker",
         "jobs a second",
         "5,028 completed, 1 failed, 0 lost",
         "What to try next",

@@ -44,7 +44,7 @@ def test_a_queue_is_paused_configured_and_cleared(app: Headrace, tasks: dict[str
     page.get_by_label("Rate", exact=True).fill("10/s")
     page.get_by_label("Concurrency", exact=True).fill("3")
     press(page, "Save the rules")
-    told(page, "hold for every worker")
+    told(page, "apply to every worker")
     assert queue.rules.concurrency == 3
     assert queue.rules.rate is not None
     page.get_by_label("Concurrency", exact=True).fill("many")
@@ -176,9 +176,9 @@ def test_a_worker_is_paused_and_stopped(app: Headrace, visit: Visit) -> None:
         told(page, "starts jobs again")
         press(page, "Stop")
         answer(page, "Stop the worker")
-        told(page, "finishes what it runs")
+        told(page, "finishes its running jobs")
         assert worker.stopped.wait(PATIENCE)
-        expect(page.get_by_role("main")).to_contain_text("signed off")
+        expect(page.get_by_role("main")).to_contain_text("ended")
 
 
 def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser: Browser) -> None:
