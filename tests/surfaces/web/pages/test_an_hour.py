@@ -35,16 +35,29 @@ WAKE = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
 def in_browser(cdp: CDPSession) -> dict[str, float]:
-    """What is left after the garbage was taken out."""
+    """What is left after garbage collection."""
     for _ in range(3):
         cdp.send("HeapProfiler.collectGarbage")
     found = {one["name"]: one["value"] for one in cdp.send("Performance.getMetrics")["metrics"]}
     return {name: found[name] for name in ("JSHeapUsedSize", "Nodes", "JSEventListeners")}
 
 
-def lost_nodes(page: Page, found: dict[str, float]) -> float:
-    """Those that are held and on no page any more; the page itself grows while there is more to tell."""
-    return found["Nodes"] - float(page.evaluate(SHOWN))
+def at_rest(page: Page, cdp: CDPSession) -> dict[str, float]:
+    """The least the browser held over ten measurements, with the nodes that are held and on no page.
+
+    A page that was just replaced is held until its timers have run and the renderer has drawn: a leak
+    shows in the smallest figure, a replaced page does not.
+    """
+    found = []
+    for _ in range(10):
+        page.clock.run_for(200)
+        page.evaluate(
+            "new Promise((drawn) => { const port = new MessageChannel(); "
+            "port.port1.onmessage = drawn; port.port2.postMessage(0); })"
+        )
+        figures = in_browser(cdp)
+        found.append({**figures, "lost": figures["Nodes"] - float(page.evaluate(SHOWN))})
+    return {name: min(one[name] for one in found) for name in found[0]}
 
 
 def in_server() -> int:
@@ -75,18 +88,16 @@ def test_an_open_overview_leaks_no_memory_on_either_side(
         try:
             for number in range(LOOKS // 3):
                 look(page, app, tasks, number)
-            before, held = in_browser(cdp), in_server()
-            lost = lost_nodes(page, before)
+            before, held = at_rest(page, cdp), in_server()
             for number in range(LOOKS // 3, LOOKS):
                 look(page, app, tasks, number)
-            after, holds = in_browser(cdp), in_server()
-            lost_since = lost_nodes(page, after) - lost
+            after, holds = at_rest(page, cdp), in_server()
         finally:
             tracemalloc.stop()
     assert page.evaluate("window.looks") >= LOOKS
-    told = f"{before} -> {after}, {lost_since} nodes lost; {held} -> {holds} bytes in the server"
+    told = f"{before} -> {after}; {held} -> {holds} bytes in the server"
     assert after["JSEventListeners"] <= before["JSEventListeners"] + 5, told
-    assert lost_since <= 500, told
+    assert after["lost"] <= before["lost"] + 1000, told
     assert after["JSHeapUsedSize"] <= 1.2 * before["JSHeapUsedSize"] + 500_000, told
     assert holds <= 1.2 * held + 2_000_000, told
     print(told)
