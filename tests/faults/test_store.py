@@ -97,7 +97,7 @@ def _assert_consistent(path: Path) -> None:
         db = sqlite3.connect(path)
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         failed = sum(row.state is State.FAILED for row in rows)
-        dead = db.execute("SELECT count(*) FROM headrace_dead WHERE status = 'pending'").fetchone()[0]
+        dead = db.execute("SELECT count(*) FROM headrace_dead_letters WHERE status = 'pending'").fetchone()[0]
         filed = db.execute("SELECT count(*) FROM headrace_history WHERE event = 'fail'").fetchone()[0]
         assert failed == dead == filed, "a failure, its dead letter and its history are one commit"
         db.close()

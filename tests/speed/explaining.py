@@ -121,7 +121,15 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         **dict.fromkeys(("due", "running", "waiting"), NOW),
     }
     counts = {"looks": 2000, "limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000, "point": 1000}
-    counts |= {"version": 2, "kin": 0, "at": NOW, "size": size, "completions": size, "most": 1000}
+    counts |= {
+        "version": 2,
+        "with_dependencies": 0,
+        "has_dependencies": 0,
+        "at": NOW,
+        "size": size,
+        "completions": size,
+        "most": 1000,
+    }
     texts |= {"page": "[]", "type": "job.removed"}
     if name == "insert_one":
         return {**msgspec.structs.asdict(new_job("new")), "channel": "text", "page": "[]"}

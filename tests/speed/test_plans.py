@@ -170,7 +170,7 @@ def test_the_horizon_is_looks_at_the_ends_of_indexes(store: SqliteEngine) -> Non
     assert lanes == "SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane>?)"
     assert due == "SEARCH headrace_jobs USING COVERING INDEX headrace_jobs_due"
     assert lapsing.startswith("SEARCH headrace_jobs USING")
-    assert "INDEX headrace_jobs_lapsing (expires_at>?)" in lapsing
+    assert "INDEX headrace_jobs_expiring (expires_at>?)" in lapsing
 
 
 def test_promotion_reads_what_is_due_in_order(store: SqliteEngine) -> None:
@@ -184,7 +184,7 @@ def test_promotion_reads_what_is_due_in_order(store: SqliteEngine) -> None:
 
 def test_lapsing_reads_only_what_expired(store: SqliteEngine) -> None:
     (look,) = looks_at_jobs(plan(store, "lock_expired"))
-    assert "INDEX headrace_jobs_lapsing (expires_at>? AND expires_at<?)" in look
+    assert "INDEX headrace_jobs_expiring (expires_at>? AND expires_at<?)" in look
 
 
 def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: SqliteEngine) -> None:

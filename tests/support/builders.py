@@ -205,7 +205,7 @@ def worker_row(worker_id: str = "w1", **more: Any) -> WorkerRow:
         "started_at": NOW,
         "seen_at": NOW,
         "state": "running",
-        "wish": "run",
+        "command": "run",
         "queues": '["default"]',
         "concurrency": 4,
         "running": 0,

@@ -132,7 +132,7 @@ def _of_redis(url: str) -> Iterator[Value]:
     for key in sorted(client.scan_iter(match=f"{{{prefix}}}:*", count=1000)):
         kind = key.decode()[len(prefix) + 3 :].partition(":")[0]
         if kind not in _NO_RECORDS:
-            yield from _of_key(client, key, kind, names if kind in ("jobs", "bodies") else {})
+            yield from _of_key(client, key, kind, names if kind in ("jobs", "payloads") else {})
 
 
 def _of_key(client: Any, key: bytes, kind: str, names: dict[bytes, str]) -> Iterator[Value]:
@@ -189,7 +189,7 @@ _OF_BODY = ("payload", "checksum", "options", "tags", "metadata", "mark", "uniqu
 def put_field(url: str, job_id: str, field: str, new: Any) -> None:
     """Give a job this value in place of what is stored."""
     if url.startswith(("redis", "unix")):
-        [body] = [value for value in values_of(url) if value.kind == "bodies" and value.job == job_id]
+        [body] = [value for value in values_of(url) if value.kind == "payloads" and value.job == job_id]
         fields = msgspec.msgpack.decode(b"\x97" + body.held)
         fields[_OF_BODY.index(field)] = new
         body.put(msgspec.msgpack.encode(fields)[1:])

@@ -246,7 +246,7 @@ def attempt(engine_name: str, folder: Path, chance: random.Random, kinds: Sequen
 _USUAL = {
     "sqlite": [f"headrace_jobs.{name}" for name in ("payload", "options", "tags", "metadata", "lane", "created_at")],
     "postgres": [f"headrace_jobs.{name}" for name in ("payload", "options", "tags", "metadata", "lane", "created_at")],
-    "redis": ["jobs", "bodies"],
+    "redis": ["jobs", "payloads"],
 }
 
 

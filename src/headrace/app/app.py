@@ -208,15 +208,15 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Pause a worker: it starts no more jobs. False if it is unknown."""
-        return self.services.wish(worker_id, "pause")
+        return self.services.command_worker(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Resume a paused worker; False if it is unknown."""
-        return self.services.wish(worker_id, "run")
+        return self.services.command_worker(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Stop a worker after its running jobs; False if it is unknown."""
-        return self.services.wish(worker_id, "stop")
+        return self.services.command_worker(worker_id, "stop")
 
     def set_worker_log_level(self, worker_id: str, level: str) -> bool:
         """Set the log level of a worker's process, such as "INFO,headrace.store=DEBUG"; False if it is unknown."""

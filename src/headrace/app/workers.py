@@ -59,7 +59,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         cls, row: WorkerRow, now: int, vitals: ProcessStats | None = None, stalled: Iterable[str] = ()
     ) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
-        known.pop("wish")
+        known.pop("command")
         known["silent"] = row.is_silent(now)
         return cls(
             **{

@@ -51,9 +51,9 @@ def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
         one = left.pop()
         ran, error = _run_now(app, one)
         first = first or error
-        if ran and one.row.kin:
-            kin = sorted([*one.parents(), *one.children()], key=lambda other: other.row.seq)
-            due = [other for other in kin if other.state is State.PENDING and other.id not in seen]
+        if ran and one.row.has_dependencies:
+            related = sorted([*one.parents(), *one.children()], key=lambda other: other.row.seq)
+            due = [other for other in related if other.state is State.PENDING and other.id not in seen]
             left += reversed(due)
             seen.update(other.id for other in due)
     if job.state is State.WAITING:  # for jobs it spawned, which have run meanwhile

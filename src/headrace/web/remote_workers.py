@@ -122,7 +122,7 @@ class RemoteWorkers:
         want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
         if held is not None:
             engine.release_unknown_claims(worker.id, held)
-        if act_of(engine.renew(worker, held or (), want.lease).wish) != "run":
+        if act_of(engine.renew(worker, held or (), want.lease).command) != "run":
             return []
         bell = engine.listen("work", [share.queue for share in want.shares])
         try:
@@ -201,7 +201,7 @@ class RemoteWorkers:
         if notes:
             self._app.engine.exchange((), None, [encrypted_note(self._app.cipher, note) for note in notes])
         renewal = self._app.engine.renew(worker, leases, ttl)
-        return {lease.id for lease in renewal.lost}, act_of(renewal.wish)
+        return {lease.id for lease in renewal.lost}, act_of(renewal.command)
 
     def leave(self, worker_id: str) -> None:
         self._app.engine.unregister_worker(worker_id)

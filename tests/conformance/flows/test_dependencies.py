@@ -57,7 +57,7 @@ def test_what_is_planted_waits_and_is_claimed_by_nobody(engine: Engine) -> None:
     assert engine.queries.edges(["b"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
     assert engine.queries.edges(["c", "a", "nowhere"]) == [Dependency("a", "b"), Dependency("b", "c", "hold")]
     assert engine.queries.edges([]) == []
-    assert [bool(row(engine, name).kin) for name in "abc"] == [True, True, False]
+    assert [bool(row(engine, name).has_dependencies) for name in "abc"] == [True, True, False]
     assert ids(claim(engine)) == ["a"]
 
 
@@ -74,7 +74,7 @@ def test_a_bond_may_be_to_jobs_that_are_there(engine: Engine) -> None:
     engine.insert([new_job("a"), new_job("d", priority=-1)], now=NOW)
     engine.insert_graph([child("b")], [Dependency("a", "b"), Dependency("b", "d")], now=NOW)
     assert states(engine) == {"a": State.PENDING, "b": State.WAITING, "d": State.WAITING}
-    assert [bool(row(engine, name).kin) for name in "abd"] == [True, True, True]
+    assert [bool(row(engine, name).has_dependencies) for name in "abd"] == [True, True, True]
 
 
 @pytest.mark.parametrize("state", [State.PENDING, State.SCHEDULED, State.RETRYING])

@@ -316,7 +316,7 @@ def test_a_store_that_has_moved_takes_nothing_of_a_plant(engine: Engine) -> None
 
 def carried(engine: Engine) -> list[tuple[object, ...]]:
     found = engine.queries.find(EVERYTHING, 99).jobs
-    return [(job.id, job.state, job.version, job.flow, bool(job.kin)) for job in found]
+    return [(job.id, job.state, job.version, job.flow, bool(job.has_dependencies)) for job in found]
 
 
 def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
@@ -336,7 +336,8 @@ def test_bonds_and_flows_are_carried_as_they_are(engine: Engine) -> None:
         engine.transfer.import_flows([tally.flow for tally in flows])
         engine.transfer.import_edges([*edges, Dependency("a", "nowhere")])
     after = [
-        (job.id, job.state, job.version, job.flow, bool(job.kin)) for job in engine.queries.get(["a", "b", "x", "y"])
+        (job.id, job.state, job.version, job.flow, bool(job.has_dependencies))
+        for job in engine.queries.get(["a", "b", "x", "y"])
     ]
     assert sorted(after) == sorted(before)
     assert (engine.queries.flows(9), engine.queries.edges(["a", "b", "x", "y"])) == (flows, edges)

@@ -135,13 +135,13 @@ def test_a_renewal_without_leases_only_reports_the_worker(engine: Engine) -> Non
 
 
 def test_a_renewal_brings_the_operators_wish(engine: Engine) -> None:
-    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "run"
-    engine.queries.wish("w1", "pause")
-    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "pause"
-    assert engine.renew(worker_row("w2"), [], LEASE, now=NOW).wish == "run"
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).command == "run"
+    engine.queries.command_worker("w1", "pause")
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).command == "pause"
+    assert engine.renew(worker_row("w2"), [], LEASE, now=NOW).command == "run"
 
 
 def test_a_worker_cannot_talk_its_operator_out_of_a_wish(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.queries.wish("w1", "stop")
-    assert engine.renew(worker_row("w1", wish="run"), [], LEASE, now=NOW).wish == "stop"
+    engine.queries.command_worker("w1", "stop")
+    assert engine.renew(worker_row("w1", command="run"), [], LEASE, now=NOW).command == "stop"

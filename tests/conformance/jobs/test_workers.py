@@ -1,4 +1,4 @@
-"""attend, sign_off, workers, wish: who is there, and what was asked of them."""
+"""attend, sign_off, workers, command: who is there, and what was asked of them."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_a_heartbeat_brings_up_to_date_what_a_worker_is_and_not_since_when(engin
 def test_one_that_only_shows_up_takes_nothing_back_that_it_reported(engine: Engine) -> None:
     told = worker_row("w1", host="höst", pid=77, queues='["a"]', concurrency=9, tasks='["x"]', completed=3, failed=1)
     engine.renew(told, [], LEASE, now=NOW)
-    engine.queries.wish("w1", "pause")
+    engine.queries.command_worker("w1", "pause")
     shown = worker_row("w1", seen_at=NOW + SECOND, heartbeat=0)
-    assert engine.renew(shown, [], LEASE, now=NOW + SECOND).wish == "pause"
-    assert engine.queries.workers() == [structs.replace(told, seen_at=NOW + SECOND, wish="pause")]
+    assert engine.renew(shown, [], LEASE, now=NOW + SECOND).command == "pause"
+    assert engine.queries.workers() == [structs.replace(told, seen_at=NOW + SECOND, command="pause")]
 
 
 def test_workers_are_listed_oldest_first(engine: Engine) -> None:
@@ -66,37 +66,37 @@ def test_workers_of_every_process_are_seen(store: StoreUnderTest) -> None:
 
 def test_a_wish_is_seen_by_the_desk_and_by_the_worker(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    assert engine.queries.wish("w1", "stop")
-    assert [worker.wish for worker in engine.queries.workers()] == ["stop"]
-    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "stop"
+    assert engine.queries.command_worker("w1", "stop")
+    assert [worker.command for worker in engine.queries.workers()] == ["stop"]
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).command == "stop"
 
 
 def test_a_wish_may_name_a_level_of_the_logs(engine: Engine) -> None:
-    wish = with_log_level("pause", "INFO,headrace.store=DEBUG")
+    command = with_log_level("pause", "INFO,headrace.store=DEBUG")
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.queries.wish("w1", wish)
-    told = engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish
+    engine.queries.command_worker("w1", command)
+    told = engine.renew(worker_row("w1"), [], LEASE, now=NOW).command
     assert (act_of(told), log_level_of(told)) == ("pause", "INFO,headrace.store=DEBUG")
     assert log_level_of("pause") is None
 
 
 def test_a_wish_may_be_taken_back(engine: Engine) -> None:
     engine.renew(worker_row("w1"), [], LEASE, now=NOW)
-    engine.queries.wish("w1", "pause")
-    engine.queries.wish("w1", "run")
-    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "run"
+    engine.queries.command_worker("w1", "pause")
+    engine.queries.command_worker("w1", "run")
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).command == "run"
 
 
 def test_a_wish_for_a_worker_nobody_knows_is_told_so(engine: Engine) -> None:
-    assert not engine.queries.wish("ghost", "stop")
+    assert not engine.queries.command_worker("ghost", "stop")
     assert engine.queries.workers() == []
 
 
 def test_a_wish_concerns_one_worker(engine: Engine) -> None:
     for name in ("w1", "w2"):
         engine.renew(worker_row(name), [], LEASE, now=NOW)
-    engine.queries.wish("w1", "stop")
-    assert [(worker.id, worker.wish) for worker in engine.queries.workers()] == [("w1", "stop"), ("w2", "run")]
+    engine.queries.command_worker("w1", "stop")
+    assert [(worker.id, worker.command) for worker in engine.queries.workers()] == [("w1", "stop"), ("w2", "run")]
 
 
 def test_what_a_worker_runs_is_told_by_its_leases_up_to_its_concurrency(engine: Engine) -> None:

@@ -17,7 +17,7 @@ _ROWS = {
     "steps": f"headrace_steps (job, kind, name, number, at) VALUES ({{n}}, 'step', 'x', {{n}}, {NOW})",
     "tags": "headrace_tags (tag, job) VALUES ('lost', {n})",
 }
-_KEYS = {"history": "h", "logs": "l", "steps": "steps", "dependencies": "parents"}
+_KEYS = {"history": "history", "logs": "logs", "steps": "steps", "dependencies": "parents"}
 
 
 class Tampering:
@@ -36,7 +36,7 @@ class Tampering:
         elif what == "dependencies":
             child = "(SELECT seq FROM headrace_jobs WHERE id = 'child')"
             edge = f"({child}, {self._number}, 'cancel', {'true' if self._is_postgres else '0'})"
-            self.execute(f"INSERT INTO headrace_bonds (child, parent, policy, blocks) VALUES {edge}")
+            self.execute(f"INSERT INTO headrace_dependencies (child, parent, policy, blocks) VALUES {edge}")
         else:
             self.execute("INSERT INTO " + _ROWS[what].format(n=self._number))
 
@@ -48,7 +48,7 @@ class Tampering:
             client.delete(f"{prefix}:blocks:{number}")
         else:
             no = "false" if self._is_postgres else "0"
-            self.execute(f"UPDATE headrace_bonds SET blocks = {no}")
+            self.execute(f"UPDATE headrace_dependencies SET blocks = {no}")
 
     def lose(self, index: str) -> None:
         """Take everything out of an index of Redis."""

@@ -166,7 +166,7 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
     engine.insert([new_job("bad"), new_job("häßlich"), new_job("good")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     engine.schedule_store.put(schedule("tick"), new=True)
-    for table in ("headrace_jobs", "headrace_dead", "headrace_schedules"):
+    for table in ("headrace_jobs", "headrace_dead_letters", "headrace_schedules"):
         Tampering(store).execute(f"UPDATE {table} SET id = CAST(x'62ff64' AS TEXT) WHERE id NOT IN ('häßlich', 'good')")
     assert found(engine) == {"damaged_ids": 3}
     assert not engine.schedule_store.delete("b\ufffdd"), "nobody can ask for it"

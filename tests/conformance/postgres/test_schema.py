@@ -221,6 +221,19 @@ def test_newer_tables_are_refused_in_words_and_left_untouched(
     assert tables(db, older) == before
 
 
+def test_tables_of_before_the_first_release_are_refused_with_what_to_do(
+    older: str, open_engine: Open, db: psycopg.Connection[Any]
+) -> None:
+    db.execute(f"UPDATE {name_in(older)}.headrace_schema SET name = 'foundation'")
+    before = tables(db, older)
+    engine = open_engine(older)
+    acts: list[Callable[[], object]] = [engine.migrate, lambda: claim(engine), engine.facts]
+    for act in acts:
+        with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new schema; nothing was changed"):
+            act()
+    assert tables(db, older) == before
+
+
 def test_newer_tables_that_still_serve_this_version_are_used_as_they_are(
     older: str, open_engine: Open, db: psycopg.Connection[Any]
 ) -> None:
@@ -328,7 +341,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
 ) -> None:
     db = servers.postgres_connection(database)
     db.execute("CREATE SCHEMA decoy")
-    for table in ("jobs", "queues", "schema", "store", "workers", "tags", "history", "logs", "dead"):
+    for table in ("jobs", "queues", "schema", "store", "workers", "tags", "history", "logs", "dead_letters"):
         db.execute(f"CREATE TABLE decoy.headrace_{table} (trap int)")
     engine = open_engine(f"{database}?schema=crew&options=-c%20search_path%3Ddecoy")
     engine.insert([new_job("job", tags=("a",))], now=NOW)

@@ -562,7 +562,7 @@ def test_tables_that_are_gone_are_told_with_what_to_do(engine: PostgresEngine, s
     for act in (lambda: engine.queries.count(EVERYTHING), lambda: engine.insert([new_job("job")], now=NOW)):
         with pytest.raises(EngineUnavailable, match=r"`headrace migrate` creates (it|them) again"):
             act()
-    assert engine.migrate() == ["0001_foundation"]
+    assert engine.migrate() == ["0001_initial"]
     assert engine.insert([new_job("job")], now=NOW) == [True]
 
 

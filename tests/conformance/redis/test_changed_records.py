@@ -223,7 +223,7 @@ def test_a_lane_whose_turn_is_damaged_has_one_again_with_its_next_job(
 # -- entries that lead to another job
 
 
-@pytest.mark.parametrize("entries", ["due", "lapsing"])
+@pytest.mark.parametrize("entries", ["due", "expiring"])
 @pytest.mark.parametrize("state", [State.PENDING, State.RUNNING, State.COMPLETED])
 def test_a_time_that_leads_to_another_job_does_nothing_to_it(
     redis_engine: RedisEngine, inside: Inside, entries: str, state: State
@@ -296,8 +296,8 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
     values[6] = _packed(held)
     inside.client.hset(inside.key("workers"), "w1", b"\x9f" + b"".join(values))
     renewal = engine.renew(worker, [lease_of(claimed)], LEASE, now=NOW + SECOND)
-    assert (renewal.wish, renewal.lost) == ("run", frozenset())
-    assert engine.queries.workers()[0].wish == "run"
+    assert (renewal.command, renewal.lost) == ("run", frozenset())
+    assert engine.queries.workers()[0].command == "run"
 
 
 # -- what is told page by page
@@ -319,8 +319,8 @@ def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
     engine = redis_engine
     engine.insert([new_job(f"j{n}") for n in range(3)], now=NOW)
     settle(engine, *map(fail, claim(engine)))
-    names = sorted(inside.client.hkeys(inside.key("letters")))
-    values = _values(inside.client.hget(inside.key("letters"), names[0]))
+    names = sorted(inside.client.hkeys(inside.key("dead_letters")))
+    values = _values(inside.client.hget(inside.key("dead_letters"), names[0]))
     values[0] = _packed("z")
-    inside.client.hset(inside.key("letters"), names[0], b"\x9d" + b"".join(values))
+    inside.client.hset(inside.key("dead_letters"), names[0], b"\x9d" + b"".join(values))
     assert [letter.id.encode() for letter in engine.transfer.export_dead_letters("", 10)] == names

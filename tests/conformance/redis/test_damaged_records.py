@@ -58,11 +58,11 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
 
 def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
-    lengths = range(length_of(engine, inside, "bodies"))
+    lengths = range(length_of(engine, inside, "payloads"))
     names = [f"bad-{length}" for length in lengths]
     engine.insert([new_job(name, tags=("t",)) for name in [*names, "good"]], now=NOW)
     for name, length in zip(names, lengths, strict=True):
-        spoil(inside, "bodies", name, length)
+        spoil(inside, "payloads", name, length)
     assert {job.id for job in engine.queries.find(Filter(), 1000).jobs} >= {*names, "good"}
     assert len(engine.queries.peek("default", 1000)) == len(names) + 1
     claims = engine.exchange([], want(1000), now=NOW).claims
@@ -121,7 +121,7 @@ def _damage(engine: RedisEngine) -> list[Finding]:
 def test_a_time_without_its_schedule_is_found_and_removed(redis_engine: RedisEngine, inside: Inside) -> None:
     engine = redis_engine
     engine.schedule_store.put(schedule("tick", due_at=NOW + HOUR), new=True)
-    inside.client.zadd(inside.key("times"), {"ghost": 1, "later ghost": NOW + 2 * HOUR})
+    inside.client.zadd(inside.key("schedules_due"), {"ghost": 1, "later ghost": NOW + 2 * HOUR})
     assert [(f.code, f.count, f.repairable) for f in engine.maintenance.inspect(NOW)] == [("orphan_times", 2, True)]
     assert engine.schedule_store.due(10, NOW) == []
     assert engine.schedule_store.next_due() == NOW + HOUR, "one that was due is not looked at again"
@@ -146,14 +146,14 @@ def test_damaged_entries_beside_a_job_are_told_as_far_as_they_go(redis_engine: R
     engine.exchange([], None, [log(held, "first"), log(held, "second")], now=NOW)
     settle(engine, fail(held))
     number = inside.client.hget(inside.key("ids"), "job").decode()
-    for kind in ("h", "l"):
+    for kind in ("history", "logs"):
         entry = inside.client.lindex(inside.key(f"{kind}:{number}"), 0)
         inside.client.lset(inside.key(f"{kind}:{number}"), 0, entry[: len(entry) // 2])
     assert [line.message for line in engine.queries.logs("job")][-1] == "second"
     assert len(engine.queries.history("job")) == 1
-    [letter_id] = inside.client.hkeys(inside.key("letters"))
-    packed = inside.client.hget(inside.key("letters"), letter_id)
-    inside.client.hset(inside.key("letters"), letter_id, packed[: len(packed) // 2])
+    [letter_id] = inside.client.hkeys(inside.key("dead_letters"))
+    packed = inside.client.hget(inside.key("dead_letters"), letter_id)
+    inside.client.hset(inside.key("dead_letters"), letter_id, packed[: len(packed) // 2])
     [letter] = engine.dead_letters.latest(["job"])
     assert (letter.id, letter.job_id, letter.status) == (letter_id.decode(), "job", "pending")
     assert engine.dead_letters.resolve([letter.id], "manually_resolved") == [letter.id]

@@ -42,7 +42,7 @@ pytestmark = [
 ]
 
 # What stays when all jobs are gone.
-KEPT = {"seq", "spans", "queues", "dead", "letters", "unresolved", "events", "told"}
+KEPT = {"seq", "hours", "queues", "dead_ids", "dead_letters", "dead_pending", "events", "events_count"}
 
 
 @pytest.fixture
@@ -103,7 +103,9 @@ def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monk
 
 def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, inside: Inside) -> None:
     settle(redis_engine, succeed(submit_and_claim(redis_engine)))
-    assert not {name for name in inside.names() if name.split(":")[0] in {"kin", "parents", "children", "blocks"}}
+    assert not {
+        name for name in inside.names() if name.split(":")[0] in {"has_dependencies", "parents", "children", "blocks"}
+    }
 
 
 def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redis_engine: RedisEngine) -> None:

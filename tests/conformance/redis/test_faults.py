@@ -167,7 +167,7 @@ def test_reads_and_renewals_are_repeated(engine: RedisEngine, monkeypatch: pytes
         lambda: engine.queries.get(["job"])[0].id == "job",
         lambda: engine.queries.find(EVERYTHING, 5).jobs[0].id == "job",
         lambda: engine.renew(worker_row(), [lease], LEASE, now=NOW).lost == frozenset(),
-        lambda: engine.queries.wish("w1", "pause"),
+        lambda: engine.queries.command_worker("w1", "pause"),
     ]
     for act in acts:
         with lost_answers(monkeypatch, 1) as told:
@@ -279,7 +279,7 @@ def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, 
         lambda: full.insert([new_job("new", queue="new", tags=("new",))], now=NOW),
         lambda: full.queries.move(EVERYTHING, Trigger.CANCEL, 9, now=NOW),
         lambda: full.queries.pause_queue("default", True),
-        lambda: full.queries.wish("w1", "stop"),
+        lambda: full.queries.command_worker("w1", "stop"),
     ]
     for act in (
         acts * 2
@@ -376,7 +376,7 @@ def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis
     assert ["never signed on" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
     engine.renew(worker_row(), [], LEASE, now=NOW)
     assert engine.maintenance.inspect(NOW) == []
-    server.client.delete("{headrace}:bodies")
+    server.client.delete("{headrace}:payloads")
     assert ["damaged" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
 
 

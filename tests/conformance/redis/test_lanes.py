@@ -56,7 +56,7 @@ def expected(engine: RedisEngine) -> dict[str, Any]:
         found[f"lane:{queue}:{lane}"] = jobs
         found.setdefault(f"turns:{queue}", {})[level + lane] = 0
         found.setdefault(f"lanes:{queue}", {})[lane] = level
-        found.setdefault("laned", set()).add(queue)
+        found.setdefault("queues_with_lanes", set()).add(queue)
     return found
 
 
@@ -67,8 +67,8 @@ def kept(inside: Inside) -> dict[str, Any]:
         if name.startswith("lanes:"):
             levels = inside.client.hgetall(inside.key(name))
             found[name] = {lane.decode(): level.decode() for lane, level in levels.items()}
-    if queues := inside.client.smembers(inside.key("laned")):
-        found["laned"] = {queue.decode() for queue in queues}
+    if queues := inside.client.smembers(inside.key("queues_with_lanes")):
+        found["queues_with_lanes"] = {queue.decode() for queue in queues}
     return found
 
 
@@ -171,10 +171,19 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
         (script_loader.__file__ or "").replace("script_loader.py", "scripts/lib/base.lua"), encoding="utf-8"
     ) as library:
         head = "".join(line for line in library if line.startswith("--"))
-    told = [re.sub(r"<\w+>", ".+", name) for name in re.findall(r"\{p\}:([a-z]+(?::<\w+>|:[a-z]+)*)", head)]
+    told = [re.sub(r"<\w+>", ".+", name) for name in re.findall(r"\{p\}:([a-z_]+(?::<\w+>|:[a-z_]+)*)", head)]
     assert {name for name in inside.names() if not any(re.fullmatch(pattern, name) for pattern in told)} == set()
     kinds = {name.partition(":")[0] for name in inside.names()}
-    assert {"held", "lane", "lanes", "turns", "laned", "ruled", "tasks", "buckets"} <= kinds
+    assert {
+        "held",
+        "lane",
+        "lanes",
+        "turns",
+        "queues_with_lanes",
+        "queues_with_rules",
+        "tasks",
+        "rate_buckets",
+    } <= kinds
 
 
 def test_buckets_that_have_rested_are_forgotten(store: StoreUnderTest) -> None:
@@ -183,9 +192,9 @@ def test_buckets_that_have_rested_are_forgotten(store: StoreUnderTest) -> None:
     engine.insert([new_job(f"j{number}", lane=lane_of([Limit("rate", f"k{number}")])) for number in range(20)], now=NOW)
     assert len(engine.exchange([], want(), now=NOW).claims) == 20
     engine.reap(0, now=NOW + SECOND)
-    assert inside.client.zcard(inside.key("buckets")) == 20
+    assert inside.client.zcard(inside.key("rate_buckets")) == 20
     engine.reap(0, now=NOW + 2 * HOUR)
-    assert inside.client.zcard(inside.key("buckets")) == 0
+    assert inside.client.zcard(inside.key("rate_buckets")) == 0
 
 
 def test_rules_of_queues_that_a_worker_does_not_serve_are_not_even_read(

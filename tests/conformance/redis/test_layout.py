@@ -15,6 +15,7 @@ from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.core.retention.staleness import everything, job_age_of
 from headrace.engines.redis import queries, script_loader
 from headrace.engines.redis.engine import RedisEngine
+from headrace.errors import SchemaMismatch
 from tests.support import servers
 from tests.support.builders import (
     EVERYTHING,
@@ -119,7 +120,7 @@ def expected_sets(engine: RedisEngine) -> dict[str, dict[str, float]]:
         if job.lease_until is not None:
             put("leases", member, job.lease_until)
         if job.expires_at is not None and job.state not in (*FINAL, State.RUNNING):
-            put("lapsing", member, job.expires_at)
+            put("expiring", member, job.expires_at)
     return sets
 
 
@@ -127,8 +128,8 @@ def sets_of_letters(engine: RedisEngine) -> dict[str, dict[str, float]]:
     sets: dict[str, dict[str, float]] = {}
     for letter in engine.dead_letters.find(DeadLetterFilter(), 100_000):
         kinds = ("task", "queue", "reason", "fingerprint", "requeues")
-        shelves = [f"desk:{letter.status}:{kind}:{getattr(letter, kind)}" for kind in kinds]
-        for name in ("dead", f"desk:{letter.status}", *shelves):
+        shelves = [f"dead:{letter.status}:{kind}:{getattr(letter, kind)}" for kind in kinds]
+        for name in ("dead_ids", f"dead:{letter.status}", *shelves):
             sets.setdefault(name, {})[letter.id] = 0
     return sets
 
@@ -136,7 +137,7 @@ def sets_of_letters(engine: RedisEngine) -> dict[str, dict[str, float]]:
 def check_sets(engine: RedisEngine, inside: Inside) -> None:
     found = inside.sets()
     assert found == expected_sets(engine) | sets_of_letters(engine)
-    assert len({inside.client.hlen(inside.key(name)) for name in ("ids", "jobs", "bodies")}) == 1
+    assert len({inside.client.hlen(inside.key(name)) for name in ("ids", "jobs", "payloads")}) == 1
 
 
 @pytest.mark.parametrize("state", State)
@@ -221,7 +222,7 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
     text = (script_loader.__file__ or "").replace("script_loader.py", "scripts/lib/base.lua")
     with open(text, encoding="utf-8") as library:
         told = re.findall(
-            r"\{p\}:([a-z]+(?::<\w+>|:[a-z]+)*)", "".join(line for line in library if line.startswith("--"))
+            r"\{p\}:([a-z_]+(?::<\w+>|:[a-z_]+)*)", "".join(line for line in library if line.startswith("--"))
         )
     patterns = [re.compile(re.sub(r"<\w+>", ".+", name)) for name in told]
     unknown = {name for name in inside.names() if not any(pattern.fullmatch(name) for pattern in patterns)}
@@ -238,8 +239,8 @@ def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside:
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    of_letters = {"dead", "letters", "unresolved", "latest", "reasons", "fingerprints"}
-    assert {name for name in inside.names() - empty if not name.startswith("desk:")} == {"seq", "spans", *of_letters}
+    of_letters = {"dead_ids", "dead_letters", "dead_pending", "dead_latest", "dead_reasons", "dead_fingerprints"}
+    assert {name for name in inside.names() - empty if not name.startswith("dead:")} == {"seq", "hours", *of_letters}
 
 
 def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None:
@@ -258,10 +259,10 @@ def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None
 def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnderTest, inside: Inside) -> None:
     engine = store.open()
     assert engine.schema() == (0, 1)
-    assert engine.migrate() == ["0001_foundation"]
+    assert engine.migrate() == ["0001_initial"]
     assert engine.migrate() == []
     assert engine.schema() == (1, 1)
-    inside.client.set(inside.key("schema"), 8)
+    inside.client.set(inside.key("version"), 8)
     before = inside.names()
     newer = store.open()
     for act in (
@@ -274,6 +275,15 @@ def test_the_version_is_written_once_and_a_newer_one_is_refused(store: StoreUnde
         assert type(caught.value).__name__ == "SchemaMismatch"
     assert newer.schema() == (8, 1)
     assert inside.names() == before
+
+
+def test_a_store_of_before_the_first_release_is_refused_with_what_to_do(store: StoreUnderTest, inside: Inside) -> None:
+    inside.client.set(inside.key("schema"), 1)
+    engine = store.open()
+    for act in (engine.migrate, lambda: engine.insert([new_job("job")], now=NOW), engine.facts):
+        with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new prefix; nothing was changed"):
+            act()
+    assert inside.names() == {"schema"}
 
 
 # -- the order of claims at its limits
@@ -449,7 +459,7 @@ def test_depths_look_at_no_job(redis_engine: RedisEngine, inside: Inside) -> Non
     for number, state in enumerate(State):
         bring(redis_engine, state, state.value, priority=number)
     before = redis_engine.queries.queue_counts()
-    inside.client.delete(inside.key("jobs"), inside.key("bodies"))
+    inside.client.delete(inside.key("jobs"), inside.key("payloads"))
     assert redis_engine.queries.queue_counts() == before
 
 
@@ -476,12 +486,12 @@ def test_hours_that_have_no_job_are_forgotten(redis_engine: RedisEngine, inside:
     redis_engine.insert([new_job(f"j{number}") for number in range(100)], now=NOW)
     settle(redis_engine, *(succeed(claimed) for claimed in claim(redis_engine, 100)))
     redis_engine.insert([new_job("kept", created_at=NOW + HOUR, run_at=NOW + HOUR)], now=NOW)
-    assert inside.client.hlen(inside.key("spans")) == 2
+    assert inside.client.hlen(inside.key("hours")) == 2
     found = redis_engine.retention_store.finished("default", State.COMPLETED, NOW + 1, 1000)
     redis_engine.retention_store.clear([Lease(job.id, job.version) for job in found])
     assert list(states(redis_engine)) == ["kept"]
     check_sets(redis_engine, inside)
-    assert inside.client.hlen(inside.key("spans")) == 1
+    assert inside.client.hlen(inside.key("hours")) == 1
 
 
 # -- damage
@@ -583,7 +593,7 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
         assert engine.queries.move(which, Trigger.DELETE, 5, now=NOW) == []
     assert (engine.schedule_store.get(lone), engine.schedule_store.occurrences(lone)) == (None, [])
     assert not engine.schedule_store.delete(lone)
-    assert not engine.queries.wish(lone, "stop")
+    assert not engine.queries.command_worker(lone, "stop")
     assert not engine.queries.amend(lone, JobUpdate(priority=1), now=NOW)
     for unstorable in (new_job(lone), new_job("new", payload=lone), new_job("new", queue=lone)):
         with pytest.raises(UnicodeEncodeError):

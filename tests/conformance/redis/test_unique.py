@@ -47,7 +47,7 @@ pytestmark = pytest.mark.engines("redis")
 
 DAY = 24 * HOUR
 ANY_STATE = (UniqueCondition(tuple(sorted(State))),)
-_ELSEWHERE = ("dead", "desk", "unique", "past")  # sets that other checks look after
+_ELSEWHERE = ("dead_ids", "dead", "unique", "unique_done")  # sets that other checks look after
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def key_sets(engine: RedisEngine, client: Any) -> dict[str, dict[str, float]]:
     """The sets in which jobs are found by their keys, by kind and key."""
     tag = f"{{{engine.prefix}}}:"
     found: dict[str, dict[str, float]] = {}
-    for kind in ("unique", "past"):
+    for kind in ("unique", "unique_done"):
         for key in client.scan_iter(f"{tag}{kind}:*", count=5000):
             entries = client.zrange(key, 0, -1, withscores=True)
             found[key.decode().removeprefix(tag)] = {member.decode(): score for member, score in entries}
@@ -73,7 +73,7 @@ def check_keys(engine: RedisEngine, client: Any) -> None:
         if job.unique_key is None:
             continue
         member = f"{job.seq:012d}"
-        in_past = found.get(f"past:{job.state}:{job.unique_key}", {}).pop(member, None)
+        in_past = found.get(f"unique_done:{job.state}:{job.unique_key}", {}).pop(member, None)
         in_key = found.get(f"unique:{job.unique_key}", {}).pop(member, None)
         assert (in_past, in_key) in ((None, job.seq), (job.finished_at, None)), job
         assert job.state in FINAL or in_key is not None, job
@@ -190,11 +190,11 @@ def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: Redis
         assert verdict.kind == "new"
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
-    assert (len(sets["unique:key"]), len(sets["past:completed:key"])) == (1, 19)
+    assert (len(sets["unique:key"]), len(sets["unique_done:completed:key"])) == (1, 19)
     recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
     (verdict,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
     assert (verdict.kind, verdict.id) == ("existing", "j19")
-    assert sorted(key_sets(engine, client)) == ["past:completed:key"]
+    assert sorted(key_sets(engine, client)) == ["unique_done:completed:key"]
 
 
 def test_finished_jobs_of_a_key_that_nobody_looks_for_do_not_gather(redis_engine: RedisEngine, client: Any) -> None:
@@ -203,7 +203,7 @@ def test_finished_jobs_of_a_key_that_nobody_looks_for_do_not_gather(redis_engine
         engine.insert([new_job(f"j{number}", unique_key="key")], now=NOW)
         settle(engine, succeed(claim(engine)[0]))
     sets = key_sets(engine, client)
-    assert (len(sets["unique:key"]), len(sets["past:completed:key"])) == (1, 59)
+    assert (len(sets["unique:key"]), len(sets["unique_done:completed:key"])) == (1, 59)
     check_keys(engine, client)
 
 
@@ -223,7 +223,7 @@ def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisE
         bring(engine, State.COMPLETED, f"j{number}", unique_key=f"k{number}")
         if put_aside:
             engine.insert_unique([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
-    assert sorted(key_sets(engine, client)) == ["past:completed:k1", "unique:k0"]
+    assert sorted(key_sets(engine, client)) == ["unique:k0", "unique_done:completed:k1"]
     engine.retention_store.clear([Lease(row.id, row.version) for row in rows(engine).values()])
     assert (rows(engine), key_sets(engine, client)) == ({}, {})
 
@@ -239,7 +239,7 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),
-        **{f"past:{state}:key": 1 for state in FINAL},
+        **{f"unique_done:{state}:key": 1 for state in FINAL},
     }
     check_keys(engine, client)
 

@@ -64,7 +64,7 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
     "delete": (lambda engine: engine.queries.move(EVERYTHING, Trigger.DELETE, 9, now=NOW), {"done"}),
     "amend": (lambda engine: engine.queries.amend("scheduled", JobUpdate(run_at=NOW), now=NOW), {"work"}),
     "pause": (lambda engine: engine.queries.pause_queue("default", False), {"work"}),
-    "wish": (lambda engine: engine.queries.wish("w1", "stop"), {"orders"}),
+    "command": (lambda engine: engine.queries.command_worker("w1", "stop"), {"orders"}),
     "renew": (lambda engine: engine.renew(worker_row(), [], LEASE, now=NOW), set()),
     "a reap that finds nothing": (lambda engine: engine.reap(9, now=NOW), set()),
     "a move that finds nothing": (lambda engine: engine.queries.move(EVERYTHING, Trigger.REVIVE, 9, now=NOW), set()),

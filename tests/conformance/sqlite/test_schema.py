@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.dead_letters.records import DeadLetterFilter, RequeueRequest
 from headrace.engines.shared.sql_files import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
@@ -184,6 +183,24 @@ def test_a_newer_file_is_refused_in_words_and_left_untouched(path: Path) -> None
     assert dump(path) == untouched
 
 
+@pytest.mark.parametrize("version", [1, 9])
+def test_a_file_of_before_the_first_release_is_refused_with_what_to_do(path: Path, version: int) -> None:
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE headrace_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER)")
+        db.execute(
+            "INSERT INTO headrace_schema VALUES (1, 'foundation', 0), (?, 'events', 0) ON CONFLICT DO NOTHING",
+            [version],
+        )
+        db.execute("CREATE TABLE headrace_bonds (child INTEGER)")
+    untouched = dump(path)
+    engine = SqliteEngine(path)
+    for act in (engine.migrate, lambda: engine.insert([new_job("job")], now=NOW), lambda: claim(engine), engine.facts):
+        with pytest.raises(SchemaMismatch, match="finish its jobs, then start with a new file; nothing was changed"):
+            act()
+    engine.close()
+    assert dump(path) == untouched
+
+
 @pytest.mark.parametrize(
     "script", ["CREATE TABLE headrace_half (a);\nthis is not SQL;\n", "CREATE TABLE headrace_jobs (a);\n"]
 )
@@ -282,26 +299,3 @@ def test_the_time_is_the_clocks_unless_it_is_given(path: Path) -> None:
     engine.insert([new_job("due"), new_job("not yet", run_at=NOW + 1)])
     assert ids(engine.exchange([], want()).claims) == ["due"]
     engine.close()
-
-
-def test_dead_letters_of_an_older_file_are_found_by_the_time_of_their_entry(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as before:
-        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
-        with closing(sqlite3.connect(path)) as db, db:
-            schema.migrate(db, str(path), NOW)
-            db.executemany(
-                "INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot) "
-                """VALUES (?, ?, 'work', 'default', 'odd', ?, '{"state":"running","payload":"[]","checksum":7}')""",
-                [("f" * 32, "first", NOW), ("0" * 32, "second", NOW + 1)],
-            )
-    with closing(SqliteEngine(path)) as engine:
-        dead_letters = engine.dead_letters.find(DeadLetterFilter(statuses=("pending",), reason="odd"), 10)
-        assert [(letter.job_id, letter.requeues, letter.fingerprint) for letter in dead_letters] == [
-            ("second", 0, ""),
-            ("first", 0, ""),
-        ]
-        [done] = engine.dead_letters.requeue([RequeueRequest(dead_letters[0].id)], now=NOW + 2)
-        assert done.verdict == "stored_anew"
-        assert ids(claim(engine, now=NOW + 2)) == ["second"]

@@ -159,9 +159,9 @@ def resume_a_queue(engine: Engine) -> None:
     engine.queries.pause_queue("default", False)
 
 
-def wish(engine: Engine) -> None:
+def command(engine: Engine) -> None:
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    engine.queries.wish("w1", "stop")
+    engine.queries.command_worker("w1", "stop")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def wish(engine: Engine) -> None:
         ("done", cancel),
         ("orders", cancel),
         ("work", resume_a_queue),
-        ("orders", wish),
+        ("orders", command),
     ],
 )
 def test_what_concerns_a_waiter_wakes_it(store: StoreUnderTest, topic: str, act: Callable[[Engine], None]) -> None:

@@ -47,7 +47,7 @@ def replace_by_view(path: Path) -> None:
         (lambda path: alter(path, f"CREATE TRIGGER evil AFTER DELETE ON mine BEGIN {WIPE} END"), "trigger evil"),
         (lambda path: alter(path, "CREATE UNIQUE INDEX evil ON headrace_jobs (id, task)"), "index evil"),
         (lambda path: alter(path, "ALTER TABLE headrace_jobs ADD COLUMN evil"), "table headrace_jobs"),
-        (lambda path: alter(path, "DROP TRIGGER headrace_dead_is_told"), "headrace_dead_is_told is missing"),
+        (lambda path: alter(path, "DROP TRIGGER headrace_dead_letter_event"), "headrace_dead_letter_event is missing"),
         (lambda path: alter(path, "CREATE VIEW headrace_more AS SELECT 1"), "view headrace_more"),
         (replace_by_view, "view headrace_tags"),
     ],

@@ -78,7 +78,9 @@ def test_a_damaged_payload_fails_its_job_alone(stored: Headrace, file: Path, kin
     assert ran == [(1, 2), (1, 2)]
     assert (jobs[1].reason, jobs[1].attempt) == ("corrupt_payload", 1)
     with closing(sqlite3.connect(file)) as db, db:
-        assert db.execute("SELECT job_id, reason FROM headrace_dead").fetchall() == [(jobs[1].id, "corrupt_payload")]
+        assert db.execute("SELECT job_id, reason FROM headrace_dead_letters").fetchall() == [
+            (jobs[1].id, "corrupt_payload")
+        ]
     db.close()
     with pytest.raises(CorruptPayload):
         assert jobs[1].args
@@ -307,7 +309,7 @@ def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Pa
     job = shop.task(name="bad", retry=0)(lambda: 1 / 0).enqueue()
     drain(shop)
     with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
-        db.execute("UPDATE headrace_dead SET status = 'pendinf'")
+        db.execute("UPDATE headrace_dead_letters SET status = 'pendinf'")
     assert shop.dead.get(job.id).status == "pending"
 
 
@@ -348,8 +350,8 @@ def test_a_deep_check_counts_damaged_history_logs_and_steps(address: str) -> Non
             "headrace_history.event": "x",
             "headrace_logs.fields": BAD,
             "headrace_steps.value": "8",
-            "h": b"\x01",
-            "l": b"\x01",
+            "history": b"\x01",
+            "logs": b"\x01",
             "steps": b"\x01",
         }
         for kind, new in kinds.items():

@@ -593,7 +593,7 @@ def test_the_keys_of_redis_are_those_that_its_scripts_begin_with() -> None:
     library = (ROOT / "src/headrace/engines/redis/scripts/lib/base.lua").read_text("utf-8")
     head = library.partition("\nlocal ")[0]
     listed = re.findall(
-        r"\{p\}:([a-z]+(?::(?:<\w+>|[a-z]+))*)", "\n".join(re.findall(r"^--   (\{p\}.*)$", head, re.MULTILINE))
+        r"\{p\}:([a-z_]+(?::(?:<\w+>|[a-z_]+))*)", "\n".join(re.findall(r"^--   (\{p\}.*)$", head, re.MULTILINE))
     )
     assert len(listed) > 20
     assert {re.sub(r"<(\w+)>", lambda match: match[1].upper(), key) for key in listed} == keys_explained()
@@ -620,7 +620,7 @@ def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
     found = {key.decode().removeprefix(prefix) for key in keys}
     servers.drop(url)
     patterns = [re.sub(r"[A-Z]+", ".+", key) for key in keys_explained()]
-    assert {"notice", "letters", "paused", "tag:tag"} <= found
+    assert {"status", "dead_letters", "paused", "tag:tag"} <= found
     assert {key for key in found if not any(re.fullmatch(pattern, key) for pattern in patterns)} == set()
 
 

@@ -118,11 +118,11 @@ def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace
         {"id": two["id"], "version": two["version"]},
     ]
     told = api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": held, "concurrency": 4})
-    assert told == {"lost": [two["id"]], "wish": "run"}
+    assert told == {"lost": [two["id"]], "command": "run"}
     assert jobs[0].refresh().progress == 0.5
     assert [(line.message, line.fields) for line in jobs[0].logs()] == [("half", {"n": 1})]
     app.stop_worker("node-1")
-    assert api.ask("POST", "/worker/renew", json={"worker": "node-1"})["wish"] == "stop"
+    assert api.ask("POST", "/worker/renew", json={"worker": "node-1"})["command"] == "stop"
     assert claimed(api) == []
     api.ask("POST", "/worker/leave", 204, json={"worker": "node-1"})
     assert app.workers() == []

@@ -25,7 +25,7 @@ SILENT_AFTER = 30_000
 def worker(**given: Any) -> WorkerRow:
     values: dict[str, Any] = {
         "id": "w1", "host": "here", "pid": 1, "started_at": 0, "seen_at": NOW - 1000, "state": "running",
-        "wish": "run", "queues": "{}", "concurrency": 4, "running": 0, "completed": 0, "failed": 0,
+        "command": "run", "queues": "{}", "concurrency": 4, "running": 0, "completed": 0, "failed": 0,
         "tasks": '["add"]', "heartbeat": 10_000,
     }  # fmt: skip
     return WorkerRow(**{**values, **given})

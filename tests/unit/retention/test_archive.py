@@ -89,7 +89,7 @@ def job(**more: Any) -> JobRow:
     known |= {"seq": 3, "id": "job", "task": "work", "queue": "default", "state": State.COMPLETED, "priority": 0}
     known |= {"rank": 1, "version": 3, "attempt": 2, "max_attempts": 4, "crashes": 0, "releases": 0, "payload": "[]"}
     known |= {"checksum": 7, "created_at": 1000, "run_at": 1000, "started_at": 1500, "finished_at": 4500, "lane": ""}
-    return JobRow(**{**known, "kin": 0, **more})
+    return JobRow(**{**known, "has_dependencies": 0, **more})
 
 
 def history_row(event: str = "retry", error: str | None = None) -> HistoryRow:

@@ -16,7 +16,7 @@ from headrace.core.tasks.trace_context import (
 )
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)
+TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, has_dependencies=True)
 
 
 @pytest.mark.parametrize(

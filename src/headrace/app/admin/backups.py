@@ -165,11 +165,11 @@ def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend
     total = sum(depth.jobs for depth in source.queries.queue_counts())
     carry_settings(source, target, merged=False)
     carry_flows(source, target)
-    kin: list[str] = []
+    dependent_ids: list[str] = []
     done = 0
     for page in _up_to_now(source) if mend else pages(source.transfer):
         _import_jobs(target, page)
-        kin += _concerned(page) if mend else with_kin(page)
+        dependent_ids += _concerned(page) if mend else with_kin(page)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
@@ -177,9 +177,9 @@ def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend
         for some in portions(_of_failed(target, records) if mend else records, weight_of_dead):
             target.transfer.import_dead_letters(some)
     if mend:
-        _carry_kin(source, target, kin)
+        _carry_kin(source, target, dependent_ids)
     else:
-        for edges in edge_pages(source.queries, kin):
+        for edges in edge_pages(source.queries, dependent_ids):
             target.transfer.import_edges(edges)
 
 
@@ -201,7 +201,11 @@ def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
 
 
 def _concerned(page: list[JobExport]) -> list[str]:
-    return [job_export.job.id for job_export in page if job_export.job.kin or job_export.job.state is State.WAITING]
+    return [
+        job_export.job.id
+        for job_export in page
+        if job_export.job.has_dependencies or job_export.job.state is State.WAITING
+    ]
 
 
 def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:

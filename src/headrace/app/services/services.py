@@ -85,19 +85,19 @@ class Services:
         if self._waiter is not None:
             self._waiter.close()
 
-    def wish(self, worker_id: str, wish: str) -> bool:
+    def command_worker(self, worker_id: str, command: str) -> bool:
         """Send a worker the command run, pause or stop; False if it is unknown."""
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
-        return self.engine.queries.wish(worker_id, wish)
+        return self.engine.queries.command_worker(worker_id, command)
 
     def set_log_level(self, worker_id: str, level: str) -> bool:
         """Set the log level of a worker, next to other commands; False if it is unknown."""
         from headrace.runtime.context.logs import levels_in  # deferred, as above
 
         levels_in(level)
-        wishes = {row.id: row.wish for row in self.engine.queries.workers()}
-        return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
+        commands = {row.id: row.command for row in self.engine.queries.workers()}
+        return worker_id in commands and self.command_worker(worker_id, with_log_level(commands[worker_id], level))
 
     def row(self, job_id: str, *, light: bool = True) -> JobRow:
         """The job from the store, the spool or the archive."""

@@ -15,7 +15,7 @@ from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.protocol.queries import Queries
 
 _AT_ONCE = 500
-_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker", "kin")
+_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker", "has_dependencies")
 
 
 def flow_pages(queries: Queries) -> Iterator[list[FlowRow]]:
@@ -31,7 +31,7 @@ def flow_pages(queries: Queries) -> Iterator[list[FlowRow]]:
 
 def with_kin(page: Sequence[JobExport]) -> list[str]:
     """The jobs of a page that others wait for."""
-    return [job_export.job.id for job_export in page if job_export.job.kin]
+    return [job_export.job.id for job_export in page if job_export.job.has_dependencies]
 
 
 def edge_pages(queries: Queries, parents: Sequence[str]) -> Iterator[list[Dependency]]:

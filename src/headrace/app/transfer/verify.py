@@ -164,8 +164,8 @@ def _is_same(ours: JobExport, theirs: JobExport) -> bool:
 
 def _is_called_anew(ours: JobExport, theirs: JobExport) -> bool:
     """Whether jobs that came to the target meanwhile have changed it: as nobody else may, there."""
-    if theirs.job.kin and not ours.job.kin:
-        theirs = replace(theirs, job=replace(theirs.job, kin=ours.job.kin))
+    if theirs.job.has_dependencies and not ours.job.has_dependencies:
+        theirs = replace(theirs, job=replace(theirs.job, has_dependencies=ours.job.has_dependencies))
     before = _story(ours)
     since = _story(theirs)[len(before) :]
     if not since:

@@ -229,7 +229,9 @@ class _Tour:
 
     def _dead_letters(self) -> list[str]:
         with contextlib.closing(sqlite3.connect(self._stage.folder / "demo.db")) as db:
-            return [job_id for (job_id,) in db.execute("SELECT job_id FROM headrace_dead WHERE status = 'pending'")]
+            return [
+                job_id for (job_id,) in db.execute("SELECT job_id FROM headrace_dead_letters WHERE status = 'pending'")
+            ]
 
     # -- output
 

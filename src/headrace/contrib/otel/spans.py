@@ -128,7 +128,7 @@ class OtelTracer:
             job = self._app.jobs.get(claim.id)
             if before := _last_noted(job):
                 yield "previous attempt", before
-            if trace_context.kin:
+            if trace_context.has_dependencies:
                 for parent in job.parents()[:_MOST_LINKS]:
                     yield "parent", _last_noted(parent) or _context_in(trace_context_of(parent.row.metadata))
         except HeadraceError:  # it is deleted, or the store is away: a trace without links is one all the same
@@ -169,7 +169,7 @@ class AttemptSpan:
 
     @property
     def has_past(self) -> bool:
-        return self._span.is_recording() and (self._claim.version > 2 or self._trace_context.kin)
+        return self._span.is_recording() and (self._claim.version > 2 or self._trace_context.has_dependencies)
 
     def look_back(self) -> None:
         if self.has_past:
@@ -211,7 +211,7 @@ class AttemptSpan:
             self._tell_error(outcome)
         elif outcome.reason:
             self._span.set_attribute("headrace.reason", outcome.reason)
-        if self._trace_context.kin or outcome.state not in FINAL or outcome.state is State.FAILED:
+        if self._trace_context.has_dependencies or outcome.state not in FINAL or outcome.state is State.FAILED:
             self._log(TRACED, "debug", traceparent=self._own.traceparent)
 
     def _tell_error(self, outcome: Outcome) -> None:

@@ -22,7 +22,7 @@ from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 
-RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
+RAN, HISTORY, STARTED, COMPLETED = "ran", "history", "job.started", "job.completed"
 
 
 class EventGroup(Struct, frozen=True, array_like=True):
@@ -117,7 +117,7 @@ def _is_whole(group: EventGroup) -> bool:
 
 
 def _written_out(group: EventGroup, only: frozenset[str] | None) -> Iterable[EventGroup]:
-    if group.type == FILED:
+    if group.type == HISTORY:
         return _of_history(group)
     if group.type == RAN:
         start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])

@@ -76,7 +76,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     unique_key: str | None = None
     lane: str = ""
     flow: str | None = None
-    kin: int = 0
+    has_dependencies: int = 0
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -210,7 +210,7 @@ class ReapedJob(Struct, frozen=True, array_like=True):
 
 
 class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
-    """Everything in a job's own row. `kin` says that it has dependencies."""
+    """Everything in a job's own row. `has_dependencies` says that it has dependencies."""
 
     seq: int
     id: str
@@ -243,7 +243,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
     unique_key: str | None = None
     lane: str = ""
     flow: str | None = None
-    kin: int = 0
+    has_dependencies: int = 0
 
 
 class HistoryRow(Struct, frozen=True, array_like=True):
@@ -315,7 +315,7 @@ class QueueCount(Struct, frozen=True, array_like=True):
 
 
 class WorkerRow(Struct, frozen=True, array_like=True):
-    """A worker as it reported itself. `heartbeat` is its interval in ms, 0 if unknown; `wish` is its command."""
+    """A worker as it reported itself. `heartbeat` is its interval in ms, 0 if unknown; `command` is its command."""
 
     id: str
     host: str
@@ -323,7 +323,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     started_at: int
     seen_at: int
     state: str
-    wish: str
+    command: str
     queues: str
     concurrency: int
     running: int
@@ -346,7 +346,7 @@ class RenewResult(Struct, frozen=True):
     """The answer to a renewal: lost leases, the operator's command, and when any lease expires next."""
 
     lost: frozenset[Lease]
-    wish: str
+    command: str
     next_expiry: int | None = None
 
 

@@ -246,7 +246,7 @@ def revived(keepsake: ArchivedJob, now: int) -> JobExport:
         run_at=now,
         rank=-now if job.rank < 0 else now,
         flow=None,
-        kin=0,
+        has_dependencies=0,
     )
     steps = [] if job.state is State.COMPLETED else keepsake.steps
     return JobExport(again, [*keepsake.history, revival], keepsake.logs, steps)

@@ -23,7 +23,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class TraceContext(Struct, frozen=True, omit_defaults=True):
-    """What a job inherits from its enqueuer. `kin` says that it has dependencies.
+    """What a job inherits from its enqueuer. `has_dependencies` says that it has dependencies.
 
     `traceparent` and `tracestate` are those of W3C trace context.
     """
@@ -31,7 +31,7 @@ class TraceContext(Struct, frozen=True, omit_defaults=True):
     correlation: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
-    kin: bool = False
+    has_dependencies: bool = False
 
 
 NO_TRACE_CONTEXT = TraceContext()

@@ -188,13 +188,13 @@ class PostgresEngine:
         at = self.at(now)
 
         def beat(tx: Transaction) -> RenewResult:
-            wish = tx.ask("register_worker", w=as_json([worker]))
+            command = tx.ask("register_worker", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
                 held = as_json(leases)
                 if tx.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
                     lost = frozenset(_leases.decode(tx.ask("lost", lease=held, now=at)))
-            return RenewResult(lost, wish, tx.ask("next_expiry"))
+            return RenewResult(lost, command, tx.ask("next_expiry"))
 
         return self.write(beat)
 
@@ -270,8 +270,7 @@ class PostgresEngine:
         """Check, once, that the tables exist and have our version."""
         if self._ready:
             return
-        version, needs = self.server.repeat(lambda db: schema.version_of(db, self.address.schema))
-        schema.refuse_newer(version, needs, self.url)
+        version = self.server.repeat(lambda db: schema.refuse_unknown(db, self.address.schema, self.url))
         if version < schema.CURRENT:
             if version and not self._auto_migrate:
                 raise SchemaMismatch(

@@ -10,10 +10,10 @@ import zlib
 
 from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.statements import qualified
+from headrace.engines.shared.decisions import newer_layout, unreleased_layout
 from headrace.engines.shared.sql_files import Migration, load_migrations
-from headrace.errors import SchemaMismatch
 
-MIGRATIONS: list[Migration] = load_migrations("headrace.engines.postgres", ("0001_foundation",))
+MIGRATIONS: list[Migration] = load_migrations("headrace.engines.postgres", ("0001_initial",))
 CURRENT = MIGRATIONS[-1].version
 
 _TABLE = """CREATE TABLE IF NOT EXISTS headrace_schema (
@@ -32,12 +32,15 @@ def version_of(db: Connection, schema: str) -> tuple[int, int]:
     return (0, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
 
 
-def refuse_newer(version: int, needs: int, where: str) -> None:
+def refuse_unknown(db: Connection, schema: str, where: str) -> int:
+    """The version of the tables; refuses those of a newer headrace, and those of before the first release."""
+    version, needs = version_of(db, schema)
+    old = qualified("SELECT 1 FROM headrace_schema WHERE name = 'foundation'", schema)
+    if version and db.execute(old).fetchone() is not None:
+        raise unreleased_layout(where, "a new schema")
     if needs > CURRENT:
-        raise SchemaMismatch(
-            f"{where} has tables of version {version}, written by a newer headrace; this one knows up to "
-            f"{CURRENT}. Upgrade headrace here; nothing was changed."
-        )
+        raise newer_layout(where, version, CURRENT)
+    return version
 
 
 def migrate(db: Connection, schema: str, where: str, now: int) -> list[str]:
@@ -46,8 +49,7 @@ def migrate(db: Connection, schema: str, where: str, now: int) -> list[str]:
     db.execute("SET LOCAL lock_timeout = '10s'")
     db.execute("SET LOCAL statement_timeout = 0")  # a migration of many jobs may take long
     db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, zlib.crc32(schema.encode()) - 2**31])
-    version, needs = version_of(db, schema)
-    refuse_newer(version, needs, where)
+    version = refuse_unknown(db, schema, where)
     missing = [migration for migration in MIGRATIONS if migration.version > version]
     if not missing:
         return []

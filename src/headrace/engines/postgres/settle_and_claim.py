@@ -170,8 +170,8 @@ def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
 
 
-def _settle(tx: Transaction, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
-    applied = set(_leases.decode(tx.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
+def _settle(tx: Transaction, outcomes: Sequence[Outcome], channel: str, with_dependencies: int) -> set[Lease]:
+    applied = set(_leases.decode(tx.ask("settle", o=as_json(in_order(outcomes)), with_dependencies=with_dependencies)))
     steps.wake_if_come(tx, outcomes)
     if topics := topics_of(outcomes):
         tx.run("ring", messages=as_json(topics), channel=channel)
@@ -191,13 +191,24 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    tx: Transaction, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[EventGroup], completions: int
+    tx: Transaction,
+    outcomes: list[Outcome],
+    channel: str,
+    with_dependencies: int,
+    groups: Sequence[EventGroup],
+    completions: int,
 ) -> tuple[set[Lease], list[int], bool]:
     """The applied outcomes, the numbers of jobs with dependencies, and whether a slot of a limit became free."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
     batch = told(page(groups) if groups else None)
     answer = tx.ask(
-        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, completions=completions, **batch
+        "complete",
+        o=as_json(done),
+        expected=len(done),
+        channel=channel,
+        with_dependencies=with_dependencies,
+        completions=completions,
+        **batch,
     )
     applied, seqs, frees = _completed.decode(answer)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees

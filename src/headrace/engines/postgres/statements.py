@@ -21,8 +21,9 @@ from headrace.engines.shared.sql_files import load_statements
 from headrace.engines.sql.records import FILES, RECORDS
 
 _TABLE = re.compile(
-    r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds"
-    r"|steps|terms|shelf|events|tell_filed|tell_dead|archive|archive_rest)\b"
+    r"\bheadrace_(?:jobs|flows|dependencies|tags|history|logs|steps|dead_letters|queues|tasks|policies|rate_buckets"
+    r"|schedules|occurrences|workers|documents|store|events|schema|archive|archive_rest"
+    r"|append_history_events|append_dead_letter_event)\b"
 )
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 

@@ -158,7 +158,7 @@ class Queries(Protocol):
         """
         ...
 
-    def wish(self, worker_id: str, wish: str) -> bool:
+    def command_worker(self, worker_id: str, command: str) -> bool:
         """Send a worker the command to run, pause or stop; False if it is not known."""
         ...
 

@@ -56,7 +56,7 @@ class RedisDeadLetterStore:
         self._database = database
 
     def get(self, ids: Sequence[str]) -> list[DeadLetterRow]:
-        return self._rows("letters", ids)
+        return self._rows("ids", ids)
 
     def latest(self, job_ids: Sequence[str]) -> list[DeadLetterRow]:
         return self._rows("jobs", job_ids)
@@ -78,7 +78,7 @@ class RedisDeadLetterStore:
 
     def oldest(self, status: Status, limit: int) -> list[str]:
         self._database.prepare()
-        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:desk:{status}", 0, limit - 1)
+        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:dead:{status}", 0, limit - 1)
         return [each.decode() for each in found] if limit > 0 else []
 
     def count(self, which: DeadLetterFilter) -> int:
@@ -104,7 +104,7 @@ class RedisDeadLetterStore:
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         asked = serialization.encode([status for status in STATUSES if status in statuses or not statuses])
         self._database.prepare()
-        prints = sorted(self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:fingerprints"))
+        prints = sorted(self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:dead_fingerprints"))
         found: list[tuple[int, str, str]] = []
         for start in range(0, len(prints), _AT_ONCE):
             answer = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))

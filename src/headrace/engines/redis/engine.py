@@ -204,9 +204,9 @@ class RedisEngine:
         self.prepare()
         at = self.at(now)
         args = (at, at + ttl, serialization.encode(worker), len(leases), *_parts(leases))
-        wish, lost, expiry = self.connections.run(_renew, *args, repeat=args)
+        command, lost, expiry = self.connections.run(_renew, *args, repeat=args)
         next_expiry = None if expiry is None else int(expiry)
-        return RenewResult(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
+        return RenewResult(frozenset(leases[position - 1] for position in lost), command.decode(), next_expiry)
 
     def reap(
         self,

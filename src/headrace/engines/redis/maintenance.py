@@ -56,18 +56,18 @@ _PAGES_INSPECTED = 1000  # about a second; a larger store is inspected in part, 
 _EVERYTHING = 1 << 40
 
 _OWN = {
-    "h": "history",
-    "l": "logs",
+    "history": "history",
+    "logs": "logs",
     "steps": "steps",
     "parents": "dependencies",
     "children": "dependencies",
     "blocks": "dependencies",
 }
 _INDEXES = {
-    *("due", "leases", "lapsing", "in", "lane", "held", "queue", "task", "tag", "state", "worker", "flow"),
-    *("unique", "past"),
+    *("due", "leases", "expiring", "in", "lane", "held", "queue", "task", "tag", "state", "worker", "flow"),
+    *("unique", "unique_done"),
 }
-_KEPT = {"schema", "store", "seq", "notice"}
+_KEPT = {"version", "store", "seq", "status"}
 _GLOB = re.compile(r"([\[\]*?\\])")
 
 
@@ -99,10 +99,10 @@ class RedisMaintenance:
             return found
         self._engine.prepare()
         at = self._engine.at(now)
-        *counts, ids, jobs, bodies, states = connections.run(
+        *counts, ids, jobs, payloads, states = connections.run(
             _integrity_counts, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS)
         )
-        whole = ids == jobs == bodies == states
+        whole = ids == jobs == payloads == states
         walk = _KeyScan(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
         orphans = walk.orphans(_EVERYTHING)
         lost, damaged = walk.places(_EVERYTHING)
@@ -112,7 +112,7 @@ class RedisMaintenance:
         integrity_counts = IntegrityCounts(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
         if self._engine.transfer.store_status() is None:
             integrity_counts.unreaped, integrity_counts.overdue, integrity_counts.forlorn = unreaped, overdue, forlorn
-        sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
+        sizes = {"ids": ids, "jobs": jobs, "payloads": payloads, "states": states}
         return [*found, *_of_losses(sizes, lost), *findings_of(integrity_counts, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
@@ -138,13 +138,15 @@ class RedisMaintenance:
     def _lost_times(self, limit: int) -> list[bytes]:
         """The earliest times to fire without a schedule, up to the limit."""
         tag = f"{{{self._engine.prefix}}}"
-        ids = self._engine.connections.ask("ZRANGE", f"{tag}:times", 0, -1)
+        ids = self._engine.connections.ask("ZRANGE", f"{tag}:schedules_due", 0, -1)
         known = set(self._engine.connections.ask("HKEYS", f"{tag}:schedules")) if ids else set()
         return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
 
     def _drop_lost_times(self, limit: int) -> int:
         lost = self._lost_times(limit)
-        return int(self._engine.connections.ask("ZREM", f"{{{self._engine.prefix}}}:times", *lost)) if lost else 0
+        return (
+            int(self._engine.connections.ask("ZREM", f"{{{self._engine.prefix}}}:schedules_due", *lost)) if lost else 0
+        )
 
     def _forget_workers(self, now: int) -> int:
         gone = [worker.id for worker in self._engine.queries.workers() if is_gone(worker, now)]

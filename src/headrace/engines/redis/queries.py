@@ -206,10 +206,10 @@ class RedisQueries:
         return found
 
     def history(self, job_id: str) -> list[HistoryRow]:
-        return [serialization.history_row.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
+        return [serialization.history_row.decode(entry) for entry in self._entries(job_id, "history", _EVERYTHING)]
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
-        return [serialization.line.decode(entry) for entry in self._entries(job_id, "l", limit)]
+        return [serialization.line.decode(entry) for entry in self._entries(job_id, "logs", limit)]
 
     # -- flows and steps
 
@@ -290,7 +290,7 @@ class RedisQueries:
     def needing(self) -> list[tuple[str, str, int, str]]:
         self._database.prepare()
         found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may occur twice
-        for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:laned"):
+        for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:queues_with_lanes"):
             reached = b"0"
             while True:
                 reached, *lanes = self._ask(_needing, queue, reached, _LOOKS)
@@ -307,9 +307,9 @@ class RedisQueries:
         counted = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
         return sorted(counted, key=lambda row: (row.started_at, row.id))
 
-    def wish(self, worker_id: str, wish: str) -> bool:
+    def command_worker(self, worker_id: str, command: str) -> bool:
         self._database.prepare()
-        return serialization.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
+        return serialization.encodable(worker_id) and bool(self._change(_wish, worker_id, command))
 
     # -- helpers
 

@@ -73,14 +73,14 @@ class RedisScheduleStore:
         for schedule_id, found in zip(*self._database.connections.run(_due, *args, repeat=args), strict=True):
             row = None if found is None else read(serialization.schedule.decode, found)
             if row is None:  # it is gone, or damaged, and will not fire
-                self._database.connections.ask("ZREM", self._key("times"), schedule_id)
+                self._database.connections.ask("ZREM", self._key("schedules_due"), schedule_id)
             else:
                 due.append(row)
         return due
 
     def next_due(self) -> int | None:
         self._database.prepare()
-        first = self._database.connections.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
+        first = self._database.connections.ask("ZRANGE", self._key("schedules_due"), 0, 0, "WITHSCORES")
         return int(float(first[1])) if first else None
 
     def fire(self, firings: Sequence[ScheduleFire], now: int | None = None) -> list[bool]:

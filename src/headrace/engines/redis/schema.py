@@ -6,19 +6,19 @@ import secrets
 from typing import TYPE_CHECKING
 
 from headrace.engines.redis.script_loader import load
-from headrace.errors import SchemaMismatch
+from headrace.engines.shared.decisions import newer_layout, unreleased_layout
 
 if TYPE_CHECKING:
     from headrace.engines.redis.connections import RedisConnections
 
-MIGRATIONS = ("0001_foundation",)
+MIGRATIONS = ("0001_initial",)
 CURRENT = len(MIGRATIONS)
 _open = load("maintenance/open_store")
 
 
 def version_of(connections: RedisConnections) -> int:
     """The version of the store, 0 if it is empty."""
-    return int(connections.ask("GET", f"{{{connections.address.prefix}}}:schema") or 0)
+    return int(connections.ask("GET", f"{{{connections.address.prefix}}}:version") or 0)
 
 
 def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:
@@ -26,10 +26,7 @@ def open_store(connections: RedisConnections, where: str) -> tuple[int, str]:
     args = (CURRENT, secrets.token_hex(16))
     version, name = connections.run(_open, *args, repeat=args)
     if name is None:
-        raise SchemaMismatch(
-            f"{where} has a layout of version {version}, written by a newer headrace; this one knows up to "
-            f"{CURRENT}. Upgrade headrace here; nothing was changed."
-        )
+        raise newer_layout(where, version, CURRENT) if version else unreleased_layout(where, "a new prefix")
     return version, name.decode()
 
 

@@ -89,7 +89,7 @@ _IF_NEEDED = {
     ),
     "settle_dependencies": (
         ("dead_letters", "dependencies", "insert_spawned"),
-        "ARGV[15] == '1' or call('EXISTS', KIN) == 1",
+        "ARGV[15] == '1' or call('EXISTS', HAS_DEPENDENCIES) == 1",
     ),
     "insert_spawned": (("write_new_jobs", "rare_inserts", "submit_jobs", "write_graph"), "ARGV[15] == '1'"),
 }

@@ -78,7 +78,7 @@ class _StoredJob(Struct, array_like=True, gc=False):
     unique_key: str | None
     lease_until: int | None = None
     flow: str | None = None
-    kin: int = 0
+    has_dependencies: int = 0
 
 
 class Record(Struct, array_like=True, gc=False):

@@ -49,7 +49,8 @@ class RedisStalenessStore:
         self._database.prepare()
         declared, ordered = (
             serialization.named(
-                self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:{name}"), serialization.terms
+                self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:policies:{name}"),
+                serialization.terms,
             )
             for name in ("declared", "ordered")
         )

@@ -40,7 +40,7 @@ class RedisTransfer:
 
     def store_status(self) -> StoreStatus | None:
         self._database.prepare()
-        key = f"{{{self._database.prefix}}}:notice"
+        key = f"{{{self._database.prefix}}}:status"
         kind, other, at = self._database.connections.ask("HMGET", key, "kind", "other", "at")
         if kind is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
 from headrace.core.jobs.transfer import StoreStatus
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, StoreMoved
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, SchemaMismatch, StoreMoved
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
 
@@ -39,6 +39,22 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
         queue=queue,
         limit=limit,
         waiting=waiting,
+    )
+
+
+def newer_layout(where: str, version: int, known: int) -> SchemaMismatch:
+    """The error for a store that only a newer headrace can use."""
+    return SchemaMismatch(
+        f"{where} has a layout of version {version}, written by a newer headrace; this one knows up to {known}. "
+        "Upgrade headrace here; nothing was changed."
+    )
+
+
+def unreleased_layout(where: str, place: str) -> SchemaMismatch:
+    """The error for a store whose layout was changed before the first release."""
+    return SchemaMismatch(
+        f"{where} has the layout of a development version that no release can read. Let that version finish its jobs, "
+        f"then start with {place}; nothing was changed."
     )
 
 

@@ -67,7 +67,9 @@ def insert_graph(
         raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
     followed = {edge.parent for edge in edges}
-    fresh = yield StoreUnique([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
+    fresh = yield StoreUnique(
+        [replace(job, has_dependencies=1) if not job.has_dependencies and job.id in followed else job for job in jobs]
+    )
     if not all(fresh):
         if not any(fresh) and (yield from _are_ours(jobs)):
             return Wakeups()  # this very call stored them before; its answer was lost
@@ -309,7 +311,7 @@ def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Wakeups]:
 
     Existing jobs were spawned by an earlier success. Dependencies on missing jobs or of finished children are dropped.
     """
-    fresh = yield StoreUnique([replace(job, kin=1) for job in outcome.spawned])
+    fresh = yield StoreUnique([replace(job, has_dependencies=1) for job in outcome.spawned])
     rows = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.edges))})))
     known = {name: (seq, state) for name, seq, state in rows}
     edges = [b for b in outcome.edges if b.parent in known and b.child in known and known[b.child][1] not in FINAL]

@@ -220,9 +220,9 @@ class SqlQueries:
     def workers(self) -> list[WorkerRow]:
         return _workers.decode(self._ask("workers"))
 
-    def wish(self, worker_id: str, wish: str) -> bool:
+    def command_worker(self, worker_id: str, command: str) -> bool:
         try:
-            known = self._database.write(lambda tx: tx.run("set_worker_command", id=worker_id, wish=wish)) == 1
+            known = self._database.write(lambda tx: tx.run("set_worker_command", id=worker_id, command=command)) == 1
         except UnicodeEncodeError:  # a lone surrogate: there is no such worker
             return False
         self._database.ring("orders")

@@ -35,7 +35,7 @@ class JobToDelete(Struct, frozen=True, array_like=True):
 
     seq: int
     id: str
-    kin: int
+    has_dependencies: int
     flow: str | None
     state: State
 
@@ -117,7 +117,7 @@ class SqlRetentionStore:
 
 
 def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
-    parents = as_json([job.seq for job in leaving if job.kin])
+    parents = as_json([job.seq for job in leaving if job.has_dependencies])
     awaited = set(_numbers.decode(tx.ask("open_parents", seqs=parents))) if parents != "[]" else set()
     busy = _open_flows(tx, [job.flow for job in leaving])
     awaited |= _cut_off(tx, leaving)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.engines.sqlite.schema import deviations, refuse_newer, version_of
+from headrace.engines.sqlite.schema import deviations, refuse_unknown, version_of
 from headrace.engines.sqlite_file.database import scalar
 from headrace.engines.sqlite_file.errors import explained
 from headrace.errors import ConfigError
@@ -38,7 +38,7 @@ def check_copy(path: Path) -> None:
         version = version_of(db)
         if not version:
             raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
-        refuse_newer(version, str(path))
+        refuse_unknown(db, version, str(path))
         if (verdict := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
             raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
         if db.execute("PRAGMA foreign_key_check").fetchone() is not None:

@@ -228,13 +228,13 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing(quiet=True) as db:
             db.execute(SQL["register_worker"], msgspec.structs.astuple(worker))
-            wish, next_expiry = db.execute(SQL["worker_command"], {"id": worker.id}).fetchone()
+            command, next_expiry = db.execute(SQL["worker_command"], {"id": worker.id}).fetchone()
             lost: frozenset[Lease] = frozenset()
             if leases:
                 batch = {"lease": as_json(leases), "now": at}
                 if db.execute(SQL["renew"], {**batch, "until": at + ttl}).rowcount != len(leases):
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
-        return RenewResult(lost, wish, next_expiry)
+        return RenewResult(lost, command, next_expiry)
 
     def reap(
         self,
@@ -321,7 +321,7 @@ class SqliteEngine:
             return
         with self.store.writing() as db:
             version = schema.version_of(db)
-            schema.refuse_newer(version, str(self.store.path))
+            schema.refuse_unknown(db, version, str(self.store.path))
             if version < schema.CURRENT and version and not self._auto_migrate:
                 raise SchemaMismatch(
                     f"{self.store.path} has tables of version {version}, this headrace needs {schema.CURRENT}; "

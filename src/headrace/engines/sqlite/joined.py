@@ -128,8 +128,9 @@ class SqliteJoined:
             raise
 
     def _version(self, db: SqliteDriver) -> int:
-        version = schema.version_of(_as_connection(db))
-        schema.refuse_newer(version, str(self._host.store.path))
+        connection = _as_connection(db)
+        version = schema.version_of(connection)
+        schema.refuse_unknown(connection, version, str(self._host.store.path))
         return version
 
     def _tables_missing(self) -> SchemaMismatch:

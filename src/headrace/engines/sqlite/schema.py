@@ -7,25 +7,12 @@ import functools
 import re
 import sqlite3
 
+from headrace.engines.shared.decisions import newer_layout, unreleased_layout
 from headrace.engines.shared.sql_files import Migration, load_migrations, load_statements
 from headrace.engines.sql.records import RECORDS
 from headrace.engines.sqlite.statements import SQL
-from headrace.errors import SchemaMismatch
 
-MIGRATIONS: list[Migration] = load_migrations(
-    "headrace.engines.sqlite",
-    (
-        "0001_foundation",
-        "0002_moving",
-        "0003_time_and_order",
-        "0004_flows",
-        "0005_steps",
-        "0006_desk",
-        "0007_terms",
-        "0008_shelf",
-        "0009_events",
-    ),
-)
+MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite", ("0001_initial",))
 CURRENT = MIGRATIONS[-1].version
 _COMMENT = re.compile(r"--[^\n]*")
 
@@ -41,18 +28,18 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(newest or 0)
 
 
-def refuse_newer(version: int, where: str) -> None:
+def refuse_unknown(connection: sqlite3.Connection, version: int, where: str) -> None:
+    """Refuse tables of a newer headrace, and those of before the first release."""
+    if version and connection.execute("SELECT 1 FROM headrace_schema WHERE name = 'foundation'").fetchone():
+        raise unreleased_layout(where, "a new file")
     if version > CURRENT:
-        raise SchemaMismatch(
-            f"{where} has tables of version {version}, written by a newer headrace; this one knows up to "
-            f"{CURRENT}. Upgrade headrace here; nothing was changed."
-        )
+        raise newer_layout(where, version, CURRENT)
 
 
 def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
     """Apply the missing migrations in the caller's transaction: all or nothing."""
     version = version_of(connection)
-    refuse_newer(version, where)
+    refuse_unknown(connection, version, where)
     missing = [migration for migration in MIGRATIONS if migration.version > version]
     _apply(connection, missing, now)
     return [migration.full_name for migration in missing]

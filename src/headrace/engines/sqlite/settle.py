@@ -109,18 +109,18 @@ class _SqliteSettleWriter:
         _settle(self._db, outcomes, 1)
 
 
-def _complete(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
+def _complete(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies: int) -> int:
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    return db.execute(SQL["complete"], {"o": as_json(done), "kin": kin}).rowcount
+    return db.execute(SQL["complete"], {"o": as_json(done), "with_dependencies": with_dependencies}).rowcount
 
 
-def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
+def _settle(db: sqlite3.Connection, outcomes: list[Outcome], with_dependencies: int) -> int:
     """Settle outcomes other than plain successes, recording what the row is about to lose."""
     if loud := [outcome for outcome in outcomes if not outcome.quiet]:
         db.execute(SQL["record_outcomes"], {"o": as_json(loud)})
     if failed := [outcome for outcome in outcomes if outcome.event is Trigger.FAIL and outcome.letter]:
         db.execute(SQL["add_dead_letters_of_outcomes"], {"o": as_json(failed)})
-    applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
+    applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "with_dependencies": with_dependencies}).rowcount
     steps.wake_if_come(SqliteTransaction(db), outcomes)
     return applied
 

@@ -29,13 +29,16 @@ def present() -> TraceContext | None:
     return structs.replace(trace_context or NO_TRACE_CONTEXT, correlation=job.correlation_id)
 
 
-def mark(metadata: str | None, *, kin: bool = False) -> str | None:
+def mark(metadata: str | None, *, has_dependencies: bool = False) -> str | None:
     """The metadata of a job enqueued here. Without a context this costs two checks."""
     if ambient.get() is None and current.get(None) is None:
         return metadata
     trace_context = present() or NO_TRACE_CONTEXT
     return marked(
-        metadata, structs.replace(trace_context, kin=True) if kin and trace_context.traceparent else trace_context
+        metadata,
+        structs.replace(trace_context, has_dependencies=True)
+        if has_dependencies and trace_context.traceparent
+        else trace_context,
     )
 
 
@@ -63,6 +66,8 @@ def as_family(name: str) -> AbstractContextManager[None]:
     trace_context = present() or NO_TRACE_CONTEXT
     return following(
         structs.replace(
-            trace_context, correlation=trace_context.correlation or name, kin=trace_context.traceparent is not None
+            trace_context,
+            correlation=trace_context.correlation or name,
+            has_dependencies=trace_context.traceparent is not None,
         )
     )

@@ -43,7 +43,7 @@ def entry_of(
         started_at=started_at,
         seen_at=now,
         state=state,
-        wish="run",
+        command="run",
         queues=_json(settings.queues or {}),
         concurrency=settings.concurrency,
         running=running,

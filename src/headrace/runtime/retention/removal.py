@@ -123,7 +123,7 @@ class RemovalBatch:
         job_exports = [
             one for one in self._engine.retention_store.pack(list(versions)) if one.job.version == versions[one.job.id]
         ]
-        edges = self._edges([one.job.id for one in job_exports if one.job.kin or one.job.flow])
+        edges = self._edges([one.job.id for one in job_exports if one.job.has_dependencies or one.job.flow])
         return [_leaving(one, edges.get(one.job.id, [])) for one in job_exports]
 
     def _edges(self, ids: list[str]) -> dict[str, list[Dependency]]:

@@ -59,7 +59,7 @@ def graph_insert(
             new,
             state=State.WAITING if new.id in children else new.state,
             flow=new.flow if flow is None else flow.id,
-            kin=1 if new.id in parents else new.kin,
+            has_dependencies=1 if new.id in parents else new.has_dependencies,
         )
 
     return GraphInsert([in_place(new) for new in news], edges, flow, connection)

@@ -379,7 +379,7 @@ class Submitter:
             None if job_template.expires is None else now + job_template.expires,
             job_template.options,
             job_template.tags,
-            mark(job_template.metadata, kin=has_kin),
+            mark(job_template.metadata, has_dependencies=has_kin),
             now if job_template.job_id else 1,
             key,
             job_template.lane

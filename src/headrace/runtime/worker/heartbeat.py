@@ -151,7 +151,7 @@ class Heartbeat:
             self._log_health(reported)
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
-        self._reports.apply_command(renewal.wish, begun)
+        self._reports.apply_command(renewal.command, begun)
         self._reports.leases_end(renewal.next_expiry)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the new state now, not at the next heartbeat

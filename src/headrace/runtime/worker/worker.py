@@ -223,7 +223,7 @@ class Worker:
     def _order(self, command: str) -> None:
         if self._thread is None:
             raise HeadraceError("this worker has not started")
-        self._engine.queries.wish(self.id, command)
+        self._engine.queries.command_worker(self.id, command)
         self._ordered_at = time.monotonic()
         self.apply_command(command, self._ordered_at)
 

@@ -5,7 +5,7 @@ UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = att
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                          AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
-                         AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+                         AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
                        FOR UPDATE SKIP LOCKED));
 
 -- A store status may have been set since the claim that saw them: dependents of these jobs may not have arrived yet.
@@ -13,7 +13,7 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
-      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
     LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
 
 -- name: promote
@@ -46,7 +46,7 @@ WITH horizon AS MATERIALIZED (
            (SELECT expires_at FROM headrace_jobs
             WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
             ORDER BY expires_at LIMIT 1) AS lapses,
-           (SELECT 1 FROM headrace_store WHERE name = 'notice') AS notice,
+           (SELECT 1 FROM headrace_store WHERE name = 'status') AS notice,
            ruled.tasks, ruled.limited, known.told, known.plain, known.idle
     FROM (SELECT json_agg(json_build_array(name, rules)) AS tasks,
                  bool_or(rules ~ '"(paused|rate|concurrency)":') AS limited

@@ -11,7 +11,7 @@ CROSS JOIN LATERAL (
     SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'lease_expired' OFFSET 0) AS h;
 
 -- name: add_dead_letters (each b: DeadLetterInsert)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
        job.id, job.task, job.queue, b.reason, :now,
        json_build_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum,
@@ -22,7 +22,7 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                              'error_traceback', '', 'crashes', b.crashes::json,
                              'lifo', (job.rank < 0)::integer, 'lane', job.lane, 'unique_key', job.unique_key,
                              'flow', job.flow, 'parents', (
-                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS bond
                                  CROSS JOIN LATERAL (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = job.seq),
@@ -43,7 +43,7 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                                      SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
                                      ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
        b.fingerprint,
-       coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id
+       coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = job.id
                      ORDER BY before.id DESC LIMIT 1), 0)
 FROM jsonb_array_elements(:b::jsonb) AS b(value)
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = b.seq OFFSET 0) AS job
@@ -52,23 +52,23 @@ SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = exc
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
 
 -- name: requeue_dead_letters
-UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+UPDATE headrace_dead_letters SET status = 'requeued', resolved_at = :now, resolved_by = :by
 WHERE status = 'pending'
   AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
                           WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
 
 -- name: dead_letters
-SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead_letters
 WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: lock_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
-    SELECT * FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    SELECT * FROM headrace_dead_letters WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     ORDER BY id FOR UPDATE) AS locked;
 
 -- name: dead_letters_of
-SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead
-WHERE id IN (SELECT max(id) FROM headrace_dead
+SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM headrace_dead_letters
+WHERE id IN (SELECT max(id) FROM headrace_dead_letters
              WHERE job_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) GROUP BY job_id);
 
 -- The `where_dead_letter_` fragments are the parts of `{where}`. A record with its snapshot is wide: only requested
@@ -94,35 +94,35 @@ letter.id >= :first AND letter.id < :last
 
 -- name: find_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
-    SELECT * FROM headrace_dead
-    WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    SELECT * FROM headrace_dead_letters
+    WHERE id IN (SELECT letter.id FROM headrace_dead_letters AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC) AS found;
 
 -- name: oldest_dead_letters
 SELECT coalesce(json_agg(id ORDER BY id), '[]')::text
-FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit) AS oldest;
+FROM (SELECT id FROM headrace_dead_letters WHERE status = :status ORDER BY id LIMIT :limit) AS oldest;
 
 -- name: count_dead_letters
-SELECT count(*) FROM headrace_dead AS letter WHERE {where};
+SELECT count(*) FROM headrace_dead_letters AS letter WHERE {where};
 
 -- name: dead_letter_groups
 SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen)), '[]')::text
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
       FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
-            FROM headrace_dead AS letter WHERE {where}
+            FROM headrace_dead_letters AS letter WHERE {where}
             GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
-      JOIN headrace_dead AS oldest ON oldest.id = found.first
-      JOIN headrace_dead AS newest ON newest.id = found.last
+      JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
+      JOIN headrace_dead_letters AS newest ON newest.id = found.last
       ORDER BY found.letters DESC, found.last DESC) AS told;
 
 -- name: dead_letter_stats
 SELECT coalesce(json_agg(json_build_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
                                           newest.entered_at)), '[]')::text
 FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
-      FROM headrace_dead GROUP BY status, reason) AS found
-JOIN headrace_dead AS oldest ON oldest.id = found.first
-JOIN headrace_dead AS newest ON newest.id = found.last;
+      FROM headrace_dead_letters GROUP BY status, reason) AS found
+JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
+JOIN headrace_dead_letters AS newest ON newest.id = found.last;
 
 -- name: lock_jobs
 SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
@@ -131,9 +131,9 @@ SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
     ORDER BY seq FOR UPDATE) AS locked;
 
 -- name: resolve_dead_letters (each c: DeadLetterResolution)
-UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
+UPDATE headrace_dead_letters SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
-FROM jsonb_array_elements(:c::jsonb) AS c(value) WHERE headrace_dead.id = c.id;
+FROM jsonb_array_elements(:c::jsonb) AS c(value) WHERE headrace_dead_letters.id = c.id;
 
 -- name: raise_revived (each r: RequeueChange)
 UPDATE headrace_jobs SET
@@ -146,20 +146,20 @@ FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq
 
 -- As an array: a join might execute a subquery again for each row, and it would lock other rows each time.
 -- name: purge_dead_letters
-DELETE FROM headrace_dead WHERE id = ANY (ARRAY(
-    SELECT letter.id FROM headrace_dead AS letter
+DELETE FROM headrace_dead_letters WHERE id = ANY (ARRAY(
+    SELECT letter.id FROM headrace_dead_letters AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
     FOR UPDATE SKIP LOCKED));
 
 -- name: remove_dead_letters
-DELETE FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+DELETE FROM headrace_dead_letters WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: export_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
-    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
+    SELECT * FROM headrace_dead_letters WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
 
 -- name: import_dead_letters (each r: DeadLetterRow)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,
+INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,
                            fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot,
        r.fingerprint, r.requeues, r.notes

@@ -19,17 +19,17 @@ WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     UNION
     SELECT bond.child FROM below CROSS JOIN LATERAL (
-        SELECT child FROM headrace_bonds WHERE parent = below.seq OFFSET 0) AS bond
+        SELECT child FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS bond
 )
 SELECT coalesce(json_agg(json_build_array(parent.id, child.id)), '[]')::text
 FROM below
-CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = below.seq OFFSET 0) AS bond
+CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS bond
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
 
 -- name: add_edges (each b: Dependency)
 WITH tied AS (
-    INSERT INTO headrace_bonds (child, parent, policy, blocks)
+    INSERT INTO headrace_dependencies (child, parent, policy, blocks)
     SELECT child.seq, parent.seq, b.policy, b.blocks
     FROM jsonb_array_elements(:b::jsonb) AS b(value)
     CROSS JOIN LATERAL (SELECT seq FROM headrace_jobs WHERE id = b.child OFFSET 0) AS child
@@ -41,8 +41,8 @@ SELECT count(*) FROM tied;
 
 -- name: mark_dependents
 WITH marked AS (
-    UPDATE headrace_jobs SET kin = 1
-    WHERE kin = 0 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    UPDATE headrace_jobs SET has_dependencies = 1
+    WHERE has_dependencies = 0 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     RETURNING 1
 )
 SELECT count(*) FROM marked;
@@ -59,31 +59,31 @@ SELECT count(*) FROM held;
 
 -- name: with_dependents
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
-WHERE kin <> 0 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
+WHERE has_dependencies <> 0 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: outcomes_with_dependents (each o: SettleKey)
-SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq)), '[]')::text
+SELECT coalesce(json_agg(json_build_array(locked.key - 1, locked.seq)), '[]')::text
 FROM (
     SELECT o.key, job.seq
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
     JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
-    WHERE (job.kin <> 0 OR o.spawned) AND jsonb_typeof(o.value) = 'array'
+    WHERE (job.has_dependencies <> 0 OR o.spawned) AND jsonb_typeof(o.value) = 'array'
     ORDER BY job.seq
-    FOR UPDATE OF job) AS kin;
+    FOR UPDATE OF job) AS locked;
 
 -- name: blocking
 SELECT coalesce(json_agg(json_build_array(child, jobs)), '[]')::text FROM (
-    SELECT child, count(*) AS jobs FROM headrace_bonds
+    SELECT child, count(*) AS jobs FROM headrace_dependencies
     WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) GROUP BY child) AS those;
 
 -- A transaction that locks connected jobs in an order of its own needs this lock exclusively; those that settle, all in
 -- the order of the dependencies, share it. It comes first in a transaction: one that already holds a row could
 -- deadlock.
 -- name: lock_dependencies
-SELECT count(pg_advisory_xact_lock('headrace_bonds'::regclass::oid::bigint));
+SELECT count(pg_advisory_xact_lock('headrace_dependencies'::regclass::oid::bigint));
 
 -- name: share_dependencies
-SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigint));
+SELECT count(pg_advisory_xact_lock_shared('headrace_dependencies'::regclass::oid::bigint));
 
 -- The effects of finished jobs on their dependents. Children are locked first, in one order for all transactions: the
 -- second one then sees, in its later statements, the changes of the first.
@@ -91,13 +91,13 @@ SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigin
 -- name: lock_children
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job
-    WHERE job.seq = ANY (ARRAY(SELECT DISTINCT child FROM headrace_bonds
+    WHERE job.seq = ANY (ARRAY(SELECT DISTINCT child FROM headrace_dependencies
                                WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
     ORDER BY job.seq FOR UPDATE) AS children;
 
 -- name: delete_edges
 WITH unbound AS (
-    UPDATE headrace_bonds SET blocks = false
+    UPDATE headrace_dependencies SET blocks = false
     WHERE blocks AND parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND (:completed OR policy = 'run')
     RETURNING 1
@@ -107,7 +107,7 @@ SELECT count(*) FROM unbound;
 -- name: doomed
 SELECT coalesce(json_agg(json_build_array(child, id, task, state, reason)), '[]')::text FROM (
     SELECT DISTINCT ON (bond.child) bond.child, parent.id, parent.task, parent.state, parent.reason
-    FROM headrace_bonds AS bond
+    FROM headrace_dependencies AS bond
     CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
     CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
     WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
@@ -129,7 +129,7 @@ WITH held AS (
     UPDATE headrace_jobs SET reason = 'held'
     WHERE coalesce(state, '') = 'waiting'
       AND seq = ANY (ARRAY(
-          SELECT bond.child FROM headrace_bonds AS bond
+          SELECT bond.child FROM headrace_dependencies AS bond
           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
           WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
             AND bond.blocks AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')))
@@ -144,7 +144,7 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
 FROM headrace_jobs AS job
 WHERE coalesce(state, '') = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
+  AND (SELECT 1 FROM headrace_dependencies AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
 
 -- name: unblock
 WITH unblocked AS (
@@ -160,7 +160,7 @@ SELECT count(*) FROM unblocked;
 -- name: waiting_again
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (SELECT 1 FROM headrace_bonds AS bond
+  AND (SELECT 1 FROM headrace_dependencies AS bond
        CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
        WHERE bond.child = job.seq AND bond.blocks
          AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
@@ -171,7 +171,7 @@ WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
 WITH held AS (
     UPDATE headrace_jobs AS job SET reason = 'held'
     WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND (SELECT 1 FROM headrace_bonds AS bond
+      AND (SELECT 1 FROM headrace_dependencies AS bond
            CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
            WHERE bond.child = job.seq AND bond.blocks AND bond.policy = 'hold'
              AND parent.state IN ('failed', 'cancelled') LIMIT 1) = 1
@@ -180,16 +180,16 @@ WITH held AS (
 SELECT count(*) FROM held;
 
 -- name: waive
-UPDATE headrace_bonds SET blocks = false
+UPDATE headrace_dependencies SET blocks = false
 WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.child) = 'waiting')
+  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.child) = 'waiting')
   AND (:all OR (parent <> ALL (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.parent)
                     IN ('completed', 'failed', 'cancelled')));
 
 -- name: rebind
 WITH bound AS (
-    UPDATE headrace_bonds AS bond SET blocks = true
+    UPDATE headrace_dependencies AS bond SET blocks = true
     WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND (SELECT child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')
            FROM headrace_jobs AS child WHERE child.seq = bond.child)
@@ -201,9 +201,9 @@ SELECT count(*) FROM bound;
 WITH freed AS (
     UPDATE headrace_jobs AS job SET reason = NULL
     WHERE coalesce(job.state, '') = 'waiting' AND job.reason = 'held'
-      AND job.seq = ANY (ARRAY(SELECT child FROM headrace_bonds
+      AND job.seq = ANY (ARRAY(SELECT child FROM headrace_dependencies
                                WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
-      AND (SELECT 1 FROM headrace_bonds AS bond
+      AND (SELECT 1 FROM headrace_dependencies AS bond
            CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
            WHERE bond.child = job.seq AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')
            LIMIT 1) IS NULL
@@ -214,13 +214,13 @@ SELECT count(*) FROM freed;
 -- name: revivable
 SELECT coalesce(json_agg(json_build_array(child, id)), '[]')::text FROM (
     SELECT DISTINCT ON (bond.child) bond.child, parent.id
-    FROM headrace_bonds AS bond
+    FROM headrace_dependencies AS bond
     CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
     CROSS JOIN LATERAL (SELECT state, reason FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
     WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
     ORDER BY bond.child, bond.parent OFFSET 0) AS revivable
-WHERE (SELECT 1 FROM headrace_bonds AS other
+WHERE (SELECT 1 FROM headrace_dependencies AS other
        CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = other.parent OFFSET 0) AS lost
        WHERE other.child = revivable.child AND other.policy = 'cancel' AND lost.state IN ('failed', 'cancelled')
        LIMIT 1) IS NULL;
@@ -237,7 +237,7 @@ SELECT count(*) FROM revived;
 
 -- name: lost_parents
 SELECT coalesce(json_agg(DISTINCT bond.parent), '[]')::text
-FROM headrace_bonds AS bond
+FROM headrace_dependencies AS bond
 CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
 WHERE bond.child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND bond.blocks AND parent.state IN ('failed', 'cancelled');
@@ -263,11 +263,11 @@ SELECT coalesce(json_agg(json_build_array(parent.id, child.id, bond.policy, bond
                          ORDER BY bond.child, bond.parent), '[]')::text
 FROM (
     SELECT of_child.* FROM headrace_jobs AS job
-    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = job.seq OFFSET 0) AS of_child
+    CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE child = job.seq OFFSET 0) AS of_child
     WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     UNION
     SELECT of_parent.* FROM headrace_jobs AS job
-    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = job.seq OFFSET 0) AS of_parent
+    CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE parent = job.seq OFFSET 0) AS of_parent
     WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))) AS bond
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;

@@ -18,7 +18,7 @@ RETURNING pg_notify(:channel, 'events');
 -- A cursor from the future belongs to another server, whose tables were restored here: everything since then is after
 -- it. The pages from there are never read.
 -- name: read_events
-SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, true_of)), '[]')::text FROM (
+SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, only_jobs)), '[]')::text FROM (
     SELECT * FROM headrace_events
     WHERE (xid, seq) > (CASE WHEN split_part(:after, '-', 1)::xid8 < pg_snapshot_xmax(pg_current_snapshot())
                              THEN split_part(:after, '-', 1)::xid8 ELSE '0'::xid8 END,
@@ -56,7 +56,7 @@ WHERE (page.xid, page.seq) IN (
     LIMIT :limit);
 
 -- name: mute_events
-INSERT INTO headrace_store (name, value) VALUES ('hush', '') ON CONFLICT (name) DO NOTHING;
+INSERT INTO headrace_store (name, value) VALUES ('events_off', '') ON CONFLICT (name) DO NOTHING;
 
 -- name: unmute_events
-DELETE FROM headrace_store WHERE name = 'hush';
+DELETE FROM headrace_store WHERE name = 'events_off';

@@ -2,12 +2,12 @@
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                                max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                               lane, flow, kin)
+                               lane, flow, has_dependencies)
     SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
            j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
-           j.lane, j.flow, j.kin
+           j.lane, j.flow, j.has_dependencies
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ORDER BY j.key
     ON CONFLICT (id) DO NOTHING
     RETURNING seq, id, queue, tags
@@ -18,7 +18,7 @@ WITH fresh AS (
     SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END)
     FROM (SELECT DISTINCT queue FROM fresh) AS queues
 ), told AS (
-    INSERT INTO headrace_events (at, size, page, true_of)
+    INSERT INTO headrace_events (at, size, page, only_jobs)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :expected THEN json_agg(id)::text END
     FROM fresh HAVING count(*) > 0 AND :page::text IS NOT NULL
 )
@@ -31,11 +31,11 @@ FROM fresh;
 -- name: insert_one
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                               max_attempts, expires_at, options, metadata, version, unique_key, lane, flow, kin)
+                               max_attempts, expires_at, options, metadata, version, unique_key, lane, flow, has_dependencies)
     SELECT :id, :task, :queue, :state, :priority::integer, :rank::bigint, :payload, :checksum::bigint,
            :created_at::bigint, :run_at::bigint, :max_attempts::bigint, :expires_at::bigint, :options, :metadata,
-           :version::bigint, :unique_key, :lane, :flow, :kin::smallint
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+           :version::bigint, :unique_key, :lane, :flow, :has_dependencies::smallint
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ON CONFLICT (id) DO NOTHING
     RETURNING queue
 ), told AS (

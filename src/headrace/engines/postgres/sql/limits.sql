@@ -159,16 +159,16 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = c.value::bigint OFFS
 WHERE job.state = 'running' AND job.worker = :worker;
 
 -- name: buckets
-SELECT coalesce(json_agg(json_build_array(name, full_at)), '[]')::text FROM headrace_buckets
+SELECT coalesce(json_agg(json_build_array(name, full_at)), '[]')::text FROM headrace_rate_buckets
 WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(:names::jsonb)));
 
 -- name: spend
-INSERT INTO headrace_buckets (name, full_at)
+INSERT INTO headrace_rate_buckets (name, full_at)
 SELECT b.value ->> 0, (b.value ->> 1)::bigint FROM jsonb_array_elements(:b::jsonb) AS b(value)
 ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
 
 -- name: drop_buckets
-DELETE FROM headrace_buckets WHERE full_at < :now;
+DELETE FROM headrace_rate_buckets WHERE full_at < :now;
 
 -- name: rows
 SELECT coalesce(json_agg(json_build_array({JobRow:most}) ORDER BY key), '[]')::text

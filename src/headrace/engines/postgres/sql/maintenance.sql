@@ -45,12 +45,12 @@ DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value::bigint FROM
 
 -- name: orphan_dependencies
 SELECT coalesce(json_agg(child), '[]')::text FROM (
-    SELECT bond.child FROM headrace_bonds AS bond
+    SELECT bond.child FROM headrace_dependencies AS bond
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_dependencies
-DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+DELETE FROM headrace_dependencies AS bond WHERE bond.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
   AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
 
@@ -70,7 +70,7 @@ SELECT json_build_array(
                            WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit) AS overdue),
     (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
                            WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
-                             AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond
+                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit) AS forlorn))::text;
 

@@ -35,12 +35,12 @@ WITH gone AS (
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
             SELECT h.ctid AS place FROM headrace_history AS h WHERE h.job = gone.seq OFFSET 0) AS of_one))
 ), bonds AS (
-    DELETE FROM headrace_bonds WHERE ctid = ANY (ARRAY(
+    DELETE FROM headrace_dependencies WHERE ctid = ANY (ARRAY(
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
-            SELECT b.ctid AS place FROM headrace_bonds AS b WHERE b.child = gone.seq OFFSET 0) AS of_one
+            SELECT b.ctid AS place FROM headrace_dependencies AS b WHERE b.child = gone.seq OFFSET 0) AS of_one
         UNION
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
-            SELECT b.ctid AS place FROM headrace_bonds AS b WHERE b.parent = gone.seq OFFSET 0) AS of_one))
+            SELECT b.ctid AS place FROM headrace_dependencies AS b WHERE b.parent = gone.seq OFFSET 0) AS of_one))
 )
 DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM gone CROSS JOIN LATERAL (

@@ -4,14 +4,14 @@
 SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_at, version, options,
                                           unique_key IS NOT NULL, held, flow)
                          ORDER BY finished_at, seq), '[]')::text FROM (
-    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin <> 0 AND EXISTS (
-                          SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+                  OR (job.has_dependencies <> 0 AND EXISTS (
+                          SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
                                  OR (child.state = 'failed' AND EXISTS (
-                                         SELECT 1 FROM headrace_dead AS letter
+                                         SELECT 1 FROM headrace_dead_letters AS letter
                                          WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
@@ -24,14 +24,14 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
 SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_at, version, options,
                                           unique_key IS NOT NULL, held, flow)
                          ORDER BY finished_at DESC, seq DESC), '[]')::text FROM (
-    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin <> 0 AND EXISTS (
-                          SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+                  OR (job.has_dependencies <> 0 AND EXISTS (
+                          SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
                                  OR (child.state = 'failed' AND EXISTS (
-                                         SELECT 1 FROM headrace_dead AS letter
+                                         SELECT 1 FROM headrace_dead_letters AS letter
                                          WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
@@ -48,7 +48,7 @@ CROSS JOIN LATERAL (
     WHERE job.flow = asked.name
       AND (job.state NOT IN ('completed', 'failed', 'cancelled')
            OR (job.state = 'failed' AND EXISTS (
-                   SELECT 1 FROM headrace_dead AS letter
+                   SELECT 1 FROM headrace_dead_letters AS letter
                    WHERE letter.job_id = job.id AND letter.status = 'pending')))
     LIMIT 1) AS busy;
 
@@ -59,44 +59,44 @@ WITH RECURSIVE above (job, parent) AS (
     CROSS JOIN LATERAL (
         SELECT seq FROM headrace_jobs
         WHERE seq = s.value::bigint AND state = 'cancelled' AND reason = 'parent_failed' OFFSET 0) AS lost
-    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = lost.seq OFFSET 0) AS bond
+    CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE child = lost.seq OFFSET 0) AS bond
     UNION
     SELECT above.job, bond.parent FROM above
     CROSS JOIN LATERAL (
         SELECT seq FROM headrace_jobs
         WHERE seq = above.parent AND state = 'cancelled' AND reason = 'parent_failed' OFFSET 0) AS lost
-    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = lost.seq OFFSET 0) AS bond
+    CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE child = lost.seq OFFSET 0) AS bond
 )
 SELECT coalesce(json_agg(DISTINCT above.job), '[]')::text FROM above
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = above.parent AND state = 'failed' OFFSET 0) AS parent
-WHERE EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
+WHERE EXISTS (SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
 
 -- name: any_dependents
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
-                 AND (job.kin <> 0 OR job.flow IS NOT NULL));
+                 AND (job.has_dependencies <> 0 OR job.flow IS NOT NULL));
 
 -- Jobs that others have locked are left for the next retention run.
 -- name: lock_jobs_to_delete (each lease: Lease)
-SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow, state)), '[]')::text FROM (
-    SELECT job.seq, job.id, job.kin, job.flow, job.state
+SELECT coalesce(json_agg(json_build_array(seq, id, has_dependencies, flow, state)), '[]')::text FROM (
+    SELECT job.seq, job.id, job.has_dependencies, job.flow, job.state
     FROM jsonb_array_elements(:lease::jsonb) AS lease(value), headrace_jobs AS job
     WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
       AND job.state IN ('completed', 'failed', 'cancelled')
-      AND NOT EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = job.id AND letter.status = 'pending')
+      AND NOT EXISTS (SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = job.id AND letter.status = 'pending')
     FOR UPDATE OF job SKIP LOCKED) AS leaving;
 
 -- name: open_parents
 SELECT coalesce(json_agg(DISTINCT bond.parent), '[]')::text
-FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
 WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (child.state NOT IN ('completed', 'failed', 'cancelled')
        OR (child.state = 'failed' AND EXISTS (
-               SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
+               SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
 
 -- name: retention_run
-SELECT (SELECT value FROM headrace_store WHERE name = 'swept');
+SELECT (SELECT value FROM headrace_store WHERE name = 'last_retention');
 
 -- name: put_retention_run
-INSERT INTO headrace_store (name, value) VALUES ('swept', :value)
+INSERT INTO headrace_store (name, value) VALUES ('last_retention', :value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;

@@ -40,7 +40,7 @@ DELETE FROM headrace_occurrences WHERE schedule = :id;
 -- name: due_schedules
 SELECT coalesce(json_agg(json_build_array(id, version, due_at, body) ORDER BY due_at, id), '[]')::text FROM (
     SELECT id, version, due_at, body FROM headrace_schedules
-    WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+    WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
     ORDER BY due_at, id LIMIT :limit) AS due;
 
 -- name: next_due

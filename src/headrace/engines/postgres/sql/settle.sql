@@ -5,8 +5,8 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
-    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin <> 0 THEN job.seq END AS kin,
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND (job.has_dependencies = 0 OR :with_dependencies > 0) AND jsonb_typeof(o.value) = 'array'
+    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.has_dependencies <> 0 THEN job.seq END AS edge_seq,
               job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
                   OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
                                             WHERE strpos(rules, '"concurrency":') > 0)) AS frees
@@ -15,14 +15,14 @@ WITH done AS (
     UNION ALL
     SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
 ), told AS (
-    INSERT INTO headrace_events (at, size, page, true_of)
+    INSERT INTO headrace_events (at, size, page, only_jobs)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :completions THEN coalesce(json_agg(id), '[]')::text END
     FROM done HAVING :page::text IS NOT NULL
 )
 SELECT json_build_array(
            CASE WHEN count(*) <> :expected THEN
                (SELECT coalesce(json_agg(json_build_array(id, version)), '[]') FROM done) END,
-           CASE WHEN count(kin) > 0 THEN (SELECT json_agg(kin) FROM done WHERE kin > 0) END,
+           CASE WHEN count(edge_seq) > 0 THEN (SELECT json_agg(edge_seq) FROM done WHERE edge_seq > 0) END,
            coalesce(bool_or(frees), false))::text,
        (SELECT count(*) FROM called)
 FROM done;
@@ -32,7 +32,7 @@ WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
     JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
-    WHERE (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
+    WHERE (job.has_dependencies = 0 OR :with_dependencies > 0) AND jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
 ), filed AS (
@@ -43,7 +43,7 @@ WITH o AS MATERIALIZED (
     FROM o WHERE NOT o.quiet
     RETURNING job
 ), buried AS (
-    INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+    INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
     SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
            (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,
            json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
@@ -56,7 +56,7 @@ WITH o AS MATERIALIZED (
                              'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane,
                              'unique_key', (o.job).unique_key,
                              'flow', (o.job).flow, 'parents', (
-                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS bond
                                  CROSS JOIN LATERAL (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = (o.job).seq),
@@ -77,7 +77,7 @@ WITH o AS MATERIALIZED (
                                      SELECT * FROM headrace_logs AS line WHERE line.job = (o.job).seq
                                      ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
            coalesce(o.fingerprint, ''),
-           coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
+           coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)
     FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM filed) >= 0 -- told after what was filed
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE

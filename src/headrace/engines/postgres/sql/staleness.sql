@@ -2,20 +2,20 @@
 
 -- name: policies
 SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
-FROM headrace_terms;
+FROM headrace_policies;
 
 -- name: declare_policy (each t: PolicyRow)
-INSERT INTO headrace_terms (kind, name, declared)
+INSERT INTO headrace_policies (kind, name, declared)
 SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
 
 -- name: order_policy (each t: PolicyRow)
-INSERT INTO headrace_terms (kind, name, ordered)
+INSERT INTO headrace_policies (kind, name, ordered)
 SELECT t.kind, t.name, t.ordered FROM jsonb_array_elements(:t::jsonb) AS t(value)
 ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
 
 -- name: drop_empty_policies
-DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
+DELETE FROM headrace_policies WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs by age. A scan reads some jobs of one state after the other, in the order of that state's index. It returns how
 -- many it read, the position of the last one, and those that may be too old by cheap columns: only their rows are read.

@@ -8,31 +8,31 @@ SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messa
 SELECT value FROM headrace_store WHERE name = 'identity';
 
 -- name: store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+SELECT (SELECT value FROM headrace_store WHERE name = 'status');
 
 -- name: put_store_status
-INSERT INTO headrace_store (name, value) VALUES ('notice', :value)
+INSERT INTO headrace_store (name, value) VALUES ('status', :value)
 ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: drop_store_status
-DELETE FROM headrace_store WHERE name = 'notice';
+DELETE FROM headrace_store WHERE name = 'status';
 
 -- name: first_store_status
-INSERT INTO headrace_store (name, value) VALUES ('notice', :value) ON CONFLICT DO NOTHING;
+INSERT INTO headrace_store (name, value) VALUES ('status', :value) ON CONFLICT DO NOTHING;
 
 -- name: change_store_status
-UPDATE headrace_store SET value = :value WHERE name = 'notice' AND value = :told;
+UPDATE headrace_store SET value = :value WHERE name = 'status' AND value = :told;
 
 -- name: drop_this_store_status
-DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
+DELETE FROM headrace_store WHERE name = 'status' AND value = :told;
 
 -- name: hold_store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'notice' FOR SHARE);
+SELECT (SELECT value FROM headrace_store WHERE name = 'status' FOR SHARE);
 
 -- The lock waits for every transaction that has begun to insert; later ones see that inserts are closed.
 -- name: close_inserts
 LOCK TABLE headrace_jobs IN SHARE MODE;
-INSERT INTO headrace_store (name, value) VALUES ('door', 'closed') ON CONFLICT DO NOTHING;
+INSERT INTO headrace_store (name, value) VALUES ('inserts', 'closed') ON CONFLICT DO NOTHING;
 
 -- Closing inserts waits from now on until this transaction has ended; if they are closed already, the following
 -- statements see it. Without this lock it would wait only for a write to the table, and earlier reads could be
@@ -41,4 +41,4 @@ INSERT INTO headrace_store (name, value) VALUES ('door', 'closed') ON CONFLICT D
 LOCK TABLE headrace_jobs IN ROW EXCLUSIVE MODE;
 
 -- name: open_inserts
-DELETE FROM headrace_store WHERE name = 'door';
+DELETE FROM headrace_store WHERE name = 'inserts';

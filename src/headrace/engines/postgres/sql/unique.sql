@@ -30,7 +30,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
       AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying') AND finished_at IS NULL
       AND starts_with(reason, 'waits for event ') IS NOT true
       AND (SELECT 1 FROM headrace_steps AS step WHERE step.job = job.seq LIMIT 1) IS NULL
-      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ORDER BY seq FOR UPDATE OF job) AS unstarted;
 
 -- name: record_changes

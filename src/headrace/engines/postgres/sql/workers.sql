@@ -1,8 +1,8 @@
 -- A worker without a heartbeat updates only when it was seen; its other columns stay.
 -- name: register_worker (each w: WorkerRow)
-INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, command, queues, concurrency, running,
                               completed, failed, tasks, heartbeat, capabilities)
-SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.wish, w.queues, w.concurrency, w.running,
+SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.command, w.queues, w.concurrency, w.running,
        w.completed, w.failed, w.tasks, w.heartbeat, w.capabilities
 FROM jsonb_array_elements(:w::jsonb) AS w(value)
 ON CONFLICT (id) DO UPDATE SET
@@ -16,10 +16,10 @@ ON CONFLICT (id) DO UPDATE SET
     tasks = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.tasks ELSE excluded.tasks END,
     heartbeat = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.heartbeat ELSE excluded.heartbeat END,
     capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END
-RETURNING wish;
+RETURNING command;
 
 -- name: set_worker_command
-UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+UPDATE headrace_workers SET command = :command WHERE id = :id;
 
 -- name: unregister_workers
 DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
@@ -27,7 +27,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids:
 -- name: workers
 SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
     -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
-    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+    SELECT id, host, pid, started_at, seen_at, state, command, queues, concurrency, completed, failed, tasks, heartbeat,
            capabilities,
            least(concurrency, coalesce(held.jobs, 0)) AS running
     FROM headrace_workers AS known

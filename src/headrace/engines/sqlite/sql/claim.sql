@@ -9,7 +9,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
        (SELECT min(expires_at) FROM headrace_jobs
         WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
-       CASE WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+       CASE WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
             THEN (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused) END,
        (SELECT json_array(
             (SELECT json_group_array(json_array(name, rules)) FROM headrace_queues WHERE rules IS NOT NULL),

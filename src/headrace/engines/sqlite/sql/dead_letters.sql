@@ -9,7 +9,7 @@ SELECT json_group_array(json_array(job, at, worker)) FROM (
     WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'lease_expired' ORDER BY seq);
 
 -- name: add_dead_letters (each b: DeadLetterInsert)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, task, queue, b.reason, :now,
        json_object('state', headrace_jobs.state, 'payload', payload, 'checksum', checksum, 'options', options,
                    'tags', tags, 'metadata', metadata, 'priority', priority, 'attempt', attempt,
@@ -17,7 +17,7 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                    'worker', worker, 'error_type', b.error_type, 'error_message', b.error_message,
                    'error_traceback', '', 'crashes', json(b.crashes), 'lifo', rank < 0,
                    'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
-                       SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
+                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent
                        WHERE bond.child = headrace_jobs.seq)),
                    'history', json((
@@ -36,7 +36,7 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                            SELECT * FROM headrace_logs AS line WHERE line.job = headrace_jobs.seq
                            ORDER BY line.seq DESC LIMIT 10)))),
        b.fingerprint,
-       coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
+       coalesce((SELECT requeues FROM headrace_dead_letters AS before WHERE before.job_id = headrace_jobs.id
                  ORDER BY before.id DESC LIMIT 1), 0)
 FROM json_each(:b) AS b
 JOIN headrace_jobs ON headrace_jobs.seq = b.seq
@@ -46,16 +46,16 @@ SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = exc
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
 
 -- name: requeue_dead_letters
-UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+UPDATE headrace_dead_letters SET status = 'requeued', resolved_at = :now, resolved_by = :by
 WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
                                         WHERE seq IN (SELECT value FROM json_each(:seqs)));
 
 -- name: dead_letters
-SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead_letters WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: dead_letters_of
-SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead
-WHERE id IN (SELECT max(id) FROM headrace_dead
+SELECT json_group_array(json_array({DeadLetterRow})) FROM headrace_dead_letters
+WHERE id IN (SELECT max(id) FROM headrace_dead_letters
              WHERE job_id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id);
 
 -- The `where_dead_letter_` fragments are the parts of `{where}`. A record with its snapshot is wide: only requested
@@ -81,43 +81,43 @@ letter.id >= :first AND letter.id < :last
 
 -- name: find_dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM (
-    SELECT * FROM headrace_dead
-    WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    SELECT * FROM headrace_dead_letters
+    WHERE id IN (SELECT letter.id FROM headrace_dead_letters AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC);
 
 -- name: oldest_dead_letters
-SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit);
+SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead_letters WHERE status = :status ORDER BY id LIMIT :limit);
 
 -- name: count_dead_letters
-SELECT count(*) FROM headrace_dead AS letter WHERE {where};
+SELECT count(*) FROM headrace_dead_letters AS letter WHERE {where};
 
 -- name: dead_letter_groups
 SELECT json_group_array(json_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen))
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
       FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
-            FROM headrace_dead AS letter WHERE {where}
+            FROM headrace_dead_letters AS letter WHERE {where}
             GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
-      JOIN headrace_dead AS oldest ON oldest.id = found.first
-      JOIN headrace_dead AS newest ON newest.id = found.last
+      JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
+      JOIN headrace_dead_letters AS newest ON newest.id = found.last
       ORDER BY found.letters DESC, found.last DESC);
 
 -- name: dead_letter_stats
 SELECT json_group_array(json_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
                                    newest.entered_at))
 FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
-      FROM headrace_dead GROUP BY status, reason) AS found
-JOIN headrace_dead AS oldest ON oldest.id = found.first
-JOIN headrace_dead AS newest ON newest.id = found.last;
+      FROM headrace_dead_letters GROUP BY status, reason) AS found
+JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
+JOIN headrace_dead_letters AS newest ON newest.id = found.last;
 
 -- name: lock_jobs
 SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: resolve_dead_letters (each c: DeadLetterResolution)
-UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
+UPDATE headrace_dead_letters SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
                          requeues = c.requeues, notes = c.notes
-FROM json_each(:c) AS c WHERE headrace_dead.id = c.id;
+FROM json_each(:c) AS c WHERE headrace_dead_letters.id = c.id;
 
 -- name: raise_revived (each r: RequeueChange)
 UPDATE headrace_jobs SET
@@ -129,19 +129,19 @@ UPDATE headrace_jobs SET
 FROM json_each(:r) AS r WHERE headrace_jobs.seq = r.seq;
 
 -- name: purge_dead_letters
-DELETE FROM headrace_dead WHERE id IN (
-    SELECT letter.id FROM headrace_dead AS letter
+DELETE FROM headrace_dead_letters WHERE id IN (
+    SELECT letter.id FROM headrace_dead_letters AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit);
 
 -- name: remove_dead_letters
-DELETE FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
+DELETE FROM headrace_dead_letters WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: export_dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM (
-    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
+    SELECT * FROM headrace_dead_letters WHERE id > :after ORDER BY id LIMIT :limit);
 
 -- name: import_dead_letters (each r: DeadLetterRow)
-INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
+INSERT OR IGNORE INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
                                      snapshot, fingerprint, requeues, notes)
 SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,
        r.resolved_by, r.snapshot, r.fingerprint, r.requeues, r.notes

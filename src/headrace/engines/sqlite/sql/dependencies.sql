@@ -11,16 +11,16 @@ WHERE id IN (SELECT value FROM json_each(:ids));
 WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids))
     UNION
-    SELECT bond.child FROM below JOIN headrace_bonds AS bond ON bond.parent = below.seq
+    SELECT bond.child FROM below JOIN headrace_dependencies AS bond ON bond.parent = below.seq
 )
 SELECT json_group_array(json_array(parent.id, child.id))
 FROM below
-JOIN headrace_bonds AS bond ON bond.parent = below.seq
+JOIN headrace_dependencies AS bond ON bond.parent = below.seq
 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
 JOIN headrace_jobs AS child ON child.seq = bond.child;
 
 -- name: add_edges (each b: Dependency)
-INSERT INTO headrace_bonds (child, parent, policy, blocks)
+INSERT INTO headrace_dependencies (child, parent, policy, blocks)
 SELECT child.seq, parent.seq, b.policy, b.blocks
 FROM json_each(:b) AS b
 JOIN headrace_jobs AS child ON child.id = b.child
@@ -29,7 +29,7 @@ WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: mark_dependents
-UPDATE headrace_jobs SET kin = 1 WHERE kin = 0 AND id IN (SELECT value FROM json_each(:ids));
+UPDATE headrace_jobs SET has_dependencies = 1 WHERE has_dependencies = 0 AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: hold_back
 UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
@@ -38,29 +38,29 @@ UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: with_dependents
-SELECT json_group_array(seq) FROM headrace_jobs WHERE kin <> 0 AND seq IN (SELECT value FROM json_each(:seqs));
+SELECT json_group_array(seq) FROM headrace_jobs WHERE has_dependencies <> 0 AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: outcomes_with_dependents (each o: SettleKey)
 SELECT json_group_array(json_array(o.key, job.seq))
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
-WHERE job.kin <> 0 OR o.spawned;
+WHERE job.has_dependencies <> 0 OR o.spawned;
 
 -- name: blocking
 SELECT json_group_array(json_array(child, jobs)) FROM (
-    SELECT child, count(*) AS jobs FROM headrace_bonds
+    SELECT child, count(*) AS jobs FROM headrace_dependencies
     WHERE blocks AND child IN (SELECT value FROM json_each(:seqs)) GROUP BY child);
 
 -- The effects of finished jobs on their dependents.
 
 -- name: delete_edges
-UPDATE headrace_bonds SET blocks = 0
+UPDATE headrace_dependencies SET blocks = 0
 WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs)) AND (:completed OR policy = 'run');
 
 -- name: doomed
 SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (
     SELECT child.seq, parent.id, parent.task, parent.state, parent.reason, min(parent.seq)
-    FROM headrace_bonds AS bond
+    FROM headrace_dependencies AS bond
     JOIN headrace_jobs AS parent ON parent.seq = bond.parent
     JOIN headrace_jobs AS child ON child.seq = bond.child
     WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'cancel'
@@ -70,7 +70,7 @@ SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (
 -- name: hold
 UPDATE headrace_jobs SET reason = 'held'
 WHERE state = 'waiting'
-  AND seq IN (SELECT bond.child FROM headrace_bonds AS bond
+  AND seq IN (SELECT bond.child FROM headrace_dependencies AS bond
               JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'hold'
                 AND parent.state IN ('failed', 'cancelled'));
@@ -81,7 +81,7 @@ SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed'
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq IN (SELECT value FROM json_each(:seqs))
-  AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks);
+  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond WHERE bond.child = job.seq AND bond.blocks);
 
 -- name: unblock
 UPDATE headrace_jobs SET state = :target, version = version + 1, reason = NULL,
@@ -93,7 +93,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: waiting_again
 SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
-  AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+  AND EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.child = job.seq AND bond.blocks
                 AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
                      OR bond.parent IN (SELECT value FROM json_each(:seqs))));
@@ -106,50 +106,50 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: lost_parents
 SELECT json_group_array(DISTINCT bond.parent)
-FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
 WHERE bond.child IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND parent.state IN ('failed', 'cancelled');
 
 -- name: hold_again
 UPDATE headrace_jobs SET reason = 'held'
 WHERE seq IN (SELECT value FROM json_each(:seqs))
-  AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+  AND EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.child = headrace_jobs.seq AND bond.blocks AND bond.policy = 'hold'
                 AND parent.state IN ('failed', 'cancelled'));
 
 -- name: waive
-UPDATE headrace_bonds SET blocks = 0
+UPDATE headrace_dependencies SET blocks = 0
 WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
-  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.child) = 'waiting')
+  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.child) = 'waiting')
   AND (:all OR (parent NOT IN (SELECT value FROM json_each(:seqs))
-                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.parent)
                     IN ('completed', 'failed', 'cancelled')));
 
 -- name: rebind
-UPDATE headrace_bonds SET blocks = 1
+UPDATE headrace_dependencies SET blocks = 1
 WHERE parent IN (SELECT value FROM json_each(:seqs))
-  AND child IN (SELECT child.seq FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+  AND child IN (SELECT child.seq FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                 WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
                   AND (child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')));
 
 -- name: unhold
 UPDATE headrace_jobs SET reason = NULL
 WHERE state = 'waiting' AND reason = 'held'
-  AND seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)))
-  AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+  AND seq IN (SELECT child FROM headrace_dependencies WHERE parent IN (SELECT value FROM json_each(:seqs)))
+  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
                   WHERE bond.child = headrace_jobs.seq AND bond.policy = 'hold'
                     AND parent.state IN ('failed', 'cancelled'));
 
 -- name: revivable
 SELECT json_group_array(json_array(seq, id)) FROM (
     SELECT child.seq, parent.id, min(parent.seq)
-    FROM headrace_bonds AS bond
+    FROM headrace_dependencies AS bond
     JOIN headrace_jobs AS parent ON parent.seq = bond.parent
     JOIN headrace_jobs AS child ON child.seq = bond.child
     WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
     GROUP BY child.seq
     -- Once for each child, which may have thousands of parents, not once for each dependency.
-    HAVING NOT EXISTS (SELECT 1 FROM headrace_bonds AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
+    HAVING NOT EXISTS (SELECT 1 FROM headrace_dependencies AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
                        WHERE other.child = child.seq AND other.policy = 'cancel'
                          AND lost.state IN ('failed', 'cancelled')));
 
@@ -172,14 +172,14 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 SELECT json_group_array(json_array(parent, child, policy, json(iif(blocks, 'true', 'false')))) FROM (
     SELECT parent.id AS parent, child.id AS child, bond.policy, bond.blocks, child.seq, parent.seq
     FROM headrace_jobs AS job
-    JOIN headrace_bonds AS bond ON bond.child = job.seq
+    JOIN headrace_dependencies AS bond ON bond.child = job.seq
     JOIN headrace_jobs AS parent ON parent.seq = bond.parent
     JOIN headrace_jobs AS child ON child.seq = bond.child
     WHERE job.id IN (SELECT value FROM json_each(:ids))
     UNION
     SELECT parent.id, child.id, bond.policy, bond.blocks, child.seq, parent.seq
     FROM headrace_jobs AS job
-    JOIN headrace_bonds AS bond ON bond.parent = job.seq
+    JOIN headrace_dependencies AS bond ON bond.parent = job.seq
     JOIN headrace_jobs AS parent ON parent.seq = bond.parent
     JOIN headrace_jobs AS child ON child.seq = bond.child
     WHERE job.id IN (SELECT value FROM json_each(:ids))
@@ -205,4 +205,4 @@ ON CONFLICT DO NOTHING;
 SELECT 1;
 
 -- name: lock_children
-SELECT json_group_array(DISTINCT child) FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs));
+SELECT json_group_array(DISTINCT child) FROM headrace_dependencies WHERE parent IN (SELECT value FROM json_each(:seqs));

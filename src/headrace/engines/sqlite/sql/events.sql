@@ -33,7 +33,7 @@ DELETE FROM headrace_events WHERE seq IN (
     WHERE page.at < :before OR page.total <= newest.total - :most);
 
 -- name: mute_events
-INSERT OR REPLACE INTO headrace_store (name, value) VALUES ('hush', '');
+INSERT OR REPLACE INTO headrace_store (name, value) VALUES ('events_off', '');
 
 -- name: unmute_events
-DELETE FROM headrace_store WHERE name = 'hush';
+DELETE FROM headrace_store WHERE name = 'events_off';

@@ -1,7 +1,7 @@
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                            max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                           lane, flow, kin)
+                           lane, flow, has_dependencies)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 

@@ -150,17 +150,17 @@ SELECT json_group_array(json_array({Claim})) FROM (
     WHERE job.state = 'running' AND job.worker = :worker ORDER BY c.key);
 
 -- name: buckets
-SELECT json_group_array(json_array(name, full_at)) FROM headrace_buckets
+SELECT json_group_array(json_array(name, full_at)) FROM headrace_rate_buckets
 WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: spend
-INSERT INTO headrace_buckets (name, full_at)
+INSERT INTO headrace_rate_buckets (name, full_at)
 SELECT json_extract(b.value, '$[0]'), json_extract(b.value, '$[1]') FROM json_each(:b) AS b
 WHERE true
 ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
 
 -- name: drop_buckets
-DELETE FROM headrace_buckets WHERE full_at < :now;
+DELETE FROM headrace_rate_buckets WHERE full_at < :now;
 
 -- name: rows
 SELECT json_group_array(json_array({JobRow:most})) FROM (

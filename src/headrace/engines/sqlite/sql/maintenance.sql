@@ -42,12 +42,12 @@ DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value FROM json_ea
 
 -- name: orphan_dependencies
 SELECT json_group_array(child) FROM (
-    SELECT bond.child FROM headrace_bonds AS bond
+    SELECT bond.child FROM headrace_dependencies AS bond
     WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit);
 
 -- name: drop_orphan_dependencies
-DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value FROM json_each(:seqs))
+DELETE FROM headrace_dependencies AS bond WHERE bond.child IN (SELECT value FROM json_each(:seqs))
   AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
        OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
 
@@ -67,7 +67,7 @@ SELECT json_array(
                            WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit)),
     (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
                            WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
-                             AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond
+                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit)));
 
@@ -135,10 +135,10 @@ SELECT json_group_array(hex(id)) FROM headrace_jobs WHERE id GLOB '*[^ -~]*';
 UPDATE headrace_jobs SET id = :new WHERE id = CAST(:old AS TEXT);
 
 -- name: unusual_ids_of_dead_letters
-SELECT json_group_array(hex(id)) FROM headrace_dead WHERE id GLOB '*[^ -~]*';
+SELECT json_group_array(hex(id)) FROM headrace_dead_letters WHERE id GLOB '*[^ -~]*';
 
 -- name: rename_dead_letters
-UPDATE headrace_dead SET id = :new WHERE id = CAST(:old AS TEXT);
+UPDATE headrace_dead_letters SET id = :new WHERE id = CAST(:old AS TEXT);
 
 -- name: unusual_ids_of_schedules
 SELECT json_group_array(hex(id)) FROM headrace_schedules WHERE id GLOB '*[^ -~]*';

@@ -36,7 +36,7 @@ DELETE FROM headrace_occurrences WHERE schedule = :id;
 -- name: due_schedules
 SELECT json_group_array(json_array(id, version, due_at, body)) FROM (
     SELECT * FROM headrace_schedules
-    WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+    WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
     ORDER BY due_at, id LIMIT :limit);
 
 -- name: next_due

@@ -1,5 +1,5 @@
 -- name: add_dead_letters_of_outcomes (each o: Outcome)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'),
        o.at,
        json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
@@ -9,7 +9,7 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                    'error_message', o.error_message, 'error_traceback', o.error_traceback, 'lifo', job.rank < 0,
                    'lane', job.lane, 'unique_key', job.unique_key,
                    'flow', job.flow, 'parents', json((
-                       SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
+                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
                    'history', json((
                        SELECT json_group_array(json_array({HistoryRow})) FROM (
@@ -27,7 +27,7 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                            SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
                            ORDER BY line.seq DESC LIMIT 10)))),
        coalesce(o.fingerprint, ''),
-       coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
+       coalesce((SELECT requeues FROM headrace_dead_letters AS before WHERE before.job_id = job.id
                  ORDER BY before.id DESC LIMIT 1), 0)
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
@@ -62,14 +62,14 @@ UPDATE headrace_jobs SET
     worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,
     lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.kin = 0 OR :kin);
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.has_dependencies = 0 OR :with_dependencies);
 
 -- name: complete (each o: Completion)
 UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 1, result = o.result,
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.kin = 0 OR :kin);
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.has_dependencies = 0 OR :with_dependencies);
 
 -- name: stale_outcomes (each o: Outcome)
 SELECT json_group_array(o.key) FROM json_each(:o) AS o

@@ -10,25 +10,25 @@ REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
 DELETE FROM headrace_store WHERE name = 'pressure';
 
 -- name: store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+SELECT (SELECT value FROM headrace_store WHERE name = 'status');
 
 -- name: put_store_status
-REPLACE INTO headrace_store (name, value) VALUES ('notice', :value);
+REPLACE INTO headrace_store (name, value) VALUES ('status', :value);
 
 -- name: drop_store_status
-DELETE FROM headrace_store WHERE name = 'notice';
+DELETE FROM headrace_store WHERE name = 'status';
 
 -- name: first_store_status
-INSERT INTO headrace_store (name, value) VALUES ('notice', :value) ON CONFLICT DO NOTHING;
+INSERT INTO headrace_store (name, value) VALUES ('status', :value) ON CONFLICT DO NOTHING;
 
 -- name: change_store_status
-UPDATE headrace_store SET value = :value WHERE name = 'notice' AND value = :told;
+UPDATE headrace_store SET value = :value WHERE name = 'status' AND value = :told;
 
 -- name: drop_this_store_status
-DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
+DELETE FROM headrace_store WHERE name = 'status' AND value = :told;
 
 -- name: hold_store_status
-SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+SELECT (SELECT value FROM headrace_store WHERE name = 'status');
 
 -- name: close_inserts
 CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs

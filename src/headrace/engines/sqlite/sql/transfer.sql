@@ -18,11 +18,11 @@ SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
                            lease_until, result, result_checksum, progress, reason, options, tags, metadata,
-                           unique_key, lane, flow, kin)
+                           unique_key, lane, flow, has_dependencies)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane, r.flow, r.kin
+       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane, r.flow, r.has_dependencies
 FROM json_each(:r) AS r
 WHERE true
 ORDER BY r.key;

@@ -3,7 +3,7 @@ DELETE FROM headrace_workers;
 
 -- A worker without a heartbeat updates only when it was seen; its other columns stay.
 -- name: register_worker
-INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, command, queues, concurrency, running,
                               completed, failed, tasks, heartbeat, capabilities)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET
@@ -19,11 +19,11 @@ ON CONFLICT (id) DO UPDATE SET
     capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END;
 
 -- name: worker_command
-SELECT wish, (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1)
+SELECT command, (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1)
 FROM headrace_workers WHERE id = :id;
 
 -- name: set_worker_command
-UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+UPDATE headrace_workers SET command = :command WHERE id = :id;
 
 -- name: unregister_workers
 DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
@@ -31,7 +31,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
 -- name: workers
 SELECT json_group_array(json_array({WorkerRow})) FROM (
     -- Running jobs are counted by leases, not by the worker's last report; prefetched jobs do not count.
-    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+    SELECT id, host, pid, started_at, seen_at, state, command, queues, concurrency, completed, failed, tasks, heartbeat,
            capabilities,
            min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
                              WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running

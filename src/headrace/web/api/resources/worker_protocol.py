@@ -122,7 +122,7 @@ class HeartbeatResult(Struct, frozen=True):
     """Jobs that the worker has lost and must stop, and an operator's command."""
 
     lost: list[str]
-    wish: Literal["run", "pause", "stop"]
+    command: Literal["run", "pause", "stop"]
 
 
 class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -245,7 +245,7 @@ def _row(visit: RequestContext, worker: str, *, tasks: list[str], queues: dict[s
         started_at=now,
         seen_at=now,
         state="running",
-        wish="run",
+        command="run",
         queues=text_of(queues),
         tasks=text_of(sorted(tasks)),
         capabilities=text_of(capabilities),

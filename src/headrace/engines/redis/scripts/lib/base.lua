@@ -11,26 +11,26 @@
 -- which `take` and `pack` decode and encode. A job's number, its `seq`, has twelve digits, so that jobs of one score
 -- are sorted by number.
 --
---   {p}:schema         text: the version of this layout
+--   {p}:version         text: the version of this layout
 --   {p}:store          text: a random name of this store
 --   {p}:seq            the last number given to a job
 --   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is sent by an engine
---   {p}:swept          text: the last retention run, in JSON
---   {p}:notice         hash kind, other, at: the store status, set during a transfer and afterwards
+--   {p}:last_retention          text: the last retention run, in JSON
+--   {p}:status         hash kind, other, at: the store status, set during a transfer and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
 --   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
 --                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
 --                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
 --                      ten: the rest is copied unchanged. The end of a lease is in {p}:leases alone.
---   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
+--   {p}:payloads         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: only a
 --                      replacement changes these. The mark is the random number of one insert: by it a repeated insert
 --                      recognizes its own jobs.
---   {p}:h:<number>     list: the history of the job, each the array of a HistoryRow
---   {p}:l:<number>     list: what the job logged, each the array of a LogLine
+--   {p}:history:<number>     list: the history of the job, each the array of a HistoryRow
+--   {p}:logs:<number>     list: what the job logged, each the array of a LogLine
 --   {p}:steps:<number> hash: the steps of the job, by kind, number and name, see `name_of_step`: twelve digits for the
 --                      order, and the array of a Step
---   {p}:spans          hash: hour of created_at -> the lowest number of its jobs, and an upper bound
+--   {p}:hours          hash: hour of created_at -> the lowest number of its jobs, and an upper bound
 --
 --   Jobs by state, sorted sets of numbers:
 --   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
@@ -40,7 +40,7 @@
 --   {p}:held:<gate>          by number: running jobs under this limit, if it is a concurrency limit
 --   {p}:due            by run_at: scheduled and retrying
 --   {p}:leases         by the end of the lease: running
---   {p}:lapsing        by expires_at: not started, and may expire
+--   {p}:expiring        by expires_at: not started, and may expire
 --
 --   Indexes of jobs, sorted sets by number:
 --   {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
@@ -50,83 +50,83 @@
 --
 --   Jobs that have a key, sorted sets of numbers; see `unique_keys`:
 --   {p}:unique:<key>         by number: all that are not in one of the others
---   {p}:past:<state>:<key>   by finished_at: those that were found to be finished
+--   {p}:unique_done:<state>:<key>   by finished_at: those that were found to be finished
 --
 --   Dependencies; see `dependencies`. A policy is stored as its first letter:
---   {p}:kin            set of numbers: all parents, and children that existed before their dependency. The end of
+--   {p}:has_dependencies            set of numbers: all parents, and children that existed before their dependency. The end of
 --                      any other job affects no other job
 --   {p}:parents:<number>     hash: the number of each parent -> policy
 --   {p}:children:<number>    hash: the number of each child -> policy
 --   {p}:blocks:<number>      set of numbers: the parents that it still waits for
 --   {p}:flows          hash: id of a flow -> the array of a FlowRow
---   {p}:recent         sorted set of these ids, all of score 0: by id
---   {p}:origins        hash: number of a job in a flow -> the flow's id
+--   {p}:flow_ids         sorted set of these ids, all of score 0: by id
+--   {p}:job_flow        hash: number of a job in a flow -> the flow's id
 --
 --   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
---   {p}:ruled          set of names of queues with rules
---   {p}:laned          set of names of queues with jobs in lanes
+--   {p}:queues_with_rules          set of names of queues with rules
+--   {p}:queues_with_lanes          set of names of queues with jobs in lanes
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task with rules -> its TaskRules in JSON
---   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its lifecycle policy in JSON,
+--   {p}:policies:declared, {p}:policies:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its lifecycle policy in JSON,
 --                      as declared by code and as ordered by an operator
---   {p}:papers:<kind>  hash: key of a document -> its version, a space and its value
---   {p}:shelf:<kind>   sorted set of these keys, all of score 0: by key
---   {p}:shelves        sorted set of the kinds that have any document, all of score 0: by name
---   {p}:buckets        sorted set of rate buckets, by the time in microseconds when the full burst is available again
+--   {p}:documents:<kind>  hash: key of a document -> its version, a space and its value
+--   {p}:document_keys:<kind>   sorted set of these keys, all of score 0: by key
+--   {p}:document_kinds        sorted set of the kinds that have any document, all of score 0: by name
+--   {p}:rate_buckets        sorted set of rate buckets, by the time in microseconds when the full burst is available again
 --   {p}:workers        hash: id -> WorkerRow
---   {p}:letters        hash: id of a dead letter -> the array of a DeadLetterRow
---   {p}:dead           sorted set of these ids, all of score 0: by id, which begins with the time of entry
---   {p}:unresolved     hash: id of a job -> its pending dead letter
---   {p}:latest         hash: id of a job -> its newest dead letter
---   {p}:desk:<status>  sorted set of ids of dead letters, all of score 0: those of this status
---   {p}:desk:<status>:<kind>:<value>   those of them with this task, queue, reason, fingerprint or number of requeues
---   {p}:reasons, {p}:fingerprints      sets of the reasons and fingerprints of dead letters
---   {p}:requeues       hash: status, a colon and a reason -> the sum of the requeues of these
+--   {p}:dead_letters        hash: id of a dead letter -> the array of a DeadLetterRow
+--   {p}:dead_ids           sorted set of these ids, all of score 0: by id, which begins with the time of entry
+--   {p}:dead_pending     hash: id of a job -> its pending dead letter
+--   {p}:dead_latest         hash: id of a job -> its newest dead letter
+--   {p}:dead:<status>  sorted set of ids of dead letters, all of score 0: those of this status
+--   {p}:dead:<status>:<kind>:<value>   those of them with this task, queue, reason, fingerprint or number of requeues
+--   {p}:dead_reasons, {p}:dead_fingerprints      sets of the reasons and fingerprints of dead letters
+--   {p}:dead_requeues       hash: status, a colon and a reason -> the sum of the requeues of these
 --
 --   {p}:events         stream: the event log, an entry for each commit: page, size, at and, if it is not true of all
 --                      its jobs, those of which it is (`only`); see core/events/log.py
---   {p}:told           the number of events in it
+--   {p}:events_count           the number of events in it
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
---   {p}:times          sorted set of these ids by due_at: schedules that will fire
+--   {p}:schedules_due          sorted set of these ids by due_at: schedules that will fire
 --   {p}:occurrences:<schedule>   list: the results of its times, the newest first, each the array of an Occurrence
 
 local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
-local IDS, JOBS, BODIES = P .. ':ids', P .. ':jobs', P .. ':bodies'
-local DUE, LEASES, LAPSING = P .. ':due', P .. ':leases', P .. ':lapsing'
-local QUEUES, RULED, LANED, TASKS = P .. ':queues', P .. ':ruled', P .. ':laned', P .. ':tasks'
-local KIN, ORIGINS = P .. ':kin', P .. ':origins'
+local IDS, JOBS, PAYLOADS = P .. ':ids', P .. ':jobs', P .. ':payloads'
+local DUE, LEASES, EXPIRING = P .. ':due', P .. ':leases', P .. ':expiring'
+local QUEUES, QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS = P .. ':queues', P .. ':queues_with_rules', P .. ':queues_with_lanes', P .. ':tasks'
+local HAS_DEPENDENCIES, JOB_FLOW = P .. ':has_dependencies', P .. ':job_flow'
 
 local PUT_OFF = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
 local HAS_RUN = {completed = true, failed = true, cancelled = true, waiting = true} -- if it has a worker
 
-local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
+local BATCH_SIZE = 4000 -- arguments of one call; Lua's stack has room for some 8000
 
 -- Fail now for what would fail later: out of memory, a replica, a disk error. The call changes nothing: no key of this
 -- name ever exists.
 local function guard()
-  call('SETRANGE', P .. ':room', '0', '')
+  call('SETRANGE', P .. ':guard', '0', '')
 end
 
 -- The same for scripts that must run when memory is exhausted, since only finished jobs can be deleted: a script whose
 -- first write deletes something is not refused then.
 local function guard_without_memory()
-  call('DEL', P .. ':room')
+  call('DEL', P .. ':guard')
 end
 
 -- The store status as the answer to a refused change: "moved" or "arriving", and the address of the other store.
 local function notice()
-  local status = call('HMGET', P .. ':notice', 'kind', 'other')
+  local status = call('HMGET', P .. ':status', 'kind', 'other')
   return status[1] and status
 end
 
 -- The same, only of a store that has moved.
 local function moved_to()
-  local status = call('HMGET', P .. ':notice', 'kind', 'other')
+  local status = call('HMGET', P .. ':status', 'kind', 'other')
   return status[1] == 'moved' and status
 end
 
@@ -138,18 +138,18 @@ end
 
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
 local function in_parts(command, key, list, n)
-  for first = 1, n, AT_ONCE do
-    call(command, key, unpack(list, first, math.min(first + AT_ONCE - 1, n)))
+  for first = 1, n, BATCH_SIZE do
+    call(command, key, unpack(list, first, math.min(first + BATCH_SIZE - 1, n)))
   end
 end
 
 -- The same for a command that returns a list, with false for missing values.
 local function ask_in_parts(command, key, list, n)
   if n == 0 then return {} end
-  if n <= AT_ONCE then return call(command, key, unpack(list, 1, n)) end
+  if n <= BATCH_SIZE then return call(command, key, unpack(list, 1, n)) end
   local answers = {}
-  for first = 1, n, AT_ONCE do
-    local part = call(command, key, unpack(list, first, math.min(first + AT_ONCE - 1, n)))
+  for first = 1, n, BATCH_SIZE do
+    local part = call(command, key, unpack(list, first, math.min(first + BATCH_SIZE - 1, n)))
     for i = 1, #part do answers[first + i - 1] = part[i] end
   end
   return answers
@@ -210,7 +210,7 @@ local function keep_lanes()
         call('HDEL', levels, lane)
       end
     end
-    call(call('EXISTS', turns) == 1 and 'SADD' or 'SREM', LANED, queue)
+    call(call('EXISTS', turns) == 1 and 'SADD' or 'SREM', QUEUES_WITH_LANES, queue)
   end
   touched = {}
 end
@@ -242,7 +242,7 @@ local rings_anyway = false
 local function store_page(page, size, at, only)
   call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
   -- A damaged counter that cannot be incremented starts again.
-  if type(redis.pcall('INCRBY', P .. ':told', size)) == 'table' then call('SET', P .. ':told', size) end
+  if type(redis.pcall('INCRBY', P .. ':events_count', size)) == 'table' then call('SET', P .. ':events_count', size) end
   if not rings_anyway then redis.pcall('PUBLISH', P .. ':bell', 'events') end
 end
 
@@ -483,7 +483,7 @@ local function leave(member, j)
   if HAS_RUN[state] and j.worker then drop(named('worker', j.worker), member) end
   if not FINAL[state] then
     if PUT_OFF[state] then drop(DUE, member) end
-    if j.expires_at then drop(LAPSING, member) end
+    if j.expires_at then drop(EXPIRING, member) end
   end
 end
 
@@ -505,7 +505,7 @@ local function enter(member, j, lease_until)
       add(DUE, score, member)
     end
     -- A job that waits for others after its own run has started in time.
-    if j.expires_at and not j.finished_at then add(LAPSING, text(j.expires_at), member) end
+    if j.expires_at and not j.finished_at then add(EXPIRING, text(j.expires_at), member) end
   end
   if HAS_RUN[state] and j.worker then add(named('worker', j.worker), member, member) end
   if state == 'pending' and j.lane ~= '' then
@@ -527,7 +527,7 @@ end
 
 -- Record the history of a move, while the record still has the state before.
 local function tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
-  groups[#groups + 1] = '["filed",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ',' .. json(j.worker)
+  groups[#groups + 1] = '["history",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ',' .. json(j.worker)
     .. ',["' .. j.id .. '"],[' .. json(j.attempt) .. '],[],[],[],[{"event":' .. json(event) .. ',"source":'
     .. json(j.state) .. ',"target":' .. json(target) .. ',"started_at":' .. json(j.started_at) .. ',"finished_at":'
     .. json(finished_at) .. ',"run_at":' .. json(run_at or j.run_at) .. ',"detail":' .. json(detail)
@@ -539,7 +539,7 @@ local function file(member, j, at, event, target, detail, finished_at, error_typ
   run_at)
   tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
   local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 1] = P .. ':history:' .. member
   filed[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,
     finished_at, detail, error_type, error_message, error_traceback)
 end
@@ -566,7 +566,7 @@ end
 
 -- Whether there is any rule, or a job in a lane. Then the end of any job may let another worker's job start.
 local function is_minded()
-  return call('EXISTS', RULED, LANED, TASKS) > 0
+  return call('EXISTS', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
 end
 
 -- A list of records as one MessagePack array.

@@ -1,6 +1,6 @@
 -- Dead letters: the records of jobs that failed for good.
 
-local LETTERS, DEAD, UNRESOLVED, LATEST = P .. ':letters', P .. ':dead', P .. ':unresolved', P .. ':latest'
+local DEAD_LETTERS, DEAD_IDS, DEAD_PENDING, DEAD_LATEST = P .. ':dead_letters', P .. ':dead_ids', P .. ':dead_pending', P .. ':dead_latest'
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
 local function parents_in_json(member)
@@ -34,7 +34,7 @@ end
 
 -- The history of the job, the newest first, and the first failure; each the array of a HistoryRow.
 local function history_in_json(member, j)
-  local items, key = {}, P .. ':h:' .. member
+  local items, key = {}, P .. ':history:' .. member
   local kept = call('LRANGE', key, -10, -1)
   local older = call('LLEN', key) - #kept
   local first = first_failure(key, older)
@@ -61,7 +61,7 @@ end
 
 -- The last lines of its log, the newest first; each the array of a LogLine.
 local function logs_in_json(member)
-  local lines, items = call('LRANGE', P .. ':l:' .. member, -10, -1), {}
+  local lines, items = call('LRANGE', P .. ':logs:' .. member, -10, -1), {}
   for i = #lines, 1, -1 do
     local _, at, attempt = whole(pcall(take, lines[i], 5, 1))
     if all_are(is_whole_number, at, attempt) then items[#items + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
@@ -70,7 +70,7 @@ local function logs_in_json(member)
 end
 
 local function snapshot(member, j, o)
-  local payload, checksum, options, tags, metadata, _, unique_key = body_of(call('HGET', BODIES, member))
+  local payload, checksum, options, tags, metadata, _, unique_key = body_of(call('HGET', PAYLOADS, member))
   local fields = {
     'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
     'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
@@ -78,7 +78,7 @@ local function snapshot(member, j, o)
     'started_at', json(j.started_at), 'worker', json(j.worker), 'error_type', json(o.error_type),
     'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
     'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
-    'flow', json(call('HGET', ORIGINS, member) or nil), 'parents', parents_in_json(member),
+    'flow', json(call('HGET', JOB_FLOW, member) or nil), 'parents', parents_in_json(member),
     'history', history_in_json(member, j), 'version', json(j.version), 'progress', json(j.progress),
     'steps', steps_in_json(member), 'logs', logs_in_json(member),
     'crashes', o.crashes or '[]',
@@ -91,7 +91,7 @@ end
 -- The status of a dead letter by the set that holds it.
 local function status_of(id)
   for _, status in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled', 'expired'}) do
-    if call('ZSCORE', named('desk', status), id) then return status end
+    if call('ZSCORE', named('dead', status), id) then return status end
   end
   return 'pending'
 end
@@ -107,7 +107,7 @@ local function read_letter(packed, id)
   return {
     id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''), queue = either(is_text, queue, ''),
     reason = either(is_text, reason, ''), entered_at = either(is_whole_number, entered_at, 0),
-    status = (not id or call('ZSCORE', named('desk', either(is_text, status, '')), id)) and status or status_of(id),
+    status = (not id or call('ZSCORE', named('dead', either(is_text, status, '')), id)) and status or status_of(id),
     resolved_at = either(is_whole_number, resolved_at), resolved_by = either(is_text, resolved_by),
     told = either(is_text, told, ''), fingerprint = either(is_text, fingerprint, ''),
     requeues = either(is_whole_number, requeues, 0), notes = either(is_text, notes),
@@ -115,19 +115,19 @@ local function read_letter(packed, id)
 end
 
 local function shelf(status, kind, value)
-  return P .. ':desk:' .. status .. ':' .. kind .. ':' .. (kind == 'requeues' and text(value) or value)
+  return P .. ':dead:' .. status .. ':' .. kind .. ':' .. (kind == 'requeues' and text(value) or value)
 end
 
 -- Calls `act` (add or drop) with every index set of a dead letter of this status.
 local function for_each_shelf(l, act, ...)
-  act(named('desk', l.status), ...)
+  act(named('dead', l.status), ...)
   for _, kind in ipairs(KINDS) do act(shelf(l.status, kind, l[kind]), ...) end
 end
 
 local function count_requeues(l, sign)
   if l.requeues > 0 then
     deferred[#deferred + 1] = function()
-      call('HINCRBY', P .. ':requeues', l.status .. ':' .. l.reason, sign * l.requeues)
+      call('HINCRBY', P .. ':dead_requeues', l.status .. ':' .. l.reason, sign * l.requeues)
     end
   end
 end
@@ -138,14 +138,14 @@ local function put_letter(l)
     l.resolved_by, l.told, l.fingerprint, l.requeues, l.notes)
   local id, job_id, reason, fingerprint, is_open = l.id, l.job_id, l.reason, l.fingerprint, l.status == 'pending'
   for_each_shelf(l, add, '0', id)
-  add(DEAD, '0', id)
+  add(DEAD_IDS, '0', id)
   deferred[#deferred + 1] = function()
-    call('HSET', LETTERS, id, packed)
-    call('SADD', P .. ':reasons', reason)
-    call('SADD', P .. ':fingerprints', fingerprint)
-    local latest = call('HGET', LATEST, job_id)
-    if not latest or latest < id then call('HSET', LATEST, job_id, id) end
-    if is_open then call('HSET', UNRESOLVED, job_id, id) end
+    call('HSET', DEAD_LETTERS, id, packed)
+    call('SADD', P .. ':dead_reasons', reason)
+    call('SADD', P .. ':dead_fingerprints', fingerprint)
+    local latest = call('HGET', DEAD_LATEST, job_id)
+    if not latest or latest < id then call('HSET', DEAD_LATEST, job_id, id) end
+    if is_open then call('HSET', DEAD_PENDING, job_id, id) end
   end
   count_requeues({status = l.status, reason = reason, requeues = l.requeues}, 1)
 end
@@ -165,7 +165,7 @@ end
 local function close_letter(l, status, now, by, requeues, remark)
   unshelve(l)
   local job_id = l.job_id
-  deferred[#deferred + 1] = function() call('HDEL', UNRESOLVED, job_id) end
+  deferred[#deferred + 1] = function() call('HDEL', DEAD_PENDING, job_id) end
   l.status, l.resolved_at, l.resolved_by, l.requeues = status, now, by, requeues
   if remark and remark ~= '' then
     l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
@@ -181,19 +181,19 @@ local function bury(member, j, salt, o)
     job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
     told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
   }
-  local latest = call('HGET', LATEST, j.id)
-  local before = latest and call('HGET', LETTERS, latest)
+  local latest = call('HGET', DEAD_LATEST, j.id)
+  local before = latest and call('HGET', DEAD_LETTERS, latest)
   if before then l.requeues = read_letter(before, latest).requeues end
-  local open = call('HGET', UNRESOLVED, j.id)
-  local opened = open and call('HGET', LETTERS, open)
+  local open = call('HGET', DEAD_PENDING, j.id)
+  local opened = open and call('HGET', DEAD_LETTERS, open)
   if opened then
     local old = read_letter(opened, open)
     l.notes = old.notes
     unshelve(old)
-    drop(DEAD, open)
+    drop(DEAD_IDS, open)
     deferred[#deferred + 1] = function()
-      call('HDEL', LETTERS, open)
-      call('HDEL', LATEST, l.job_id)
+      call('HDEL', DEAD_LETTERS, open)
+      call('HDEL', DEAD_LATEST, l.job_id)
     end
   end
   tell_letter(l, 'dead.entered', o.at)
@@ -202,8 +202,8 @@ end
 
 -- A revived job resolves its dead letter.
 local function requeue_letter(job_id, now, by)
-  local id = call('HGET', UNRESOLVED, job_id)
-  local packed = id and call('HGET', LETTERS, id)
+  local id = call('HGET', DEAD_PENDING, job_id)
+  local packed = id and call('HGET', DEAD_LETTERS, id)
   if packed then
     local l = read_letter(packed, id)
     close_letter(l, 'requeued', now, by, l.requeues)

@@ -3,11 +3,11 @@
 -- Delete a dead letter, whatever its status.
 local function remove_letter(l)
   unshelve(l)
-  drop(DEAD, l.id)
+  drop(DEAD_IDS, l.id)
   deferred[#deferred + 1] = function()
-    call('HDEL', LETTERS, l.id)
-    if call('HGET', LATEST, l.job_id) == l.id then call('HDEL', LATEST, l.job_id) end
-    if call('HGET', UNRESOLVED, l.job_id) == l.id then call('HDEL', UNRESOLVED, l.job_id) end
+    call('HDEL', DEAD_LETTERS, l.id)
+    if call('HGET', DEAD_LATEST, l.job_id) == l.id then call('HDEL', DEAD_LATEST, l.job_id) end
+    if call('HGET', DEAD_PENDING, l.job_id) == l.id then call('HDEL', DEAD_PENDING, l.job_id) end
   end
 end
 
@@ -18,6 +18,6 @@ local function forget_fingerprints(prints)
     for _, one in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled'}) do
       is_left = is_left or call('EXISTS', shelf(one, 'fingerprint', fingerprint)) == 1
     end
-    if not is_left then call('SREM', P .. ':fingerprints', fingerprint) end
+    if not is_left then call('SREM', P .. ':dead_fingerprints', fingerprint) end
   end
 end

@@ -6,13 +6,13 @@ local gone, gone_ids, gone_keys = {}, {}, {}
 local function erase(member, j, at)
   local n = #gone + 1
   gone[n], gone_ids[n] = member, j.id
-  gone_keys[3 * n - 2], gone_keys[3 * n - 1] = P .. ':h:' .. member, P .. ':l:' .. member
+  gone_keys[3 * n - 2], gone_keys[3 * n - 1] = P .. ':history:' .. member, P .. ':logs:' .. member
   gone_keys[3 * n] = memory(member)
   tell_event('job.removed', at, j.queue, j.task, j.id)
   leave(member, j)
   drop(named('queue', j.queue), member)
   drop(named('task', j.task), member)
-  local body = call('HGET', BODIES, member)
+  local body = call('HGET', PAYLOADS, member)
   if body then
     local _, _, _, tags, _, _, key = body_of(body)
     for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end
@@ -33,19 +33,19 @@ local function untie()
     end
     call('UNLINK', parents_of(member), children_of(member), blocks_of(member))
   end
-  in_parts('SREM', KIN, gone, #gone)
+  in_parts('SREM', HAS_DEPENDENCIES, gone, #gone)
 end
 
 -- Flows of deleted jobs, to be checked after the deletion.
 local function leave_flows()
   local flows = {}
-  for i, flow in ipairs(ask_in_parts('HMGET', ORIGINS, gone, #gone)) do
+  for i, flow in ipairs(ask_in_parts('HMGET', JOB_FLOW, gone, #gone)) do
     if flow then
       drop(named('flow', flow), gone[i])
       flows[flow] = true
     end
   end
-  if next(flows) then in_parts('HDEL', ORIGINS, gone, #gone) end
+  if next(flows) then in_parts('HDEL', JOB_FLOW, gone, #gone) end
   return flows
 end
 
@@ -54,16 +54,16 @@ end
 local function flush_erased(ended, now, messages)
   in_parts('HDEL', IDS, gone_ids, #gone_ids)
   in_parts('HDEL', JOBS, gone, #gone)
-  in_parts('HDEL', BODIES, gone, #gone)
-  for i = 1, #gone_keys, AT_ONCE do
-    call('UNLINK', unpack(gone_keys, i, math.min(i + AT_ONCE - 1, #gone_keys)))
+  in_parts('HDEL', PAYLOADS, gone, #gone)
+  for i = 1, #gone_keys, BATCH_SIZE do
+    call('UNLINK', unpack(gone_keys, i, math.min(i + BATCH_SIZE - 1, #gone_keys)))
   end
   local flows = leave_flows()
   flush()
   for flow in pairs(flows) do
     if call('EXISTS', named('flow', flow)) == 0 then
       call('HDEL', P .. ':flows', flow)
-      call('ZREM', P .. ':recent', flow)
+      call('ZREM', P .. ':flow_ids', flow)
     end
   end
   if any_kin() then

@@ -9,11 +9,11 @@ local function children_of(member) return P .. ':children:' .. member end
 local function blocks_of(member) return P .. ':blocks:' .. member end
 
 local function has_kin(members, n)
-  return ask_in_parts('SMISMEMBER', KIN, members, n)
+  return ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
 end
 
 local function any_kin()
-  return call('EXISTS', KIN) == 1
+  return call('EXISTS', HAS_DEPENDENCIES) == 1
 end
 
 -- Cases are pending decisions about children, by their numbers.

@@ -40,7 +40,7 @@ local function promote(member, j)
 end
 
 local function lapse_all()
-  for_each_due(LAPSING, has_end, lapse)
+  for_each_due(EXPIRING, has_end, lapse)
   if settle_dependencies then settle_dependencies.follow(lapsed, now, messages) end
 end
 

@@ -9,8 +9,8 @@ local function forget_hours()
   end
   for state in pairs(PLACES) do consider(call('ZRANGE', named('state', state), 0, 0)) end
   consider(call('ZRANGE', LEASES, 0, -1))
-  local spans = call('HGETALL', P .. ':spans')
+  local spans = call('HGETALL', P .. ':hours')
   for i = 1, #spans, 2 do
-    if not oldest or spans[i + 1]:match(' (%d+)') < oldest then call('HDEL', P .. ':spans', spans[i]) end
+    if not oldest or spans[i + 1]:match(' (%d+)') < oldest then call('HDEL', P .. ':hours', spans[i]) end
   end
 end

@@ -14,13 +14,13 @@ end
 
 local function rows_of(members, n, records, longest)
   local rows = {}
-  local bodies = not longest and ask_in_parts('HMGET', BODIES, members, n)
+  local bodies = not longest and ask_in_parts('HMGET', PAYLOADS, members, n)
   local leases = ask_in_parts('ZMSCORE', LEASES, members, n)
-  local flows = ask_in_parts('HMGET', ORIGINS, members, n)
-  local has_kin = ask_in_parts('SMISMEMBER', KIN, members, n)
+  local flows = ask_in_parts('HMGET', JOB_FLOW, members, n)
+  local has_kin = ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, n)
   for i = 1, n do
     -- Long ones are read one by one, so that they are not all in memory at once.
-    local record, body = records[i], longest and call('HGET', BODIES, members[i]) or bodies and bodies[i]
+    local record, body = records[i], longest and call('HGET', PAYLOADS, members[i]) or bodies and bodies[i]
     if record and body then
       local lease_until = leases[i] and tonumber(leases[i]) or nil
       if longest then record, body = without_long(record, 3, longest), without_long(body, 1, longest) end

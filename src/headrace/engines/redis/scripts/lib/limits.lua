@@ -27,12 +27,12 @@ local function learn_rules(capabilities, order, told, unknown, unknown_in)
   for _, name in ipairs(capabilities) do has[name] = true end
   for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
   own_order = order or nil
-  local names = call('SMEMBERS', RULED)
+  local names = call('SMEMBERS', QUEUES_WITH_RULES)
   for i, known in ipairs(ask_in_parts('HMGET', QUEUES, names, #names)) do
     local behind = known and known:find(' ', 1, true)
     if behind then rules_of[names[i]] = rules_in(known:sub(behind)) end
   end
-  for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name], remembered[name] = true, nil end
+  for _, name in ipairs(call('SMEMBERS', QUEUES_WITH_LANES)) do has_lanes[name], remembered[name] = true, nil end
   local tasks = call('HGETALL', TASKS)
   for i = 1, #tasks, 2 do
     local rules = rules_in(tasks[i + 1])
@@ -59,11 +59,11 @@ local full_at = {} -- by the bucket's name
 -- How many may start by this rate; if none, when the next one may.
 local function left(rate, ...)
   local bucket, present = bucket_of(rate, ...), 1000 * now
-  full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', BUCKETS, bucket) or 0)
+  full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', RATE_BUCKETS, bucket) or 0)
   local latest = present + rate.burst * rate.every
   if full_at[bucket] > latest + 60000000 then -- no start led there: the clock was set back
     full_at[bucket] = latest
-    call('ZADD', BUCKETS, text(latest), bucket)
+    call('ZADD', RATE_BUCKETS, text(latest), bucket)
   end
   local starts = math.floor((rate.burst * rate.every - math.max(full_at[bucket] - present, 0)) / rate.every)
   if starts < 1 then come_back(math.ceil((full_at[bucket] - (rate.burst - 1) * rate.every) / 1000)) end
@@ -73,7 +73,7 @@ end
 local function spend(rate, starts, ...)
   local bucket = bucket_of(rate, ...)
   full_at[bucket] = math.max(full_at[bucket] or 0, 1000 * now) + starts * rate.every
-  call('ZADD', BUCKETS, text(full_at[bucket]), bucket)
+  call('ZADD', RATE_BUCKETS, text(full_at[bucket]), bucket)
   left(rate, ...)
 end
 

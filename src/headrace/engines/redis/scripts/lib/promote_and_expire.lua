@@ -21,12 +21,12 @@ local open, due, lapses, minded = {}, nil, nil, false
 
 local function let_time_pass()
   -- One read where there is neither a store status nor a rule.
-  minded = call('EXISTS', P .. ':notice', RULED, LANED, TASKS) > 0
-  if minded and call('EXISTS', P .. ':notice') == 1 then return end
-  open, lapses = open_queues(), first_of(LAPSING)
+  minded = call('EXISTS', P .. ':status', QUEUES_WITH_RULES, QUEUES_WITH_LANES, TASKS) > 0
+  if minded and call('EXISTS', P .. ':status') == 1 then return end
+  open, lapses = open_queues(), first_of(EXPIRING)
   if lapses and lapses <= now then
     due_jobs().lapse()
-    messages.done, is_news, lapses = true, true, first_of(LAPSING)
+    messages.done, is_news, lapses = true, true, first_of(EXPIRING)
     if lapses and lapses <= now then return end
   end
   due = first_of(DUE)
@@ -47,10 +47,10 @@ local function asks_care()
   if ARGV[6] ~= '1' then
     for i = 1, #shares, 2 do served[#served + 1] = shares[i] end
   end
-  for _, is_laned in ipairs(ask_in_parts('SMISMEMBER', LANED, served, #served)) do
+  for _, is_laned in ipairs(ask_in_parts('SMISMEMBER', QUEUES_WITH_LANES, served, #served)) do
     if is_laned == 1 then return true end
   end
-  for i, is_ruled in ipairs(ask_in_parts('SMISMEMBER', RULED, served, #served)) do
+  for i, is_ruled in ipairs(ask_in_parts('SMISMEMBER', QUEUES_WITH_RULES, served, #served)) do
     if is_ruled == 1 and call('EXISTS', named('in:pending', served[i])) == 1 then return true end
   end
   return false

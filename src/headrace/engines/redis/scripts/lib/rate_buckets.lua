@@ -1,6 +1,6 @@
 -- Rate buckets. A bucket is stored as the time when it will be full again.
 
-local BUCKETS = P .. ':buckets'
+local RATE_BUCKETS = P .. ':rate_buckets'
 
 -- The name includes the rate: tokens spent under a slow rate must not block a faster one. Each name has its length in
 -- front, as names may contain any character.

@@ -2,7 +2,7 @@
 
 -- A finished job is reopened: move it back to the open jobs of its key.
 local function reopen_key(member, j)
-  local body = call('HGET', BODIES, member)
+  local body = call('HGET', PAYLOADS, member)
   local key = body and select(7, body_of(body))
   if key then
     drop(past(j.state, key), member)

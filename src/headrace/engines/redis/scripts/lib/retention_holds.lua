@@ -6,10 +6,10 @@
 
 local AT_A_TIME = 1000
 local busy_flows = {}
-local is_desk_empty = call('EXISTS', P .. ':unresolved') == 0
+local is_desk_empty = call('EXISTS', P .. ':dead_pending') == 0
 
 local function is_on_desk(id)
-  return not is_desk_empty and call('HEXISTS', P .. ':unresolved', id) == 1
+  return not is_desk_empty and call('HEXISTS', P .. ':dead_pending', id) == 1
 end
 
 -- Whether one of these jobs is open, or has a pending dead letter.

@@ -1,6 +1,6 @@
 -- Schedules: the stored form of each, and whether it is still at an expected version.
 
-local SCHEDULES, TIMES = P .. ':schedules', P .. ':times'
+local SCHEDULES, SCHEDULES_DUE = P .. ':schedules', P .. ':schedules_due'
 
 local function version_of(row)
   local is_whole, _, _, version = pcall(take, row, 2, 3)
@@ -10,8 +10,8 @@ end
 local function write_schedule(id, due_at, row)
   call('HSET', SCHEDULES, id, row)
   if due_at == '' then
-    call('ZREM', TIMES, id)
+    call('ZREM', SCHEDULES_DUE, id)
   else
-    call('ZADD', TIMES, due_at, id)
+    call('ZADD', SCHEDULES_DUE, due_at, id)
   end
 end

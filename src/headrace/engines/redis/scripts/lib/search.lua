@@ -113,7 +113,7 @@ local function bounds()
     lowest, highest = math.huge, 0
     local from = filter.since and math.floor(filter.since / 3600000) or -math.huge
     local to = filter.before and math.floor(filter.before / 3600000) or math.huge
-    local spans = call('HGETALL', P .. ':spans')
+    local spans = call('HGETALL', P .. ':hours')
     for i = 1, #spans, 2 do
       local hour = tonumber(spans[i])
       local first, last = spans[i + 1]:match('(%d+) (%d+)')
@@ -210,7 +210,7 @@ local function candidates(position, is_up, n, leading, low, high)
 end
 
 local function has_text(member, j)
-  local body = call('HGET', BODIES, member)
+  local body = call('HGET', PAYLOADS, member)
   local texts = {j.id, j.task, j.reason}
   if body then
     local payload, _, _, _, metadata = body_of(body)

@@ -22,7 +22,7 @@ local function settle(count, ids, outcomes)
   local settled, refused, late, completed = {}, {}, {}, {}
   local is_kin, ended, waiting, spawns = settle_dependencies and settle_dependencies.has(asked, count), {}, {}, {}
   -- An outcome that would spawn jobs in a store that has moved is refused.
-  local has_moved = nursing and call('HGET', P .. ':notice', 'kind') == 'moved'
+  local has_moved = nursing and call('HGET', P .. ':status', 'kind') == 'moved'
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,

@@ -23,7 +23,7 @@ local function note(count, notes)
       end
       if message then
         local n = #filed
-        filed[n + 1], filed[n + 2] = P .. ':l:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
+        filed[n + 1], filed[n + 2] = P .. ':logs:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
       end
     end
   end
@@ -82,7 +82,7 @@ local function file_stale(member, record, version, event, error_type, error_mess
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
   tell_filed(j, now, 'lease lost', j.state, detail)
   local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 1] = P .. ':history:' .. member
   filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end

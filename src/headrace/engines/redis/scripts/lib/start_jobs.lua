@@ -38,7 +38,7 @@ end
 -- for each entry.
 local function start(queue, members, n, lease_until, any_lapse, note)
   local records = records_of(members, n)
-  local bodies = ask_in_parts('HMGET', BODIES, members, n)
+  local bodies = ask_in_parts('HMGET', PAYLOADS, members, n)
   local leases, running, count, started_at = {}, {}, 0, text(now)
   local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
   local kept_before, claims_before, spoiled_before, begins, last_task = kept_count, claim_count, #spoiled, {}, nil
@@ -64,7 +64,7 @@ local function start(queue, members, n, lease_until, any_lapse, note)
     end
   end
   in_parts('ZREM', named('state', 'pending'), members, n)
-  if any_lapse then in_parts('ZREM', LAPSING, members, n) end
+  if any_lapse then in_parts('ZREM', EXPIRING, members, n) end
   add_many(LEASES, leases, count)
   add_many(named('in:running', queue), running, count)
   for _, i in ipairs(begins) do note(i) end

@@ -11,7 +11,7 @@ end
 -- Record the step in the history. The job does not move, and keeps its version.
 local function file_step(member, j, at, kind, name)
   local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 1] = P .. ':history:' .. member
   filed[n + 2] = '\157' .. pack(at, kind, j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil, name,
     nil, nil, nil)
 end

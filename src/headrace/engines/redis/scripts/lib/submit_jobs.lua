@@ -6,7 +6,7 @@ local coming = {} -- queue -> how many more jobs it will have; negative if they 
 
 -- Whether this very call stored the job of this number before, and its answer was lost.
 local function is_own(member, mark)
-  local body = call('HGET', BODIES, member)
+  local body = call('HGET', PAYLOADS, member)
   return body and select(6, body_of(body)) == mark
 end
 
@@ -38,7 +38,7 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
   if state == PENDING and lane == '' then
     add(named('in:pending', queue), standing(priority, rank), member)
     add(STATE_PENDING, member, member)
-    if expires_at then add(LAPSING, text(expires_at), member) end
+    if expires_at then add(EXPIRING, text(expires_at), member) end
   else
     rare_inserts().enter(member, {
       state = state, queue = queue, lane = lane, priority = priority, rank = rank, run_at = run_at,

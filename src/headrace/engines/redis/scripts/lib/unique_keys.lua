@@ -3,7 +3,7 @@
 -- one. Nothing of a key outlives its jobs.
 
 local function past(state, key)
-  return named('past:' .. state, key)
+  return named('unique_done:' .. state, key)
 end
 
 local function hold_key(member, j, key)

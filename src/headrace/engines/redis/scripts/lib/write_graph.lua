@@ -118,8 +118,8 @@ local function tie(bonds, standing)
     append(hashes, children_of(bond.parent), bond.child, bond.policy)
     append(hashes, parents_of(bond.child), bond.parent, bond.policy)
     if bond.blocks ~= false then append(sets, blocks_of(bond.child), bond.parent) end
-    append(sets, KIN, bond.parent)
-    if standing[bond.child] then append(sets, KIN, bond.child) end
+    append(sets, HAS_DEPENDENCIES, bond.parent)
+    if standing[bond.child] then append(sets, HAS_DEPENDENCIES, bond.child) end
   end
   for key, list in pairs(hashes) do in_parts('HSET', key, list, #list) end
   for key, list in pairs(sets) do in_parts('SADD', key, list, #list) end

@@ -52,17 +52,17 @@ end
 local function flush_births()
   if not any_number then guard() end
   in_parts('HSET', IDS, ids, new_count)
-  in_parts('HSET', BODIES, bodies, new_count)
-  in_parts('HSET', ORIGINS, origins, origin_count)
+  in_parts('HSET', PAYLOADS, bodies, new_count)
+  in_parts('HSET', JOB_FLOW, origins, origin_count)
   flush()
   for hour, span in pairs(spans) do
     local name, first, last = text(hour), span[1], span[2]
-    local known = call('HGET', P .. ':spans', name)
+    local known = call('HGET', P .. ':hours', name)
     local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
     if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: the range is unknown
     if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
     local range = (first < lowest and first or lowest) .. ' ' .. highest
-    if range ~= known then call('HSET', P .. ':spans', name, range) end
+    if range ~= known then call('HSET', P .. ':hours', name, range) end
   end
   ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
 end

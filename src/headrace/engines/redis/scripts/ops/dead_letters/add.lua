@@ -15,7 +15,7 @@ local member = call('HGET', IDS, id)
 local j = member and job_of(call('HGET', JOBS, member))
 if not j then return 'missing' end
 if not ADDABLE[j.state] then return 'busy' end
-if call('HEXISTS', UNRESOLVED, id) == 1 then return 'pending' end
+if call('HEXISTS', DEAD_PENDING, id) == 1 then return 'pending' end
 
 guard()
 local is_open, messages = not FINAL[j.state], {}

@@ -6,7 +6,7 @@
 local status, first, last, looks, most, mode = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local wanted = cmsgpack.unpack(ARGV[7])
 
-local key, asked = P .. ':desk:' .. status, 0
+local key, asked = P .. ':dead:' .. status, 0
 local size = call('ZCARD', key)
 for i, kind in ipairs(KINDS) do
   if wanted[i] ~= false then
@@ -20,7 +20,7 @@ local from, to = first == '' and '-' or '[' .. first, '(' .. last
 if mode == 'count' and asked < 2 then return {false, call('ZLEXCOUNT', key, from, to), {}} end
 
 local ids = call('ZREVRANGEBYLEX', key, to, from, 'LIMIT', 0, looks)
-local letters = ask_in_parts('HMGET', LETTERS, ids, #ids)
+local letters = ask_in_parts('HMGET', DEAD_LETTERS, ids, #ids)
 local found, found_ids, reached = {}, {}, #ids
 for i = 1, #ids do
   local task, queue, reason, fingerprint, requeues, _

@@ -1,13 +1,13 @@
 -- Dead letters by their ids, or the newest of each of these jobs.
--- ARGV: "letters" or "jobs", count, ids
+-- ARGV: "ids" or "jobs", count, ids
 -- Answers: ids, and the stored record of each
 
 local count, ids = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 if ARGV[1] == 'jobs' then
-  local latest, known = ask_in_parts('HMGET', P .. ':latest', ids, count), {}
+  local latest, known = ask_in_parts('HMGET', P .. ':dead_latest', ids, count), {}
   for i = 1, count do
     if latest[i] then known[#known + 1] = latest[i] end
   end
   ids, count = known, #known
 end
-return {ids, ask_in_parts('HMGET', P .. ':letters', ids, count)}
+return {ids, ask_in_parts('HMGET', P .. ':dead_letters', ids, count)}

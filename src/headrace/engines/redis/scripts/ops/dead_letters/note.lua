@@ -2,7 +2,7 @@
 -- ARGV: id, remark
 -- Answers: 1, or 0 if it does not exist
 
-local packed, remark = call('HGET', LETTERS, ARGV[1]), ARGV[2]
+local packed, remark = call('HGET', DEAD_LETTERS, ARGV[1]), ARGV[2]
 if not packed then return 0 end
 guard()
 local l = read_letter(packed, ARGV[1])

@@ -6,8 +6,8 @@
 local status, after, last, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local looks, most = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local ids = call('ZRANGEBYLEX', P .. ':desk:' .. status, '(' .. after, '(' .. last, 'LIMIT', 0, looks)
-local letters = ask_in_parts('HMGET', LETTERS, ids, #ids)
+local ids = call('ZRANGEBYLEX', P .. ':dead:' .. status, '(' .. after, '(' .. last, 'LIMIT', 0, looks)
+local letters = ask_in_parts('HMGET', DEAD_LETTERS, ids, #ids)
 local removed, reached, prints = 0, #ids, {}
 for i = 1, #ids do
   local l = letters[i] and read_letter(letters[i], ids[i])

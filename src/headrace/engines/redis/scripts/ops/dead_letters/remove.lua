@@ -4,7 +4,7 @@
 
 local done, seen, prints = {}, {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[1])) do
-  local packed = not seen[id] and call('HGET', LETTERS, id)
+  local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
   if packed then
     local l = read_letter(packed, id)
     remove_letter(l)

@@ -19,7 +19,7 @@ end
 
 local function decide(order)
   local id, most, job = order[1], order[3], order[7]
-  local packed = not seen[id] and call('HGET', LETTERS, id)
+  local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
   if not packed then return tell('', 'missing', 0) end
   local l = read_letter(packed, id)
   if l.status ~= 'pending' then return tell(l.job_id, 'resolved', l.requeues) end
@@ -44,9 +44,9 @@ local function decide(order)
 end
 
 local function change_arguments(member, order)
-  local _, _, options, tags, metadata, own, key = body_of(call('HGET', BODIES, member))
+  local _, _, options, tags, metadata, own, key = body_of(call('HGET', PAYLOADS, member))
   local body = pack(order[5], order[6], options, tags, metadata, own, key)
-  deferred[#deferred + 1] = function() call('HSET', BODIES, member, body) end
+  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, body) end
 end
 
 local function requeue(j, has_bonds)
@@ -77,7 +77,7 @@ if #gone > 0 then
     submit(member, mark, unpack(job, 1, 19))
     for _, filing in ipairs(anew[2]) do
       local n = #filed
-      filed[n + 1], filed[n + 2] = P .. ':h:' .. member, '\157' .. pack(unpack(filing, 1, 13))
+      filed[n + 1], filed[n + 2] = P .. ':history:' .. member, '\157' .. pack(unpack(filing, 1, 13))
     end
     coming[job[3]] = (coming[job[3]] or 0) + 1
   end

@@ -6,7 +6,7 @@ local now, status, by, remark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 if by == '' then by = nil end
 local done, seen = {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[5])) do
-  local packed = not seen[id] and call('HGET', LETTERS, id)
+  local packed = not seen[id] and call('HGET', DEAD_LETTERS, id)
   local l = packed and read_letter(packed, id)
   if l and l.status == 'pending' then
     close_letter(l, status, now, by, l.requeues, remark)

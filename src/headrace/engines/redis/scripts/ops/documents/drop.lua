@@ -2,6 +2,6 @@
 -- ARGV: kind, the key before which they are, how many
 -- Answers: how many there were
 
-local keys = call('ZRANGEBYLEX', P .. ':shelf:' .. ARGV[1], '-', '(' .. ARGV[2], 'LIMIT', 0, tonumber(ARGV[3]))
+local keys = call('ZRANGEBYLEX', P .. ':document_keys:' .. ARGV[1], '-', '(' .. ARGV[2], 'LIMIT', 0, tonumber(ARGV[3]))
 for i = 1, #keys do take_away(ARGV[1], keys[i]) end
 return #keys

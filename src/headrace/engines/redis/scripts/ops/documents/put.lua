@@ -8,8 +8,8 @@ for i = 1, #ARGV, 4 do
 end
 for i = 1, #ARGV, 4 do
   local kind, key = ARGV[i], ARGV[i + 1]
-  call('HSET', P .. ':papers:' .. kind, key, text(tonumber(ARGV[i + 2]) + 1) .. ' ' .. ARGV[i + 3])
-  call('ZADD', P .. ':shelf:' .. kind, 0, key)
-  call('ZADD', SHELVES, 0, kind)
+  call('HSET', P .. ':documents:' .. kind, key, text(tonumber(ARGV[i + 2]) + 1) .. ' ' .. ARGV[i + 3])
+  call('ZADD', P .. ':document_keys:' .. kind, 0, key)
+  call('ZADD', DOCUMENT_KINDS, 0, kind)
 end
 return 1

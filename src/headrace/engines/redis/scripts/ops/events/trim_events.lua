@@ -4,7 +4,7 @@
 
 local before, most, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local stream = P .. ':events'
-local kept = tonumber(call('GET', P .. ':told') or 0)
+local kept = tonumber(call('GET', P .. ':events_count') or 0)
 local pages = call('XRANGE', stream, '-', '+', 'COUNT', limit + 1)
 local gone = {}
 for i = 1, math.min(limit, #pages - 1) do
@@ -15,6 +15,6 @@ for i = 1, math.min(limit, #pages - 1) do
 end
 if #gone > 0 then
   in_parts('XDEL', stream, gone, #gone)
-  call('SET', P .. ':told', string.format('%.0f', kept))
+  call('SET', P .. ':events_count', string.format('%.0f', kept))
 end
 return #gone

@@ -13,7 +13,7 @@ if door then return door end
 
 -- Whether the stored job of this number equals the new one.
 local function is_same(member, checksum, created_at)
-  local j, body = job_of(call('HGET', JOBS, member)), call('HGET', BODIES, member)
+  local j, body = job_of(call('HGET', JOBS, member)), call('HGET', PAYLOADS, member)
   return j and body and j.created_at == created_at and select(2, body_of(body)) == checksum
 end
 
@@ -76,7 +76,7 @@ local messages, cases = {}, new_cases()
 local back = hold_back(bonds, standing, now)
 flush_births()
 tie(bonds, standing)
-if flow ~= '' and call('HSETNX', P .. ':flows', flow, flow_row) == 1 then call('ZADD', P .. ':recent', 0, flow) end
+if flow ~= '' and call('HSETNX', P .. ':flows', flow, flow_row) == 1 then call('ZADD', P .. ':flow_ids', 0, flow) end
 tell_of_ended(cases, bonds, standing)
 for _, member in ipairs(back) do tell_of_past(cases, member) end
 follow({}, now, messages, cases)

@@ -15,7 +15,7 @@ if count > 0 then
   end
   table.sort(names, function(a, b) return a > b end)
 else
-  names = call('ZREVRANGEBYLEX', P .. ':recent', before == '' and '+' or '(' .. before, '-', 'LIMIT', 0, limit)
+  names = call('ZREVRANGEBYLEX', P .. ':flow_ids', before == '' and '+' or '(' .. before, '-', 'LIMIT', 0, limit)
 end
 
 local answer, told, looked = {false}, 0, 0

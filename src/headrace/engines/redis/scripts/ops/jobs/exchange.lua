@@ -44,7 +44,7 @@ end
 local function lets_others_begin()
   if frees_others or (next(freed) and call('EXISTS', TASKS) == 1) then return true end
   for queue in pairs(freed) do
-    if call('SISMEMBER', RULED, queue) == 1 then return true end
+    if call('SISMEMBER', QUEUES_WITH_RULES, queue) == 1 then return true end
   end
   return false
 end

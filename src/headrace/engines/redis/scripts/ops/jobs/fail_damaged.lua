@@ -29,7 +29,7 @@ local function leave_all(member)
   end
   drop(DUE, member)
   drop(LEASES, member)
-  drop(LAPSING, member)
+  drop(EXPIRING, member)
 end
 
 -- Whether a job is pending where its record says, if it is pending.
@@ -70,7 +70,7 @@ local function fail(member, j)
   local id = j.id
   deferred[#deferred + 1] = function()
     call('HSET', IDS, id, member)
-    call('HSETNX', BODIES, member, pack('', -1, nil, nil, nil, 0, nil))
+    call('HSETNX', PAYLOADS, member, pack('', -1, nil, nil, nil, 0, nil))
   end
   flush()
   j.member, failed[#failed + 1] = member, j
@@ -80,7 +80,7 @@ guard()
 for i = 3, #ARGV, 2 do
   local member, record = ARGV[i], call('HGET', JOBS, ARGV[i])
   local j = record and job_of(record)
-  local is_whole = j and not is_shut_out(j) and is_in_line(member, j) and call('HEXISTS', BODIES, member) == 1
+  local is_whole = j and not is_shut_out(j) and is_in_line(member, j) and call('HEXISTS', PAYLOADS, member) == 1
   if record and not is_whole then fail(member, left_of(member, record, ARGV[i + 1])) end
 end
 if #failed > 0 then

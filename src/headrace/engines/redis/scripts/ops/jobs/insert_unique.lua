@@ -157,7 +157,7 @@ end
 
 -- The mark of the insert stays: a repeated call must recognize the job, also after a replacement. So does its flow.
 local function write_content(member, before, j, c)
-  local _, _, _, tags, _, own_mark = body_of(call('HGET', BODIES, member))
+  local _, _, _, tags, _, own_mark = body_of(call('HGET', PAYLOADS, member))
   drop(named('queue', before.queue), member)
   drop(named('task', before.task), member)
   for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end
@@ -165,7 +165,7 @@ local function write_content(member, before, j, c)
   add(named('task', j.task), member, member)
   for _, tag in ipairs(tags_of(c.tags)) do add(named('tag', tag), member, member) end
   local body = pack(c.payload, c.checksum, c.options, c.tags, c.metadata, own_mark, c.unique_key)
-  deferred[#deferred + 1] = function() call('HSET', BODIES, member, body) end
+  deferred[#deferred + 1] = function() call('HSET', PAYLOADS, member, body) end
 end
 
 local function write_change(entry)

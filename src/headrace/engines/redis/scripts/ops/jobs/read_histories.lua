@@ -3,7 +3,7 @@
 -- ARGV: the numbers of the jobs, twelve digits each; how many entries are enough
 
 local keys, n, enough = {}, #ARGV[1] / 12, tonumber(ARGV[2])
-for i = 1, n do keys[i] = P .. ':h:' .. string.sub(ARGV[1], 12 * i - 11, 12 * i) end
+for i = 1, n do keys[i] = P .. ':history:' .. string.sub(ARGV[1], 12 * i - 11, 12 * i) end
 if call('EXISTS', unpack(keys)) == 0 then return {} end
 local histories = {}
 for i = 1, n do

@@ -22,7 +22,7 @@ end
 local last, most = any_dead and '+inf' or as_of, any_dead and -1 or limit
 local members = call('ZRANGEBYSCORE', LEASES, '-inf', last, 'LIMIT', 0, most)
 -- Dependents of these jobs may not have arrived yet.
-if #members > 0 and call('HGET', P .. ':notice', 'kind') == 'arriving' then return false end
+if #members > 0 and call('HGET', P .. ':status', 'kind') == 'arriving' then return false end
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
 local reaped, reaped_count, messages, failed, spoiled = {}, 0, {}, {}, {}
@@ -30,7 +30,7 @@ local reaped, reaped_count, messages, failed, spoiled = {}, 0, {}, {}, {}
 -- The times and workers, in JSON, of the job's crashes since it was revived, including this one.
 local function evidence(member, j)
   local told, workers = {}, {}
-  for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
+  for _, entry in ipairs(call('LRANGE', P .. ':history:' .. member, 0, -1)) do
     local at, event, _, _, _, _, worker = unpack(salvage(entry, 7, 1), 1, 7)
     if event == 'lease_expired' and at then told[#told + 1] = {at, worker or 'unknown'} end
   end
@@ -110,7 +110,7 @@ if reaped_count > 0 or next(drops) then
   ring(messages)
 end
 -- A bucket that has been full for a while can be deleted; the while allows for clocks that differ.
-call('ZREMRANGEBYSCORE', P .. ':buckets', '-inf', text(1000 * (now - 60000)))
+call('ZREMRANGEBYSCORE', P .. ':rate_buckets', '-inf', text(1000 * (now - 60000)))
 if any_dead and reaped_count < limit then
   for worker in pairs(begun_by) do
     if call('HDEL', P .. ':workers', worker) == 1 then

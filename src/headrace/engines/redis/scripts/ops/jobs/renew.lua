@@ -7,20 +7,20 @@ local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpa
 
 -- The worker's new report; without a heartbeat only the time is updated. The command is the operator's.
 local function attend(reported)
-  local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
+  local _, id, host, pid, started_at, seen_at, state, command, queues, concurrency, running, completed, failed, tasks,
     heartbeat, capabilities = take(reported, 15, 1)
   local was = salvage(call('HGET', P .. ':workers', id) or '', 15, 1)
   -- A damaged report counts as none.
   local is_known = #was == 15 and is_whole_number(was[4]) and is_name(was[7])
   if is_known and heartbeat == 0 then
-    _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
+    _, host, pid, started_at, _, _, command, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
       unpack(was, 1, 15)
   elseif is_known then
-    started_at, wish = was[4], was[7]
+    started_at, command = was[4], was[7]
   end
-  call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
+  call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, command, queues,
     concurrency, running, completed, failed, tasks, heartbeat, capabilities))
-  return wish
+  return command
 end
 
 local members, lost, held, held_count = {}, {}, {}, 0
@@ -38,6 +38,6 @@ for i = 1, count do
   end
 end
 guard_without_memory()
-local wish = attend(ARGV[3])
+local command = attend(ARGV[3])
 in_parts('ZADD', LEASES, held, held_count)
-return {wish, lost, call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or false}
+return {command, lost, call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or false}

@@ -64,7 +64,7 @@ local found, found_records, first, is_late = {}, {}, 1, false
 while first <= #members and #found < most and not is_late do
   local some = {unpack(members, first, math.min(first + HANDFUL - 1, #members))}
   local records = records_of(some, #some)
-  local bodies = filter.text and call('HMGET', BODIES, unpack(some)) or {}
+  local bodies = filter.text and call('HMGET', PAYLOADS, unpack(some)) or {}
   for i, member in ipairs(some) do
     local j = #found < most and is_likely(records[i], bodies[i]) and job_of(records[i])
     if j and matches(member, j) or j == nil and is_any then

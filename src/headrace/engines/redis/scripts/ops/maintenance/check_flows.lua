@@ -3,14 +3,14 @@
 -- Answers: how many were read, how many have no job
 
 local first, looks = tonumber(ARGV[1]), tonumber(ARGV[2])
-local ids, lost = call('ZRANGE', P .. ':recent', first, first + looks - 1), 0
-if call('EXISTS', P .. ':notice') == 1 then return {#ids, 0} end -- during a transfer flows come before their jobs
+local ids, lost = call('ZRANGE', P .. ':flow_ids', first, first + looks - 1), 0
+if call('EXISTS', P .. ':status') == 1 then return {#ids, 0} end -- during a transfer flows come before their jobs
 for _, id in ipairs(ids) do
   if call('EXISTS', named('flow', id)) == 0 then
     lost = lost + 1
     if ARGV[3] == '1' then
       call('HDEL', P .. ':flows', id)
-      call('ZREM', P .. ':recent', id)
+      call('ZREM', P .. ':flow_ids', id)
     end
   end
 end

@@ -13,7 +13,7 @@ end
 -- Whether the queue is marked as one with lanes, and this one has a turn.
 local function has_turn(queue, lane)
   local level = call('HGET', P .. ':lanes:' .. queue, lane)
-  return level and is_there(P .. ':turns:' .. queue, level .. lane) and call('SISMEMBER', LANED, queue) == 1
+  return level and is_there(P .. ':turns:' .. queue, level .. lane) and call('SISMEMBER', QUEUES_WITH_LANES, queue) == 1
 end
 
 local function is_in_lane(member, j)

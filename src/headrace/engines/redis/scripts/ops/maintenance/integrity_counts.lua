@@ -19,5 +19,5 @@ for i, record in ipairs(records_of(waiting, #waiting)) do
 end
 return {
   stray, call('ZCOUNT', LEASES, '-inf', late), call('ZCOUNT', DUE, '-inf', late), forlorn,
-  call('HLEN', IDS), call('HLEN', JOBS), call('HLEN', BODIES), count,
+  call('HLEN', IDS), call('HLEN', JOBS), call('HLEN', PAYLOADS), count,
 }

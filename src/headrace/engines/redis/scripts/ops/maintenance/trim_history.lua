@@ -1,5 +1,5 @@
 -- Trim the entries of each job: the first and the newest stay; of the others the oldest go first, errors last.
--- ARGV: a filter that all jobs match, after, how many jobs to read, "h" or "l", the most entries, how many stay at the
+-- ARGV: a filter that all jobs match, after, how many jobs to read, "history" or "logs", the most entries, how many stay at the
 -- start, how many stay at the end, how many entries to read
 -- Answers: the number reached, or nothing at the end; how many entries were deleted
 
@@ -8,7 +8,7 @@ local kind, most, first, newest, budget = ARGV[4], tonumber(ARGV[5]), tonumber(A
 local looks = tonumber(ARGV[3])
 
 local function is_error(entry)
-  if kind == 'h' then return salvage(entry, 13, 1)[11] ~= nil end
+  if kind == 'history' then return salvage(entry, 13, 1)[11] ~= nil end
   local level = salvage(entry, 3, 1)[3]
   return level == 'error' or level == 'critical'
 end

@@ -5,7 +5,7 @@
 local answer = {}
 for i = 1, #ARGV, 3 do
   local rate = {every = tonumber(ARGV[i + 1]), burst = tonumber(ARGV[i + 2])}
-  local moment = call('ZSCORE', BUCKETS, bucket_of(rate, 'q', ARGV[i]))
+  local moment = call('ZSCORE', RATE_BUCKETS, bucket_of(rate, 'q', ARGV[i]))
   if moment then answer[#answer + 1], answer[#answer + 2] = ARGV[i], text(tonumber(moment)) end
 end
 return answer

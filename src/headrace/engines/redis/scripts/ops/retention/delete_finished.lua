@@ -2,7 +2,7 @@
 -- ARGV: ids, versions, now
 -- Answers: the positions of those that were deleted
 
-if call('EXISTS', P .. ':notice') == 1 then return {} end -- nothing is deleted during a transfer
+if call('EXISTS', P .. ':status') == 1 then return {} end -- nothing is deleted during a transfer
 
 local ids, versions, now = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3])
 local members, places = {}, {}
@@ -12,7 +12,7 @@ end
 local count = #members
 if count == 0 then return {} end
 local records = records_of(members, count)
-local flows = ask_in_parts('HMGET', ORIGINS, members, count)
+local flows = ask_in_parts('HMGET', JOB_FLOW, members, count)
 local is_kin = has_kin(members, count)
 local removed = {}
 for i, member in ipairs(members) do

@@ -29,9 +29,9 @@ end
 
 local count = #members
 local records = records_of(members, count)
-local bodies = ask_in_parts('HMGET', BODIES, members, count)
-local flows = ask_in_parts('HMGET', ORIGINS, members, count)
-local is_kin = ask_in_parts('SMISMEMBER', KIN, members, count)
+local bodies = ask_in_parts('HMGET', PAYLOADS, members, count)
+local flows = ask_in_parts('HMGET', JOB_FLOW, members, count)
+local is_kin = ask_in_parts('SMISMEMBER', HAS_DEPENDENCIES, members, count)
 local rows, n = {}, 0
 for i, member in ipairs(members) do
   local j = job_of(records[i])

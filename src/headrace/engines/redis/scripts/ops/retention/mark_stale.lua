@@ -6,7 +6,7 @@ local now, salt, reason = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local done, failed, messages, seen = {}, {}, {}, {}
 
 local function was_reviewed(member, version)
-  for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
+  for _, entry in ipairs(call('LRANGE', P .. ':history:' .. member, 0, -1)) do
     local _, event, _, _, at_version = unpack(salvage(entry, 5, 1), 1, 5)
     if event == 'review' and at_version == version then return true end
   end
@@ -17,7 +17,7 @@ end
 local function review(member, j, detail)
   if was_reviewed(member, j.version) then return 0 end
   local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 1] = P .. ':history:' .. member
   filed[n + 2] = '\157' .. pack(now, 'review', j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil,
     detail, nil, nil, nil)
   tell_filed(j, now, 'review', j.state, detail)

@@ -2,6 +2,6 @@
 -- ARGV: now, limit
 -- Answers: their ids, and the stored record of each
 
-if call('EXISTS', P .. ':notice') == 1 then return {{}, {}} end
-local ids = call('ZRANGEBYSCORE', TIMES, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+if call('EXISTS', P .. ':status') == 1 then return {{}, {}} end
+local ids = call('ZRANGEBYSCORE', SCHEDULES_DUE, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
 return {ids, ask_in_parts('HMGET', SCHEDULES, ids, #ids)}

@@ -8,7 +8,7 @@ local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local KEPT = 1000 -- occurrences of each
 
 local applied = {}
-if call('EXISTS', P .. ':notice') == 1 then return applied end -- the status was set after they were found to be due
+if call('EXISTS', P .. ':status') == 1 then return applied end -- the status was set after they were found to be due
 
 local versions, seen, is_news = {}, {}, false
 

@@ -2,5 +2,5 @@
 -- ARGV: after, limit
 -- Answers: ids, and the stored record of each
 
-local ids = call('ZRANGEBYLEX', P .. ':dead', '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
-return {ids, ask_in_parts('HMGET', P .. ':letters', ids, #ids)}
+local ids = call('ZRANGEBYLEX', P .. ':dead_ids', '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
+return {ids, ask_in_parts('HMGET', P .. ':dead_letters', ids, #ids)}

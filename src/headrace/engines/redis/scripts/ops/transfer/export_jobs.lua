@@ -8,8 +8,8 @@ for _, member in ipairs(members) do
   local row = rows_of({member}, 1, records_of({member}, 1))[1]
   if row then
     answer[#answer + 1] = row
-    answer[#answer + 1] = call('LRANGE', P .. ':h:' .. member, 0, -1)
-    answer[#answer + 1] = call('LRANGE', P .. ':l:' .. member, 0, -1)
+    answer[#answer + 1] = call('LRANGE', P .. ':history:' .. member, 0, -1)
+    answer[#answer + 1] = call('LRANGE', P .. ':logs:' .. member, 0, -1)
     answer[#answer + 1] = steps_of(member)
   end
 end

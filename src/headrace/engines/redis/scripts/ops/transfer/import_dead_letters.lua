@@ -7,8 +7,8 @@ guard()
 local stored = 0
 for i = 2, #ARGV do
   local l = read_letter(ARGV[i])
-  local is_second = l.status == 'pending' and call('HEXISTS', UNRESOLVED, l.job_id) == 1
-  if call('HEXISTS', LETTERS, l.id) == 0 and not is_second then
+  local is_second = l.status == 'pending' and call('HEXISTS', DEAD_PENDING, l.job_id) == 1
+  if call('HEXISTS', DEAD_LETTERS, l.id) == 0 and not is_second then
     put_letter(l)
     flush()
     stored = stored + 1

@@ -3,6 +3,6 @@
 
 guard()
 for i = 1, #ARGV, 2 do
-  if call('HSETNX', P .. ':flows', ARGV[i], ARGV[i + 1]) == 1 then call('ZADD', P .. ':recent', 0, ARGV[i]) end
+  if call('HSETNX', P .. ':flows', ARGV[i], ARGV[i + 1]) == 1 then call('ZADD', P .. ':flow_ids', 0, ARGV[i]) end
 end
 return 1

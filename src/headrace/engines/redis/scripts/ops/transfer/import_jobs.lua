@@ -41,7 +41,7 @@ end
 for _, parcel in ipairs(fresh) do
   local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
     checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata, unique_key, lane, flow, kin = take(parcel[1], 32, 3)
+    progress, reason, options, tags, metadata, unique_key, lane, flow, has_dependencies = take(parcel[1], 32, 3)
   local member = next_number()
   local j = {
     id = id, task = task, queue = queue, lane = lane, state = state, priority = priority, rank = rank,
@@ -54,12 +54,12 @@ for _, parcel in ipairs(fresh) do
     pack(payload, checksum, options, tags, metadata, mark, unique_key))
   if unique_key then hold_key(member, j, unique_key) end
   enter(member, j, lease_until)
-  file_all(P .. ':h:' .. member, parcel[2])
-  file_all(P .. ':l:' .. member, parcel[3])
+  file_all(P .. ':history:' .. member, parcel[2])
+  file_all(P .. ':logs:' .. member, parcel[3])
   for i, step in ipairs(parcel[4]) do keep_step(member, step, i) end
   if flow then join_flow(member, flow) end
-  if kin == true or kin == 1 then
-    deferred[#deferred + 1] = function() call('SADD', KIN, member) end
+  if has_dependencies == true or has_dependencies == 1 then
+    deferred[#deferred + 1] = function() call('SADD', HAS_DEPENDENCIES, member) end
   end
   queues[queue] = true
 end

@@ -2,10 +2,10 @@
 -- ARGV: kind, other, at; or nothing
 
 if #ARGV == 0 then
-  call('DEL', P .. ':notice')
+  call('DEL', P .. ':status')
 else
   guard()
-  call('HSET', P .. ':notice', 'kind', ARGV[1], 'other', ARGV[2], 'at', ARGV[3])
+  call('HSET', P .. ':status', 'kind', ARGV[1], 'other', ARGV[2], 'at', ARGV[3])
 end
 ring({work = true})
 return 1
