@@ -24,7 +24,7 @@ from tests.support.builders import NOW, fail, new_job
 
 BIG = ("jobs", "history", "logs", "tags", "steps")
 # Read without a condition, these hold only jobs that are at stake now; any other index holds all there ever were.
-OF_THE_OPEN = {"jobs_pending", "jobs_due", "jobs_waiting", "jobs_leased", "jobs_lapsing"}
+OF_THE_OPEN = {"jobs_pending", "jobs_due", "jobs_waiting", "jobs_leased", "jobs_expiring"}
 _PARAMETER = re.compile(r"%\((\w+)\)s")
 
 # A store in the middle of its life: mostly history, some of every state, everything in each of five queues.
@@ -110,12 +110,12 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "import_tags" else filed,
     }
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
-    texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge", "familiar": "\nwork\ntask\n"}
+    texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge", "known_tasks": "\nwork\ntask\n"}
     texts |= dict.fromkeys(("channel", "detail", "event", "reason", "by"), "text")
     times = {
         "now": NOW + 5000,
         "unless_due": NOW + 5000,
-        "unless_lapsed": NOW + 5000,
+        "unless_expired": NOW + 5000,
         "until": NOW + 35_000,
         "run_at": NOW,
         **dict.fromkeys(("due", "running", "waiting"), NOW),
@@ -221,7 +221,7 @@ class Explaining:
         self.plans.append(explained(self._store.own, text, values))
         if self._walks:
             return "[0,null,[]]"
-        return 0 if statement in ("count", "floor") else "[]"
+        return 0 if statement in ("count", "lowest_seq") else "[]"
 
     def run(self, statement: str, /, where: str = "", **values: Any) -> int:
         raise AssertionError(f"a question ran {statement}")

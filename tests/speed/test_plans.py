@@ -94,7 +94,7 @@ def walks_through(steps: list[str], *tables: str) -> list[str]:
 HOT = [
     "insert",
     "insert_tags",
-    "taken",
+    "existing_ids",
     "record_outcomes",
     "add_dead_letters_of_outcomes",
     "settle",
@@ -103,7 +103,7 @@ HOT = [
     "record_stale",
     "note_progress",
     "note_logs",
-    "horizon",
+    "claim_preamble",
     "lock_expired",
     "promote",
     "claimable",
@@ -154,19 +154,19 @@ def test_a_claim_reads_the_front_of_its_lane_without_sorting(store: SqliteEngine
         assert looks_at_jobs(steps) == ["SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane=?)"]
         assert not [step for step in steps if "TEMP B-TREE" in step]
 
-    check_each(["claimable", "heads", "fresh"], check)
+    check_each(["claimable", "lane_heads", "untried_heads"], check)
 
 
 def test_with_ageing_a_claim_reads_the_ends_of_what_waits_in_each_lane(store: SqliteEngine) -> None:
-    looks = [step for step in plan(store, "aged_summits") if "headrace_jobs_pending" in step]
+    looks = [step for step in plan(store, "lane_tops_by_age") if "headrace_jobs_pending" in step]
     conditions = ["(queue=? AND lane>?)"] * 2 + ["(queue=? AND lane=? AND priority<?)"]
     conditions += [f"(queue=? AND lane=? AND priority=? AND rank{side}?)" for side in "<>"]
     assert [step[step.index("(") :] for step in looks] == conditions
-    assert SORTS not in plan(store, "aged_summits")
+    assert SORTS not in plan(store, "lane_tops_by_age")
 
 
 def test_the_horizon_is_looks_at_the_ends_of_indexes(store: SqliteEngine) -> None:
-    due, lapsing, lanes = looks_at_jobs(plan(store, "horizon"))
+    due, lapsing, lanes = looks_at_jobs(plan(store, "claim_preamble"))
     assert lanes == "SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane>?)"
     assert due == "SEARCH headrace_jobs USING COVERING INDEX headrace_jobs_due"
     assert lapsing.startswith("SEARCH headrace_jobs USING")
@@ -192,7 +192,7 @@ def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: Sqlite
         name, batch = case
         steps = [step for step in plan(store, name) if step.startswith(("SCAN", "SEARCH"))]
         # What a dead letter tells beyond the job's own row, looked up job by job.
-        beyond = r"SEARCH (bond|parent|before|filed|step|line) USING .*=\?|SCAN \(subquery-\d+\)"
+        beyond = r"SEARCH (edge|parent|before|entry|step|line) USING .*=\?|SCAN \(subquery-\d+\)"
         steps = [step for step in steps if not re.match(beyond, step)]
         assert re.match(rf"SCAN {batch} VIRTUAL TABLE INDEX 1:", steps[0])
         assert len(steps) == 2
@@ -247,7 +247,7 @@ def test_jobs_asked_for_by_id_are_found_by_id(store: SqliteEngine) -> None:
         name, by = case
         assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {by}"]
 
-    check_each([("get", BY_ID), ("unfinished", BY_ID), ("taken", BY_ID_ALONE)], check)
+    check_each([("get", BY_ID), ("unfinished", BY_ID), ("existing_ids", BY_ID_ALONE)], check)
 
 
 def test_what_a_worker_may_have_lost_is_sought_among_running_jobs_only(store: SqliteEngine) -> None:
@@ -472,7 +472,10 @@ def test_the_guards_would_see_a_missing_index(tmp_path: Path) -> None:
         db.execute("DROP INDEX headrace_jobs_due")
     assert walks_through(plan(engine, "claimable"), "headrace_jobs") == ["SCAN headrace_jobs"]
     assert SORTS in plan(engine, "claimable")
-    assert walks_through(plan(engine, "horizon"), "headrace_jobs") == ["SEARCH headrace_jobs", "SCAN headrace_jobs"]
+    assert walks_through(plan(engine, "claim_preamble"), "headrace_jobs") == [
+        "SEARCH headrace_jobs",
+        "SCAN headrace_jobs",
+    ]
     engine.close()
 
 

@@ -38,14 +38,14 @@ BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"
 BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(
-        ["stored_as_given", "taken", "complete", "record_stale", "note_progress", "note_logs", "lost"], BY_ID
+        ["stored_as_given", "existing_ids", "complete", "record_stale", "note_progress", "note_logs", "lost"], BY_ID
     ),
     **dict.fromkeys(["get", "parent_results", "unfinished", "import_tags", "import_history", "import_logs"], BY_ID),
     **dict.fromkeys(["record_lost", "expire", "release", "reaped", "record_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "update_job", "export_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_unknown_claims", "workers"], BY_LEASE),
     **dict.fromkeys(["record_reviews", "record_marked", "move_stale", "tasks_of", "append_move_events"], BY_NUMBER),
-    **dict.fromkeys(["lock_children", "unblocked", "hold", "unhold"], BY_NUMBER),
+    **dict.fromkeys(["lock_children", "unblocked", "hold_children", "unhold_children"], BY_NUMBER),
     **dict.fromkeys(["lock_stale", "renew"], BY_ID | BY_NUMBER),
     "job_ages": BY_NUMBER | {"history_job"},
     "unreviewed": BY_NUMBER | {"history_job"},
@@ -57,12 +57,12 @@ HOT: dict[str, set[str]] = {
     "insert_one": set(),
     "settle": BY_ID | BY_NUMBER | {"history_job", "logs_job", "steps_pkey"},
     "add_dead_letters": BY_NUMBER | {"history_job", "logs_job", "steps_pkey"},
-    "lock_expired": {"jobs_lapsing"},
+    "lock_expired": {"jobs_expiring"},
     "promote": BY_NUMBER | {"jobs_due"},
-    "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
-    **dict.fromkeys(["heads", "fresh", "tried", "lanes", "levels", "oldest", "newest"], IN_LINE),
-    **dict.fromkeys(["summits", "aged_summits"], IN_LINE),
-    **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows"], BY_NUMBER),
+    "claim": {"jobs_pending", "jobs_due", "jobs_expiring"},
+    **dict.fromkeys(["lane_heads", "untried_heads", "tried_heads", "lanes", "levels", "oldest", "newest"], IN_LINE),
+    **dict.fromkeys(["lane_tops", "lane_tops_by_age"], IN_LINE),
+    **dict.fromkeys(["move_lane", "claim_chosen", "chosen", "rows"], BY_NUMBER),
     **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
     "running": BY_LEASE,
     "existing_jobs": {"jobs_unique"} | BY_STEP,
@@ -190,13 +190,13 @@ def test_it_does_so_on_any_connection_once_the_table_was_analyzed(store: Store) 
 
 def test_an_operators_look_reads_the_front_of_the_queue_without_sorting(store: Store) -> None:
     """Not so without our settings: a planner that believes in four waiting jobs may sort them as well."""
-    assert_front_of_queue(store.kept("heads"))
+    assert_front_of_queue(store.kept("lane_heads"))
 
 
 def test_fresh_jobs_are_looked_for_at_the_front_of_the_queue(store: Store) -> None:
     """Tried ones are sorted by their class, but no more of them than the claim looked at."""
-    assert_front_of_queue(store.kept("fresh"))
-    steps = [step["Node Type"] for step in store.kept("tried").steps]
+    assert_front_of_queue(store.kept("untried_heads"))
+    steps = [step["Node Type"] for step in store.kept("tried_heads").steps]
     assert steps[-4:] == ["Sort", "Subquery Scan", "Limit", "Index Scan"]
 
 
@@ -209,7 +209,7 @@ def assert_front_of_queue(plan: Plan) -> None:
 
 
 def test_with_ageing_a_claim_reads_the_ends_of_what_waits_in_each_lane(store: Store) -> None:
-    for plan in (store.fresh("aged_summits"), store.kept("aged_summits")):
+    for plan in (store.fresh("lane_tops_by_age"), store.kept("lane_tops_by_age")):
         looks = [step["Index Cond"] for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending"]
         conditions = ["lane >", "lane >", "priority <", "rank <", "rank >="]
         assert len(looks) == len(conditions)
@@ -241,7 +241,7 @@ def test_time_reads_only_what_it_is_up_to(store: Store) -> None:
 
     check_each(
         [
-            ("lock_expired", "jobs_lapsing", "expires_at <="),
+            ("lock_expired", "jobs_expiring", "expires_at <="),
             ("promote", "jobs_due", "run_at <="),
             ("overdue", "jobs_leased", "lease_until <="),
         ],
@@ -387,7 +387,12 @@ def test_the_guards_would_see_a_missing_index() -> None:
         store.prepare(HOT)
         store.drop_index("jobs_pending")
         store.drop_index("jobs_id")
-        for plan in (store.fresh("complete"), store.kept("complete"), store.fresh("heads"), store.kept("heads")):
+        for plan in (
+            store.fresh("complete"),
+            store.kept("complete"),
+            store.fresh("lane_heads"),
+            store.kept("lane_heads"),
+        ):
             assert plan.walks()
         assert "Sort" in store.fresh("claim").kinds()
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.core.dead_letters.records import RequeueRequest
-from headrace.core.health.findings import GONE, LATE, Filed, TrimResult
+from headrace.core.health.findings import GONE, LATE, RecordKind, TrimResult
 from headrace.core.jobs.dependencies import Dependency, FlowRow
 from headrace.core.jobs.records import Filter, JobNote, JobUpdate
 from headrace.core.jobs.states import State, Trigger
@@ -179,7 +179,7 @@ def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest
 
 
 @pytest.mark.engines("redis")
-@pytest.mark.parametrize("index", ["turns:default", "lanes:default", 'lane:default:["c:ann"]', "laned"])
+@pytest.mark.parametrize("index", ["turns:default", "lanes:default", 'lane:default:["c:ann"]', "queues_with_lanes"])
 def test_a_lane_that_has_lost_its_turn_gets_it_back(store: StoreUnderTest, index: str) -> None:
     engine = store.open()
     engine.insert([new_job("keyed", lane='["c:ann"]')], now=NOW)
@@ -235,7 +235,7 @@ def _log(engine: Engine, count: int, *, errors: frozenset[int] = frozenset()) ->
     engine.exchange([], None, notes, now=NOW)
 
 
-def _cap(engine: Engine, what: Filed, most: int, limit: int = 1000) -> int:
+def _cap(engine: Engine, what: RecordKind, most: int, limit: int = 1000) -> int:
     """All there is to do; how many entries went."""
     removed, after = 0, 0
     while True:

@@ -30,7 +30,7 @@ def test_a_store_tells_its_parts_with_their_sizes(engine: Engine) -> None:
     assert 100 < jobs.bytes < 10**6
     assert jobs.expires is None
     assert jobs.kind in ("table", "hash")
-    assert {"schema", "jobs"} <= found.keys()
+    assert {"queues", "jobs"} <= found.keys()
     assert "secret-of-a-job" not in repr(found)
 
 

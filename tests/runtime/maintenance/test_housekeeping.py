@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace, current_job
-from headrace.core.health.findings import GONE, TENDINGS
+from headrace.core.health.findings import GONE, MAINTENANCE_KINDS
 from headrace.core.jobs.records import JobUpdate
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.settings.settings import Settings
@@ -81,7 +81,7 @@ def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
 
 @pytest.mark.engines("sqlite")
 def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert app.settings.maintenance == TENDINGS
+    assert app.settings.maintenance == MAINTENANCE_KINDS
     monkeypatch.setenv("HEADRACE_MAINTENANCE", "checkpoint, workers")
     assert Headrace("memory://").settings.maintenance == ("checkpoint", "workers")
     monkeypatch.setenv("HEADRACE_MAINTENANCE", "none")

@@ -12,9 +12,9 @@ from msgspec import Struct, field
 
 from headrace.core.jobs.records import WorkerRow
 
-Tending = Literal["checkpoint", "vacuum", "optimize", "workers"]
-TENDINGS: tuple[Tending, ...] = get_args(Tending)
-Filed = Literal["history", "logs"]
+MaintenanceKind = Literal["checkpoint", "vacuum", "optimize", "workers"]
+MAINTENANCE_KINDS: tuple[MaintenanceKind, ...] = get_args(MaintenanceKind)
+RecordKind = Literal["history", "logs"]
 
 LATE = 60_000  # milliseconds after which due work counts as late
 GONE = 600_000  # milliseconds of silence after which a worker is removed

@@ -17,7 +17,7 @@ from headrace.core import networks
 from headrace.core.access import Credential, credentials
 from headrace.core.codec.encryption import complaint, names_of
 from headrace.core.dead_letters.records import MAX_REQUEUES, PRIORITY_BOOST, REASONS
-from headrace.core.health.findings import TENDINGS, Tending
+from headrace.core.health.findings import MAINTENANCE_KINDS, MaintenanceKind
 from headrace.core.jobs.queue_rules import Strategy
 from headrace.core.queues.fair_share import Order
 from headrace.core.retention.archive import Interval
@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_keep: float | None = 2_592_000.0
     dead_pending_keep: float | None = 15_552_000.0
     dead_pending_max: int | None = 100_000
-    maintenance: tuple[Tending, ...] = TENDINGS
+    maintenance: tuple[MaintenanceKind, ...] = MAINTENANCE_KINDS
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None

@@ -116,7 +116,7 @@ class Insert:
 
     def _first_taken(self, jobs: Sequence[NewJob]) -> str:
         ids = as_json([job.id for job in jobs])
-        seen = set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["taken"], {"ids": ids}))))
+        seen = set(_names.decode(self._server.repeat(lambda db: scalar(db, self._sql["existing_ids"], {"ids": ids}))))
         for job in jobs:
             if job.id in seen:
                 return job.id

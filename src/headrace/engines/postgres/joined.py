@@ -111,7 +111,7 @@ class TransactionalInsert:
             yield from self._find_our_tables()
             _mark_known(self._known, line)
         if len(jobs) > 1:  # autocommit cannot undo a partial insert
-            (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
+            (taken,) = yield self._host.sql["existing_ids"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
 
     def _take_all(self, steps: unique_insert.Steps[R]) -> Steps[R]:

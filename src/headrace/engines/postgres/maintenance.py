@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.health.findings import Filed, Finding, StoragePart, StoreLoad, Tending, TrimResult
+from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
 from headrace.engines.postgres import health
 from headrace.engines.postgres.connections import Connection, ConnectionPool
 from headrace.engines.postgres.store_url import PostgresUrl
@@ -57,7 +57,7 @@ class PostgresMaintenance:
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
@@ -114,7 +114,7 @@ class PostgresMaintenance:
         address = self._engine.address
         return self._engine.server.repeat(lambda db: health.size(db, address))
 
-    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
         return False
 
     def backup(

@@ -242,7 +242,7 @@ def claim(
     limits are left to `claim_carefully`, and their room is reserved.
     """
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
-    values["unless_lapsed"] = -1 if after_lapses else now
+    values["unless_expired"] = -1 if after_lapses else now
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     plainly = want.strategy in (None, "priority")
     shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
@@ -275,7 +275,7 @@ def claim_the_rest(
 ) -> ClaimResult:
     """Give the room that queues with limits could not use to the others."""
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
-    values["unless_lapsed"] = -1
+    values["unless_expired"] = -1
     return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
 
 
@@ -331,8 +331,8 @@ def _claimed(
     strange: set[str] = set()
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in strange]
-        familiar = None if want.known is None else want.known.familiar
-        rows = db.execute(sql, {**values, "shares": as_json(shares), "familiar": familiar}).fetchall()
+        known_tasks = None if want.known is None else want.known.familiar
+        rows = db.execute(sql, {**values, "shares": as_json(shares), "known_tasks": known_tasks}).fetchall()
         settings, due, lapses, met = rows[0][:_ID]
         if met is None or want.known is None:
             break

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.health.findings import Filed, Finding, StoragePart, StoreLoad, Tending, TrimResult
+from headrace.core.health.findings import Finding, MaintenanceKind, RecordKind, StoragePart, StoreLoad, TrimResult
 from headrace.engines.protocol.documents import DocumentStore
 from headrace.engines.protocol.queries import Queries, ScheduleStore, Transfer
 from headrace.engines.protocol.staleness import StalenessStore
@@ -67,11 +67,11 @@ class Maintenance(Protocol):
         """
         ...
 
-    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
         """Do one small piece of these maintenance tasks, if any is due; whether there is more."""
         ...
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         """Check the next `limit` entries or jobs from `after` on, and trim each job to `most` entries.
 
         The first ten and the newest stay; of the others the oldest go first, errors last.

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.core.health.findings import (
     KEPT_AT_START,
     LATE,
-    Filed,
     Finding,
     IntegrityCounts,
+    MaintenanceKind,
+    RecordKind,
     StoragePart,
     StoreLoad,
-    Tending,
     TrimResult,
     findings_of,
     is_gone,
@@ -154,10 +154,10 @@ class RedisMaintenance:
             self._engine.unregister_worker(worker)
         return len(gone)
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         self._engine.prepare()
         first = min(KEPT_AT_START, most // 2)
-        how = (what[0], most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
+        how = (what, most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
         reached, removed = self._engine.connections.run(
             _cap, serialization.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
         )
@@ -208,7 +208,7 @@ class RedisMaintenance:
                 self._engine.connections.ask("BGREWRITEAOF")
         return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
 
-    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
         return False
 
     # -- copies

@@ -288,7 +288,7 @@ def _locked(tx: Transaction, ids: Sequence[str]) -> list[DeadLetterRow]:
 def _of(statuses: Collection[Status]) -> str:
     """A condition of literals from our own enumeration, so that a partial index can be chosen."""
     listed = ", ".join(f"'{status}'" for status in STATUSES if status in statuses)
-    return f"letter.status IN ({listed})" if len(statuses) > 1 else f"letter.status = {listed}"
+    return f"dead_letter.status IN ({listed})" if len(statuses) > 1 else f"dead_letter.status = {listed}"
 
 
 def _conditions(tx: Transaction, which: DeadLetterFilter, before: str | None = None) -> tuple[str, dict[str, Any]]:

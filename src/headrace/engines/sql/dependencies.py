@@ -125,7 +125,7 @@ def _tie(edges: Sequence[Dependency], standing: Mapping[str, tuple[int, State]],
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
         yield _filed(back, Trigger.AMEND, State.WAITING, "it waits for a job that was added", now)
-        yield Ask("hold_back", {"seqs": as_json(back), "now": now})
+        yield Ask("back_to_waiting", {"seqs": as_json(back), "now": now})
     over = {standing[edge.parent] for edge in edges if edge.parent in standing}
     completed = sorted(seq for seq, state in over if state is State.COMPLETED)
     lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
@@ -166,12 +166,12 @@ def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
     batch = {"seqs": as_json(lost)}
     yield Ask("delete_edges", {**batch, "completed": False})
     cancelled = yield from _cancel(lost, now)
-    yield Ask("hold", batch)
+    yield Ask("hold_children", batch)
     return cancelled
 
 
 def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
-    doomed = _doomed.decode((yield Ask("doomed", {"seqs": as_json(ended)})))
+    doomed = _doomed.decode((yield Ask("children_to_cancel", {"seqs": as_json(ended)})))
     details = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
     for detail, seqs in _grouped((detail, seq) for seq, detail in details.items()).items():
         yield _filed(seqs, Trigger.CANCEL, State.CANCELLED, detail, now)
@@ -200,8 +200,8 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
         batch = {"seqs": as_json(level)}
         if not (yield from _locked_children(level)):
             break
-        yield Ask("rebind", batch)
-        yield Ask("unhold", batch)
+        yield Ask("restore_blocks", batch)
+        yield Ask("unhold_children", batch)
         found = _revivable.decode((yield Ask("revivable", batch)))
         for name, seqs in _grouped((name, seq) for seq, name in found).items():
             yield _filed(seqs, Trigger.REVIVE, State.WAITING, f"its parent {name} is to run again", now)

@@ -190,7 +190,7 @@ class LimitedClaim:
     def _left(self, bucket: str, rate: Rate) -> int:
         """How many may start by this rate; if none, sets the time of the next one."""
         if bucket not in self._buckets:
-            found = dict(_buckets.decode(self._tx.ask("buckets", names=as_json([bucket]))))
+            found = dict(_buckets.decode(self._tx.ask("rate_buckets", names=as_json([bucket]))))
             self._buckets[bucket] = found.get(bucket, 0)
         full_at = self._buckets[bucket]
         if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _STEP:
@@ -244,8 +244,8 @@ class LimitedClaim:
     def _summits(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
         """The lanes after this one, each with the level of its most urgent job."""
         if not order.point:
-            return _summits.decode(self._tx.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
-        rows = self._tx.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+            return _summits.decode(self._tx.ask("lane_tops", queue=queue, beyond=beyond, limit=_MOST_LANES))
+        rows = self._tx.ask("lane_tops_by_age", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
         return _summits.decode(rows)
 
     def _fronts(
@@ -272,7 +272,7 @@ class LimitedClaim:
         return all(counter.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
     def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
-        return _heads.decode(self._tx.ask("heads", queue=queue, lane=lane, limit=room))
+        return _heads.decode(self._tx.ask("lane_heads", queue=queue, lane=lane, limit=room))
 
     def _free(self, queue: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         """The first jobs without a lane; jobs of tasks with rules are moved into lanes first."""
@@ -303,7 +303,7 @@ class LimitedClaim:
         for head in ruled:
             moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
         for lane, seqs in moves.items():
-            self._tx.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
+            self._tx.run("move_lane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
     def _front(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
@@ -336,8 +336,10 @@ class LimitedClaim:
     def _fresh_first(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         """Jobs never tried, then the others: between lanes, each class is less urgent than the one before."""
         looks = max(_LOOKS, room)
-        heads = self._of_class("fresh", queue, lane, looks, room)
-        return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
+        heads = self._of_class("untried_heads", queue, lane, looks, room)
+        return (
+            heads + self._of_class("tried_heads", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
+        )
 
     def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[QueuedJob]:
         return _heads.decode(self._tx.ask(name, queue=queue, lane=lane, looks=looks, limit=room))

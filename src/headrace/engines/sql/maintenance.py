@@ -18,9 +18,9 @@ from headrace.core.health.findings import (
     GONE,
     KEPT_AT_START,
     LATE,
-    Filed,
     Finding,
     IntegrityCounts,
+    RecordKind,
     TrimResult,
     findings_of,
     is_gone,
@@ -102,7 +102,7 @@ def _fail_one(tx: Transaction, seq: int, now: int) -> tuple[Added, Wakeups]:
     jobs = _rows.decode(tx.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
     if tx.ask("store_status") or not any(job.state is State.PENDING for job in jobs):
         return "missing", Wakeups()
-    tx.run("relane", seqs=as_json([seq]), lane="")
+    tx.run("move_lane", seqs=as_json([seq]), lane="")
     why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
     mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
     return add_dead_letter(tx, NewDeadLetter(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
@@ -145,7 +145,7 @@ def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, 
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
-def cap(database: Database, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+def cap(database: Database, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
     """Read the next history entries, and trim the histories that became too long."""
 
     def look(tx: Transaction) -> tuple[int, int, list[int]]:
@@ -163,7 +163,7 @@ def cap(database: Database, what: Filed, most: int, after: int, limit: int) -> T
     return TrimResult(removed, reached, seen == limit)
 
 
-def _shorten(database: Database, what: Filed, job: int, most: int) -> int:
+def _shorten(database: Database, what: RecordKind, job: int, most: int) -> int:
     first = min(KEPT_AT_START, most // 2)
     newest = (most - first) // 2
 

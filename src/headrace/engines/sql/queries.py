@@ -122,7 +122,7 @@ class SqlQueries:
     def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
         def look(tx: Transaction) -> Any:
             names = ["", *_names.decode(tx.ask("lanes", queue=queue, beyond="", limit=_LANES_TO_PEEK))]
-            lanes = [_heads.decode(tx.ask("heads", queue=queue, lane=lane, limit=limit)) for lane in names]
+            lanes = [_heads.decode(tx.ask("lane_heads", queue=queue, lane=lane, limit=limit)) for lane in names]
             seqs = as_json([head.seq for head in in_turn(lanes)[:limit]])
             return tx.ask("rows", seqs=seqs, most=most(light))
 
@@ -210,7 +210,7 @@ class SqlQueries:
 
     def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
-        found = self._ask("buckets", names=as_json(list(queues)))
+        found = self._ask("rate_buckets", names=as_json(list(queues)))
         return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(found, type=list[tuple[str, int]])}
 
     def needing(self) -> list[tuple[str, str, int, str]]:
@@ -250,7 +250,7 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
     if event is Trigger.CANCEL:
         tx.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
         return dependencies.follow_lost(tx, seqs, at)
-    tx.run("waive", seqs=as_json(seqs), all=True)  # it runs without the parents it waited for
+    tx.run("ignore_edges", seqs=as_json(seqs), all=True)  # it runs without the parents it waited for
     tx.run("move_hurry", **batch)
     return Wakeups()
 

@@ -19,7 +19,7 @@ _numbers = msgspec.json.Decoder(list[int])
 def revive(tx: Transaction, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
     """Reopen the jobs; those in `later` are only scheduled. Their dependents wait again."""
     # The job waits for open parents only: the operator wants it to run without those that failed.
-    tx.run("waive", seqs=as_json(seqs), all=False)
+    tx.run("ignore_edges", seqs=as_json(seqs), all=False)
     waiting = set(_numbers.decode(tx.ask("waiting_again", seqs=as_json(seqs))))
     scheduled = set(later) - waiting
     ready = [seq for seq in seqs if seq not in waiting and seq not in scheduled]

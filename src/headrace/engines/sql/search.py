@@ -104,7 +104,7 @@ class Search:
         numbers: list[int] = []
         for source in sources:
             held, values = self._tx.fragment(f"in_{source.name}"), {**self._values, "state": source.state}
-            numbers += _numbers.decode(self._tx.ask("numbers", held, **values, limit=FEW + 1 - len(numbers)))
+            numbers += _numbers.decode(self._tx.ask("seqs_of", held, **values, limit=FEW + 1 - len(numbers)))
             if len(numbers) > FEW:
                 return None
         return numbers
@@ -136,7 +136,7 @@ class Search:
             return None
         held = self._tx.fragment(f"in_{self._lead.walk}")
         looks = looks_of(self._lead.walk, reach)
-        found = self._tx.ask("floor", held, **self._values, before=before, reach=looks)
+        found = self._tx.ask("lowest_seq", held, **self._values, before=before, reach=looks)
         return None if found is None else int(found)
 
     def _rows(self, way: str, left: Filter, limit: int, **values: Any) -> list[JobRow]:

@@ -161,8 +161,8 @@ def _replace(tx: Transaction, text: str | None, store_status: StoreStatus | None
     if text is None:
         return store_status is None or tx.run("first_store_status", value=as_json(store_status)) == 1
     if store_status is None:
-        return tx.run("drop_this_store_status", told=text) == 1
-    return tx.run("change_store_status", told=text, value=as_json(store_status)) == 1
+        return tx.run("drop_this_store_status", expected=text) == 1
+    return tx.run("change_store_status", expected=text, value=as_json(store_status)) == 1
 
 
 def _hold_store_status(tx: Transaction, origin: str | None) -> None:
@@ -180,7 +180,7 @@ def _hold_store_status(tx: Transaction, origin: str | None) -> None:
 
 def _taken(tx: Transaction, job_exports: Sequence[JobExport]) -> set[str]:
     ids = as_json([job_export.job.id for job_export in job_exports])
-    return set(_names.decode(tx.ask("taken", ids=ids)))
+    return set(_names.decode(tx.ask("existing_ids", ids=ids)))
 
 
 def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:

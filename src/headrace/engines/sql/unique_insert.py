@@ -80,7 +80,7 @@ def _admit_some(
     """Insert as many candidates as one decision covers; none if an existing job changed meanwhile."""
     yield from refuse_if_moved()
     ids = as_json([candidate.job.id for candidate in candidates])
-    taken = set(_names.decode((yield Ask("taken", {"ids": ids}))))
+    taken = set(_names.decode((yield Ask("existing_ids", {"ids": ids}))))
     found = yield from _find(candidates)
     decision = decide(candidates, taken, found)
     verdicts = decision.verdicts
@@ -157,7 +157,7 @@ def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]
     if all(waiting[queue] + coming[queue] <= lengths[queue] for queue in coming):
         return
     # Jobs that exist already need no room.
-    taken = set(_names.decode((yield Ask("taken", {"ids": as_json([job.id for job in jobs])}))))
+    taken = set(_names.decode((yield Ask("existing_ids", {"ids": as_json([job.id for job in jobs])}))))
     coming = Counter([job.queue for job in jobs if job.queue in lengths and job.id not in taken])
     for queue, more in coming.items():
         if waiting[queue] + more > lengths[queue]:

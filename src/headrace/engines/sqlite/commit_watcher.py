@@ -95,7 +95,7 @@ class CommitWatcher:
         with self._lock:
             expected = list(self._expected)
         with self._store.reading() as db:
-            came = _names.decode(scalar(db, SQL["taken"], {"ids": as_json(expected)}))
+            came = _names.decode(scalar(db, SQL["existing_ids"], {"ids": as_json(expected)}))
         if came:
             self._ring()
             with self._lock:

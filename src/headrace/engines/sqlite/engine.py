@@ -199,7 +199,7 @@ class SqliteEngine:
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
     def _claim(self, db: sqlite3.Connection, want: ClaimRequest, now: int, effects: Wakeups) -> ExchangeResult:
-        due, lapses, names, text = db.execute(SQL["horizon"]).fetchone()
+        due, lapses, names, text = db.execute(SQL["claim_preamble"]).fetchone()
         book = rules_snapshot(text)
         self._minds_rules = book.is_minded
         if names is None:  # a store status is set: dependents may not have arrived, and its end will ring
@@ -207,14 +207,14 @@ class SqliteEngine:
         queues = _names.decode(names)
         if _is_past(lapses, now):
             effects.add(lease_recovery.lapse(SqliteTransaction(db), now, _BATCH_OF_TIME)[1])
-            due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
+            due, lapses, *_ = db.execute(SQL["claim_preamble"]).fetchone()
             if _is_past(lapses, now):  # too many for one commit: none of the rest may start, so claim again
                 return ExchangeResult([], [], now, tuple(queues), book.weights)
         if _is_past(due, now):
             seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
             db.execute(SQL["promote"], {"seqs": seqs})
             db.execute(SQL["append_move_events"], {"type": "job.promoted", "seqs": seqs, "now": now})
-            due, _, _, text = db.execute(SQL["horizon"]).fetchone()
+            due, _, _, text = db.execute(SQL["claim_preamble"]).fetchone()
             book = rules_snapshot(text)  # promoted jobs may have lanes
         taking = ClaimRun(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)

@@ -65,7 +65,7 @@ def _write(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> int:
 
 def _free(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
     ids = as_json([job.id for job in jobs])
-    seen = set(_names.decode(scalar(db, SQL["taken"], {"ids": ids})))
+    seen = set(_names.decode(scalar(db, SQL["existing_ids"], {"ids": ids})))
     free = []
     for job in jobs:
         free.append(job.id not in seen)

@@ -17,11 +17,11 @@ from typing import Protocol
 import msgspec
 
 from headrace.core.health.findings import (
-    Filed,
     Finding,
+    MaintenanceKind,
+    RecordKind,
     StoragePart,
     StoreLoad,
-    Tending,
     TrimResult,
     WriteContention,
     add_pressure,
@@ -91,7 +91,7 @@ class SqliteMaintenance:
         renamed = {"damaged_ids": damaged_ids.repair(self._engine, limit)} if "damaged_ids" in codes else {}
         return renamed | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: Filed, most: int, after: int, limit: int) -> TrimResult:
+    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         return maintenance.cap(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
@@ -159,7 +159,7 @@ class SqliteMaintenance:
 
     # -- in small pieces
 
-    def maintain(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+    def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
         self._engine.prepare()
         at = self._engine.at(now)
         self._report_contention(at)

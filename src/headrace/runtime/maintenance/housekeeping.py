@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from headrace.core.health.findings import Filed
+from headrace.core.health.findings import RecordKind
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 
@@ -40,9 +40,9 @@ class Housekeeping:
 class HistoryTrim:
     """Maintenance task: limits the entries per job; looks only at those added since its last run."""
 
-    def __init__(self, engine: Engine, what: Filed, most: int) -> None:
+    def __init__(self, engine: Engine, what: RecordKind, most: int) -> None:
         self._engine = engine
-        self._what: Filed = what
+        self._what: RecordKind = what
         self._most = most
         self._reached = 0
 

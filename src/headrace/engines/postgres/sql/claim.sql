@@ -14,7 +14,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'status')
-    LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
+    LIMIT :limit FOR UPDATE SKIP LOCKED) AS expired;
 
 -- name: promote
 WITH due AS (
@@ -23,7 +23,7 @@ WITH due AS (
                              AND coalesce(expires_at, :now + 1) > :now
                            ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
     RETURNING id, queue, task
-), told AS (
+), recorded AS (
     INSERT INTO headrace_events (at, size, page)
     SELECT :now, sum(jobs), json_agg(json_build_array('job.promoted', :now::bigint, queue, task, NULL, ids))::text
     FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM due GROUP BY queue, task) AS promoted
@@ -33,26 +33,26 @@ WITH due AS (
 SELECT 1 FROM due;
 
 -- Nothing is claimed while a job is due: it is promoted first, and may be more urgent. Jobs are updated by ctid, not by
--- a join: a planner that expects many rows would read the whole table for it. The horizon does not use min(), for which
+-- a join: a planner that expects many rows would read the whole table for it. The preamble does not use min(), for which
 -- a plan from before the first job would read every entry. An idle server that is woken for one job feels every step:
 -- so the queues are read once, for their settings and for which of them have no limits. Whether a job is pending is
 -- looked up from the end of the index, where no claim has left dead entries. The first queue that can use the unused
 -- share of an idle queue gets it at once: a second claim would cost as much as the first. Rules are returned as stored,
--- and compared as text: a damaged one must not stop the claims of all. If the task of one of the jobs is not `familiar`
--- to the worker, none is claimed, and such tasks are returned. The names are one text, which costs nothing to parse.
+-- and compared as text: a damaged one must not stop the claims of all. If the task of one of the jobs is not among
+-- `known_tasks`, none is claimed, and such tasks are returned. The names are one text, which costs nothing to parse.
 -- name: claim
-WITH horizon AS MATERIALIZED (
+WITH preamble AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
            (SELECT expires_at FROM headrace_jobs
             WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
-            ORDER BY expires_at LIMIT 1) AS lapses,
-           (SELECT 1 FROM headrace_store WHERE name = 'status') AS notice,
-           ruled.tasks, ruled.limited, known.told, known.plain, known.idle
+            ORDER BY expires_at LIMIT 1) AS next_expiry,
+           (SELECT 1 FROM headrace_store WHERE name = 'status') AS status,
+           ruled.tasks, ruled.limited, known.queue_rows, known.plain, known.idle
     FROM (SELECT json_agg(json_build_array(name, rules)) AS tasks,
                  bool_or(rules ~ '"(paused|rate|concurrency)":') AS limited
           FROM headrace_tasks) AS ruled
     CROSS JOIN (
-          SELECT json_agg(json_build_array(name, paused, laned, idle, rules)) AS told,
+          SELECT json_agg(json_build_array(name, paused, laned, idle, rules)) AS queue_rows,
                  array_agg(name) FILTER (
                      WHERE NOT paused AND NOT laned
                        AND (rules IS NULL OR rules !~ '"(strategy|ageing|rate|concurrency|key_rate|key_concurrency)":')) AS plain,
@@ -69,12 +69,12 @@ WITH horizon AS MATERIALIZED (
                               THEN quota + coalesce(sum(quota) FILTER (WHERE idle) OVER (), 0)::bigint
                               ELSE quota END AS quota
     FROM (SELECT share ->> 0 AS queue, (share ->> 1)::bigint AS quota, place,
-                 share ->> 0 = ANY (horizon.plain) AS plain, share ->> 0 = ANY (horizon.idle) AS idle
-          FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) WITH ORDINALITY AS share(share, place)
+                 share ->> 0 = ANY (preamble.plain) AS plain, share ->> 0 = ANY (preamble.idle) AS idle
+          FROM preamble CROSS JOIN jsonb_array_elements(:shares::jsonb) WITH ORDINALITY AS share(share, place)
           WHERE jsonb_typeof(share) = 'array') AS given
 ), picked AS MATERIALIZED (
     SELECT pick.place, pick.task, shares.queue
-    FROM horizon CROSS JOIN shares
+    FROM preamble CROSS JOIN shares
     CROSS JOIN LATERAL (
         SELECT waiting.ctid AS place, waiting.task FROM headrace_jobs AS waiting
         WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
@@ -82,23 +82,23 @@ WITH horizon AS MATERIALIZED (
         ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
         LIMIT shares.quota
         FOR UPDATE SKIP LOCKED) AS pick
-    WHERE shares.plain AND horizon.notice IS NULL AND horizon.limited IS NOT true
-      AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true
-), strange AS MATERIALIZED (
-    SELECT json_agg(json_build_array(queue, task))::text AS told
+    WHERE shares.plain AND preamble.status IS NULL AND preamble.limited IS NOT true
+      AND (preamble.due <= :unless_due) IS NOT true AND (preamble.next_expiry <= :unless_expired) IS NOT true
+), unknown_tasks AS MATERIALIZED (
+    SELECT json_agg(json_build_array(queue, task))::text AS pairs
     FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met
-    WHERE strpos(:familiar::text, chr(10) || task || chr(10)) = 0
+    WHERE strpos(:known_tasks::text, chr(10) || task || chr(10)) = 0
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
-    WHERE job.ctid = ANY (ARRAY(SELECT picked.place FROM picked CROSS JOIN strange WHERE strange.told IS NULL))
+    WHERE job.ctid = ANY (ARRAY(SELECT picked.place FROM picked CROSS JOIN unknown_tasks WHERE unknown_tasks.pairs IS NULL))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank
 )
-SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, horizon.told, tasks)::text END, due, lapses,
-       strange.told, claimed.*
-FROM horizon CROSS JOIN strange LEFT JOIN claimed ON true;
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(status IS NULL, preamble.queue_rows, tasks)::text END, due, next_expiry,
+       unknown_tasks.pairs, claimed.*
+FROM preamble CROSS JOIN unknown_tasks LEFT JOIN claimed ON true;
 
 -- Leases. `coalesce` keeps the planner from expecting few jobs with a lease, and from starting with those.
 

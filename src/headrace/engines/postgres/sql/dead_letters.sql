@@ -22,16 +22,16 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                              'error_traceback', '', 'crashes', b.crashes::json,
                              'lifo', (job.rank < 0)::integer, 'lane', job.lane, 'unique_key', job.unique_key,
                              'flow', job.flow, 'parents', (
-                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS bond
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS edge
                                  CROSS JOIN LATERAL (
-                                     SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-                                 WHERE bond.child = job.seq),
+                                     SELECT id FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+                                 WHERE edge.child = job.seq),
                              'history', (
                                  SELECT coalesce(json_agg(json_build_array({HistoryRow}) ORDER BY seq DESC), '[]') FROM (
-                                     SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
-                                            min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
-                                     FROM headrace_history AS filed
-                                     WHERE filed.job = job.seq AND filed.version <= job.version) AS kept
+                                     SELECT *, row_number() OVER (ORDER BY entry.seq + 0 DESC) AS place,
+                                            min(entry.seq) FILTER (WHERE entry.error_type IS NOT NULL) OVER () AS first_failure
+                                     FROM headrace_history AS entry
+                                     WHERE entry.job = job.seq AND entry.version <= job.version) AS kept
                                  WHERE place <= 10 OR seq = first_failure),
                              'version', job.version, 'progress', job.progress, 'steps', (
                                  SELECT coalesce(json_agg(name ORDER BY seq), '[]') FROM (
@@ -75,27 +75,27 @@ WHERE id IN (SELECT max(id) FROM headrace_dead_letters
 -- records are read, all other answers come from the indexes.
 
 -- name: where_dead_letter_reason
-letter.reason = :reason
+dead_letter.reason = :reason
 
 -- name: where_dead_letter_task
-letter.task = :task
+dead_letter.task = :task
 
 -- name: where_dead_letter_queue
-letter.queue = :queue
+dead_letter.queue = :queue
 
 -- name: where_dead_letter_fingerprint
-letter.fingerprint = :fingerprint
+dead_letter.fingerprint = :fingerprint
 
 -- name: where_dead_letter_requeues
-letter.requeues = :requeues
+dead_letter.requeues = :requeues
 
 -- name: where_dead_letter_ids
-letter.id >= :first AND letter.id < :last
+dead_letter.id >= :first AND dead_letter.id < :last
 
 -- name: find_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead_letters
-    WHERE id IN (SELECT letter.id FROM headrace_dead_letters AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    WHERE id IN (SELECT dead_letter.id FROM headrace_dead_letters AS dead_letter WHERE {where} ORDER BY dead_letter.id DESC LIMIT :limit)
     ORDER BY id DESC) AS found;
 
 -- name: oldest_dead_letters
@@ -103,23 +103,23 @@ SELECT coalesce(json_agg(id ORDER BY id), '[]')::text
 FROM (SELECT id FROM headrace_dead_letters WHERE status = :status ORDER BY id LIMIT :limit) AS oldest;
 
 -- name: count_dead_letters
-SELECT count(*) FROM headrace_dead_letters AS letter WHERE {where};
+SELECT count(*) FROM headrace_dead_letters AS dead_letter WHERE {where};
 
 -- name: dead_letter_groups
-SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen)), '[]')::text
-FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
+SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot, dead_letters, first_seen, last_seen)), '[]')::text
+FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.dead_letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
-      FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
-            FROM headrace_dead_letters AS letter WHERE {where}
-            GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
+      FROM (SELECT dead_letter.fingerprint, count(*) AS dead_letters, min(dead_letter.id) AS first, max(dead_letter.id) AS last
+            FROM headrace_dead_letters AS dead_letter WHERE {where}
+            GROUP BY dead_letter.fingerprint ORDER BY dead_letters DESC, last DESC LIMIT :limit) AS found
       JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
       JOIN headrace_dead_letters AS newest ON newest.id = found.last
-      ORDER BY found.letters DESC, found.last DESC) AS told;
+      ORDER BY found.dead_letters DESC, found.last DESC) AS grouped;
 
 -- name: dead_letter_stats
-SELECT coalesce(json_agg(json_build_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
+SELECT coalesce(json_agg(json_build_array(found.reason, found.status, found.dead_letters, found.requeues, oldest.entered_at,
                                           newest.entered_at)), '[]')::text
-FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
+FROM (SELECT status, reason, count(*) AS dead_letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
       FROM headrace_dead_letters GROUP BY status, reason) AS found
 JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
 JOIN headrace_dead_letters AS newest ON newest.id = found.last;
@@ -147,8 +147,8 @@ FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq
 -- As an array: a join might execute a subquery again for each row, and it would lock other rows each time.
 -- name: purge_dead_letters
 DELETE FROM headrace_dead_letters WHERE id = ANY (ARRAY(
-    SELECT letter.id FROM headrace_dead_letters AS letter
-    WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
+    SELECT dead_letter.id FROM headrace_dead_letters AS dead_letter
+    WHERE {where} AND coalesce(dead_letter.resolved_at, dead_letter.entered_at) < :before LIMIT :limit
     FOR UPDATE SKIP LOCKED));
 
 -- name: remove_dead_letters
@@ -156,7 +156,7 @@ DELETE FROM headrace_dead_letters WHERE id = ANY (ARRAY(SELECT jsonb_array_eleme
 
 -- name: export_dead_letters
 SELECT coalesce(json_agg(json_build_array({DeadLetterRow})), '[]')::text FROM (
-    SELECT * FROM headrace_dead_letters WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
+    SELECT * FROM headrace_dead_letters WHERE id > :after ORDER BY id LIMIT :limit) AS exported;
 
 -- name: import_dead_letters (each r: DeadLetterRow)
 INSERT INTO headrace_dead_letters (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,

@@ -18,14 +18,14 @@ SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
 WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
     UNION
-    SELECT bond.child FROM below CROSS JOIN LATERAL (
-        SELECT child FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS bond
+    SELECT edge.child FROM below CROSS JOIN LATERAL (
+        SELECT child FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS edge
 )
 SELECT coalesce(json_agg(json_build_array(parent.id, child.id)), '[]')::text
 FROM below
-CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS bond
-CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
+CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE parent = below.seq OFFSET 0) AS edge
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = edge.child OFFSET 0) AS child;
 
 -- name: add_edges (each b: Dependency)
 WITH tied AS (
@@ -47,7 +47,7 @@ WITH marked AS (
 )
 SELECT count(*) FROM marked;
 
--- name: hold_back
+-- name: back_to_waiting
 WITH held AS (
     UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
                              run_at = CASE WHEN starts_with(reason, 'waits for event ') THEN :now::bigint ELSE run_at END,
@@ -104,16 +104,16 @@ WITH unbound AS (
 )
 SELECT count(*) FROM unbound;
 
--- name: doomed
+-- name: children_to_cancel
 SELECT coalesce(json_agg(json_build_array(child, id, task, state, reason)), '[]')::text FROM (
-    SELECT DISTINCT ON (bond.child) bond.child, parent.id, parent.task, parent.state, parent.reason
-    FROM headrace_dependencies AS bond
-    CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-    CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
-    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND bond.blocks AND bond.policy = 'cancel'
+    SELECT DISTINCT ON (edge.child) edge.child, parent.id, parent.task, parent.state, parent.reason
+    FROM headrace_dependencies AS edge
+    CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+    CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.child OFFSET 0) AS child
+    WHERE edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND edge.blocks AND edge.policy = 'cancel'
       AND parent.state IN ('failed', 'cancelled') AND child.state = 'waiting'
-    ORDER BY bond.child, bond.parent) AS doomed;
+    ORDER BY edge.child, edge.parent) AS doomed;
 
 -- name: cancel
 WITH cancelled AS (
@@ -124,15 +124,15 @@ WITH cancelled AS (
 )
 SELECT count(*) FROM cancelled;
 
--- name: hold
+-- name: hold_children
 WITH held AS (
     UPDATE headrace_jobs SET reason = 'held'
     WHERE coalesce(state, '') = 'waiting'
       AND seq = ANY (ARRAY(
-          SELECT bond.child FROM headrace_dependencies AS bond
-          CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-          WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-            AND bond.blocks AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')))
+          SELECT edge.child FROM headrace_dependencies AS edge
+          CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+          WHERE edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+            AND edge.blocks AND edge.policy = 'hold' AND parent.state IN ('failed', 'cancelled')))
     RETURNING 1
 )
 SELECT count(*) FROM held;
@@ -144,7 +144,7 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
 FROM headrace_jobs AS job
 WHERE coalesce(state, '') = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (SELECT 1 FROM headrace_dependencies AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
+  AND (SELECT 1 FROM headrace_dependencies AS edge WHERE edge.child = job.seq AND edge.blocks LIMIT 1) IS NULL;
 
 -- name: unblock
 WITH unblocked AS (
@@ -160,26 +160,26 @@ SELECT count(*) FROM unblocked;
 -- name: waiting_again
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (SELECT 1 FROM headrace_dependencies AS bond
-       CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-       WHERE bond.child = job.seq AND bond.blocks
+  AND (SELECT 1 FROM headrace_dependencies AS edge
+       CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+       WHERE edge.child = job.seq AND edge.blocks
          AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
-              OR bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)))
+              OR edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)))
        LIMIT 1) = 1;
 
 -- name: hold_again
 WITH held AS (
     UPDATE headrace_jobs AS job SET reason = 'held'
     WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND (SELECT 1 FROM headrace_dependencies AS bond
-           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-           WHERE bond.child = job.seq AND bond.blocks AND bond.policy = 'hold'
+      AND (SELECT 1 FROM headrace_dependencies AS edge
+           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+           WHERE edge.child = job.seq AND edge.blocks AND edge.policy = 'hold'
              AND parent.state IN ('failed', 'cancelled') LIMIT 1) = 1
     RETURNING 1
 )
 SELECT count(*) FROM held;
 
--- name: waive
+-- name: ignore_edges
 UPDATE headrace_dependencies SET blocks = false
 WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.child) = 'waiting')
@@ -187,25 +187,25 @@ WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::b
                 AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.parent)
                     IN ('completed', 'failed', 'cancelled')));
 
--- name: rebind
+-- name: restore_blocks
 WITH bound AS (
-    UPDATE headrace_dependencies AS bond SET blocks = true
-    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    UPDATE headrace_dependencies AS edge SET blocks = true
+    WHERE edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND (SELECT child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')
-           FROM headrace_jobs AS child WHERE child.seq = bond.child)
+           FROM headrace_jobs AS child WHERE child.seq = edge.child)
     RETURNING 1
 )
 SELECT count(*) FROM bound;
 
--- name: unhold
+-- name: unhold_children
 WITH freed AS (
     UPDATE headrace_jobs AS job SET reason = NULL
     WHERE coalesce(job.state, '') = 'waiting' AND job.reason = 'held'
       AND job.seq = ANY (ARRAY(SELECT child FROM headrace_dependencies
                                WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
-      AND (SELECT 1 FROM headrace_dependencies AS bond
-           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-           WHERE bond.child = job.seq AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')
+      AND (SELECT 1 FROM headrace_dependencies AS edge
+           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+           WHERE edge.child = job.seq AND edge.policy = 'hold' AND parent.state IN ('failed', 'cancelled')
            LIMIT 1) IS NULL
     RETURNING 1
 )
@@ -213,13 +213,13 @@ SELECT count(*) FROM freed;
 
 -- name: revivable
 SELECT coalesce(json_agg(json_build_array(child, id)), '[]')::text FROM (
-    SELECT DISTINCT ON (bond.child) bond.child, parent.id
-    FROM headrace_dependencies AS bond
-    CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-    CROSS JOIN LATERAL (SELECT state, reason FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
-    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    SELECT DISTINCT ON (edge.child) edge.child, parent.id
+    FROM headrace_dependencies AS edge
+    CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+    CROSS JOIN LATERAL (SELECT state, reason FROM headrace_jobs WHERE seq = edge.child OFFSET 0) AS child
+    WHERE edge.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
-    ORDER BY bond.child, bond.parent OFFSET 0) AS revivable
+    ORDER BY edge.child, edge.parent OFFSET 0) AS revivable
 WHERE (SELECT 1 FROM headrace_dependencies AS other
        CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = other.parent OFFSET 0) AS lost
        WHERE other.child = revivable.child AND other.policy = 'cancel' AND lost.state IN ('failed', 'cancelled')
@@ -236,11 +236,11 @@ WITH revived AS (
 SELECT count(*) FROM revived;
 
 -- name: lost_parents
-SELECT coalesce(json_agg(DISTINCT bond.parent), '[]')::text
-FROM headrace_dependencies AS bond
-CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-WHERE bond.child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND bond.blocks AND parent.state IN ('failed', 'cancelled');
+SELECT coalesce(json_agg(DISTINCT edge.parent), '[]')::text
+FROM headrace_dependencies AS edge
+CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+WHERE edge.child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND edge.blocks AND parent.state IN ('failed', 'cancelled');
 
 -- name: open_among
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
@@ -259,8 +259,8 @@ WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 -- Reads.
 
 -- name: edges
-SELECT coalesce(json_agg(json_build_array(parent.id, child.id, bond.policy, bond.blocks)
-                         ORDER BY bond.child, bond.parent), '[]')::text
+SELECT coalesce(json_agg(json_build_array(parent.id, child.id, edge.policy, edge.blocks)
+                         ORDER BY edge.child, edge.parent), '[]')::text
 FROM (
     SELECT of_child.* FROM headrace_jobs AS job
     CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE child = job.seq OFFSET 0) AS of_child
@@ -268,9 +268,9 @@ FROM (
     UNION
     SELECT of_parent.* FROM headrace_jobs AS job
     CROSS JOIN LATERAL (SELECT * FROM headrace_dependencies WHERE parent = job.seq OFFSET 0) AS of_parent
-    WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))) AS bond
-CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
+    WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))) AS edge
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = edge.child OFFSET 0) AS child;
 
 -- name: flows
 SELECT coalesce(json_agg(json_build_array(json_build_array(id, name, created_at), jobs)), '[]')::text FROM (

@@ -11,7 +11,7 @@ INSERT INTO headrace_events (at, size, page)
 SELECT :now, sum(jobs), json_agg(json_build_array(:type::text, :now::bigint, queue, task, NULL, ids))::text
 FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jobs
       WHERE seq = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb)))
-      GROUP BY queue, task) AS told
+      GROUP BY queue, task) AS grouped
 HAVING count(*) > 0
 RETURNING pg_notify(:channel, 'events');
 

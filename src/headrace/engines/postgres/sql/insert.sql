@@ -17,7 +17,7 @@ WITH fresh AS (
 ), rung AS (
     SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END)
     FROM (SELECT DISTINCT queue FROM fresh) AS queues
-), told AS (
+), recorded AS (
     INSERT INTO headrace_events (at, size, page, only_jobs)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :expected THEN json_agg(id)::text END
     FROM fresh HAVING count(*) > 0 AND :page::text IS NOT NULL
@@ -38,7 +38,7 @@ WITH fresh AS (
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'inserts')
     ON CONFLICT (id) DO NOTHING
     RETURNING queue
-), told AS (
+), recorded AS (
     INSERT INTO headrace_events (at, size, page)
     SELECT :created_at::bigint, 1, :page::text FROM fresh WHERE :page::text IS NOT NULL
 )
@@ -51,7 +51,7 @@ JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[j.id]) AND job.created_at = j.c
                          AND job.task = j.task
 WHERE jsonb_typeof(j.value) = 'array';
 
--- name: taken
+-- name: existing_ids
 SELECT coalesce(json_agg(id), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;

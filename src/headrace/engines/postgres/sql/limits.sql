@@ -29,7 +29,7 @@ SELECT coalesce(json_agg(lane), '[]')::text FROM (
     SELECT lane FROM lanes WHERE lane IS NOT NULL LIMIT :limit) AS few;
 
 -- The lanes after `beyond`, each with the highest priority of its pending jobs.
--- name: summits
+-- name: lane_tops
 WITH RECURSIVE lanes (lane, priority) AS (
     (SELECT job.lane, job.priority FROM headrace_jobs AS job
      WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond
@@ -46,7 +46,7 @@ SELECT coalesce(json_agg(json_build_array(lane, priority)), '[]')::text FROM (
 -- The same with ageing: the urgency of the most urgent job of each lane, where `point` milliseconds of waiting count as
 -- one point of priority. It does not change with time. For each priority in a lane the oldest job counts: it is the
 -- first one, except for LIFO jobs, whose rank is negative.
--- name: aged_summits
+-- name: lane_tops_by_age
 WITH RECURSIVE lanes (lane, priority, rank) AS (
     (SELECT job.lane, job.priority, job.rank FROM headrace_jobs AS job
      WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond
@@ -73,15 +73,15 @@ SELECT coalesce(json_agg(json_build_array(lane, level) ORDER BY lane), '[]')::te
          WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = firsts.lane
            AND job.priority = firsts.priority AND job.rank >= 0 ORDER BY job.rank LIMIT 1))
     END / :point) AS level
-    FROM firsts GROUP BY lane) AS summits;
+    FROM firsts GROUP BY lane) AS tops;
 
--- name: heads
+-- name: lane_heads
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit) AS heads;
 
 -- Jobs that were never tried, among the first pending ones. The scan stops at the limit.
--- name: fresh
+-- name: untried_heads
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane
@@ -89,7 +89,7 @@ SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     WHERE attempt = 0 LIMIT :limit) AS heads;
 
 -- The others: those that lost their worker, then those that failed, each class below every priority of the last one.
--- name: tried
+-- name: tried_heads
 SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
     SELECT seq, task, priority - CASE WHEN crashes > 0 THEN 1000 ELSE 2000 END AS priority, rank, lane
     FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
@@ -132,7 +132,7 @@ SELECT coalesce(json_agg(json_build_array({QueuedJob})), '[]')::text FROM (
 
 -- It does not wait for locks: a caller may hold a job for long, and all other claims under limits wait for this one.
 -- `state || ''`: with the index of pending jobs it would read all of them.
--- name: relane
+-- name: move_lane
 UPDATE headrace_jobs SET lane = :lane
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
@@ -158,7 +158,7 @@ FROM jsonb_array_elements(:seqs::jsonb) WITH ORDINALITY AS c(value, key)
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = c.value::bigint OFFSET 0) AS job
 WHERE job.state = 'running' AND job.worker = :worker;
 
--- name: buckets
+-- name: rate_buckets
 SELECT coalesce(json_agg(json_build_array(name, full_at)), '[]')::text FROM headrace_rate_buckets
 WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(:names::jsonb)));
 

@@ -3,56 +3,56 @@
 
 -- name: orphan_history
 SELECT coalesce(json_agg(job), '[]')::text FROM (
-    SELECT filed.job FROM headrace_history AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+    SELECT entry.job FROM headrace_history AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_history
 DELETE FROM headrace_history WHERE ctid = ANY (ARRAY(
-    SELECT filed.ctid FROM headrace_history AS filed
-    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+    SELECT entry.ctid FROM headrace_history AS entry
+    WHERE entry.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit));
 
 -- name: orphan_logs
 SELECT coalesce(json_agg(job), '[]')::text FROM (
-    SELECT filed.job FROM headrace_logs AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+    SELECT entry.job FROM headrace_logs AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_logs
 DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
-    SELECT filed.ctid FROM headrace_logs AS filed
-    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+    SELECT entry.ctid FROM headrace_logs AS entry
+    WHERE entry.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit));
 
 -- name: orphan_steps
 SELECT coalesce(json_agg(job), '[]')::text FROM (
-    SELECT filed.job FROM headrace_steps AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+    SELECT entry.job FROM headrace_steps AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_steps
 DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
-    SELECT filed.ctid FROM headrace_steps AS filed
-    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+    SELECT entry.ctid FROM headrace_steps AS entry
+    WHERE entry.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit));
 
 -- name: orphan_tags
 SELECT coalesce(json_agg(job), '[]')::text FROM (
-    SELECT filed.job FROM headrace_tags AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+    SELECT entry.job FROM headrace_tags AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_tags
-DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
-  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
+DELETE FROM headrace_tags AS entry WHERE entry.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job);
 
 -- name: orphan_dependencies
 SELECT coalesce(json_agg(child), '[]')::text FROM (
-    SELECT bond.child FROM headrace_dependencies AS bond
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
-       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit) AS orphans;
+    SELECT edge.child FROM headrace_dependencies AS edge
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.parent) LIMIT :limit) AS orphans;
 
 -- name: drop_orphan_dependencies
-DELETE FROM headrace_dependencies AS bond WHERE bond.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
-  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
-       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
+DELETE FROM headrace_dependencies AS edge WHERE edge.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.parent));
 
 -- name: orphan_flows
 SELECT coalesce(json_agg(id), '[]')::text FROM (
@@ -70,8 +70,8 @@ SELECT json_build_array(
                            WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit) AS overdue),
     (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
                            WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
-                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond
-                                             WHERE bond.child = job.seq AND bond.blocks)
+                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS edge
+                                             WHERE edge.child = job.seq AND edge.blocks)
                            LIMIT :limit) AS forlorn))::text;
 
 -- The lanes with pending jobs, as bytes, each with its lowest job number.
@@ -81,18 +81,18 @@ SELECT coalesce(json_agg(json_build_array(first, encode(convert_to(lane, 'UTF8')
 
 -- name: newly_filed_history
 SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
-    SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit) AS filed;
+    SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit) AS entry;
 
 -- name: too_long_history
-SELECT coalesce(json_agg(asked.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS asked (value)
-WHERE (SELECT count(*) FROM headrace_history AS filed WHERE filed.job = asked.value::bigint) > :most;
+SELECT coalesce(json_agg(given.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS given (value)
+WHERE (SELECT count(*) FROM headrace_history AS entry WHERE entry.job = given.value::bigint) > :most;
 
 -- name: surplus_history
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM (
-        SELECT filed.seq, filed.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+        SELECT entry.seq, entry.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY entry.seq) AS place,
                count(*) OVER () AS entries
-        FROM headrace_history AS filed WHERE filed.job = :job) AS placed
+        FROM headrace_history AS entry WHERE entry.job = :job) AS placed
     WHERE place > :first AND place <= entries - :newest
     ORDER BY is_error, seq LIMIT :limit) AS surplus;
 
@@ -101,18 +101,18 @@ DELETE FROM headrace_history WHERE seq IN (SELECT value::bigint FROM jsonb_array
 
 -- name: newly_filed_logs
 SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
-    SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit) AS filed;
+    SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit) AS entry;
 
 -- name: too_long_logs
-SELECT coalesce(json_agg(asked.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS asked (value)
-WHERE (SELECT count(*) FROM headrace_logs AS filed WHERE filed.job = asked.value::bigint) > :most;
+SELECT coalesce(json_agg(given.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS given (value)
+WHERE (SELECT count(*) FROM headrace_logs AS entry WHERE entry.job = given.value::bigint) > :most;
 
 -- name: surplus_logs
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM (
-        SELECT filed.seq, filed.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+        SELECT entry.seq, entry.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY entry.seq) AS place,
                count(*) OVER () AS entries
-        FROM headrace_logs AS filed WHERE filed.job = :job) AS placed
+        FROM headrace_logs AS entry WHERE entry.job = :job) AS placed
     WHERE place > :first AND place <= entries - :newest
     ORDER BY is_error, seq LIMIT :limit) AS surplus;
 

@@ -34,7 +34,7 @@ WITH gone AS (
     DELETE FROM headrace_history WHERE ctid = ANY (ARRAY(
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
             SELECT h.ctid AS place FROM headrace_history AS h WHERE h.job = gone.seq OFFSET 0) AS of_one))
-), bonds AS (
+), edges AS (
     DELETE FROM headrace_dependencies WHERE ctid = ANY (ARRAY(
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
             SELECT b.ctid AS place FROM headrace_dependencies AS b WHERE b.child = gone.seq OFFSET 0) AS of_one

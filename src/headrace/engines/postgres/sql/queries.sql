@@ -31,7 +31,7 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
 
 -- name: history
 SELECT coalesce(json_agg(json_build_array({HistoryRow})), '[]')::text FROM (
-    SELECT * FROM headrace_history WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS filed;
+    SELECT * FROM headrace_history WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS entry;
 
 -- name: logs
 SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (

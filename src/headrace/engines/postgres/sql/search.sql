@@ -15,11 +15,11 @@ SELECT count(*) FROM headrace_jobs;
 SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
 
 -- The numbers of jobs in an index, unordered.
--- name: numbers
+-- name: seqs_of
 SELECT coalesce(json_agg(seq), '[]')::text FROM (SELECT seq FROM ({where}) AS held LIMIT :limit) AS found;
 
 -- The job after this many of the index, from the newest or from :before on.
--- name: floor
+-- name: lowest_seq
 SELECT (SELECT seq FROM ({where}) AS held WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
 
 -- Walks: from :before (excluded) back to :floor.

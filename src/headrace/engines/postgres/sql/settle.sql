@@ -14,7 +14,7 @@ WITH done AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
     UNION ALL
     SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
-), told AS (
+), recorded AS (
     INSERT INTO headrace_events (at, size, page, only_jobs)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :completions THEN coalesce(json_agg(id), '[]')::text END
     FROM done HAVING :page::text IS NOT NULL
@@ -35,7 +35,7 @@ WITH o AS MATERIALIZED (
     WHERE (job.has_dependencies = 0 OR :with_dependencies > 0) AND jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
-), filed AS (
+), entry AS (
     INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
                                   error_type, error_message, error_traceback)
     SELECT (o.job).seq, o.at, o.event, (o.job).state, o.state, (o.job).version + 1, (o.job).attempt, (o.job).worker,
@@ -56,16 +56,16 @@ WITH o AS MATERIALIZED (
                              'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane,
                              'unique_key', (o.job).unique_key,
                              'flow', (o.job).flow, 'parents', (
-                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS bond
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_dependencies AS edge
                                  CROSS JOIN LATERAL (
-                                     SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-                                 WHERE bond.child = (o.job).seq),
+                                     SELECT id FROM headrace_jobs WHERE seq = edge.parent OFFSET 0) AS parent
+                                 WHERE edge.child = (o.job).seq),
                              'history', (
                                  SELECT coalesce(json_agg(json_build_array({HistoryRow}) ORDER BY seq DESC), '[]') FROM (
-                                     SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
-                                            min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
-                                     FROM headrace_history AS filed
-                                     WHERE filed.job = (o.job).seq AND filed.version <= (o.job).version) AS kept
+                                     SELECT *, row_number() OVER (ORDER BY entry.seq + 0 DESC) AS place,
+                                            min(entry.seq) FILTER (WHERE entry.error_type IS NOT NULL) OVER () AS first_failure
+                                     FROM headrace_history AS entry
+                                     WHERE entry.job = (o.job).seq AND entry.version <= (o.job).version) AS kept
                                  WHERE place <= 10 OR seq = first_failure),
                              'version', (o.job).version, 'progress', (o.job).progress, 'steps', (
                                  SELECT coalesce(json_agg(name ORDER BY seq), '[]') FROM (
@@ -79,7 +79,7 @@ WITH o AS MATERIALIZED (
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead_letters AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)
-    FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM filed) >= 0 -- told after what was filed
+    FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM entry) >= 0 -- after the event of the history row
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
     SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
         entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint

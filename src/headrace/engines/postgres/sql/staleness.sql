@@ -93,11 +93,11 @@ SELECT json_build_array(
            json_agg(job.id), json_agg(job.task), json_agg(job.queue), json_agg(job.state), json_agg(job.version),
            json_agg(greatest(CASE job.state WHEN 'running' THEN coalesce(job.started_at, 0)
                                             WHEN 'waiting' THEN coalesce(job.finished_at, job.created_at)
-                                            ELSE job.run_at END, told.came)),
-           json_agg(greatest(job.created_at, told.revived_at, coalesce(told.first, job.run_at))),
-           json_agg(coalesce(told.reviewed, false)))::text
+                                            ELSE job.run_at END, past.came)),
+           json_agg(greatest(job.created_at, past.revived_at, coalesce(past.first, job.run_at))),
+           json_agg(coalesce(past.reviewed, false)))::text
 FROM (
-    SELECT *, (SELECT 1 FROM headrace_history AS h WHERE h.job = known.seq LIMIT 1) IS NOT NULL AS is_told
+    SELECT *, (SELECT 1 FROM headrace_history AS h WHERE h.job = known.seq LIMIT 1) IS NOT NULL AS has_history
     FROM headrace_jobs AS known
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying') OFFSET 0) AS job
@@ -110,8 +110,8 @@ LEFT JOIN LATERAL (
                max(at) FILTER (WHERE h.event = 'revive') AS revived_at,
                coalesce(max(h.seq) FILTER (WHERE h.event = 'revive'), 0) AS revived,
                bool_or(h.event = 'review' AND h.version = job.version) AS reviewed
-        FROM headrace_history AS h WHERE h.job = job.seq) AS filed
-    WHERE job.is_told OFFSET 0) AS told ON true;
+        FROM headrace_history AS h WHERE h.job = job.seq) AS entry
+    WHERE job.has_history OFFSET 0) AS past ON true;
 
 -- Staleness decisions. By id and version alone; no other predicate decides.
 
@@ -121,7 +121,7 @@ WITH named AS MATERIALIZED (
     SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
 SELECT coalesce(json_agg(json_build_array(id, version, seq)), '[]')::text FROM (
     SELECT id, version, seq, state FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT seq FROM named))
-    ORDER BY seq FOR UPDATE) AS judged
+    ORDER BY seq FOR UPDATE) AS locked
 WHERE state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
 
 -- name: unreviewed

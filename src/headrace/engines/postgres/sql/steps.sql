@@ -60,8 +60,8 @@ DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
 
 -- name: export_steps
 SELECT coalesce(json_agg(json_build_array(job, json_build_array({Step})) ORDER BY seq), '[]')::text
-FROM jsonb_array_elements(:seqs::jsonb) AS packed(one) CROSS JOIN LATERAL (
-    SELECT * FROM headrace_steps WHERE job = packed.one::bigint OFFSET 0) AS remembered;
+FROM jsonb_array_elements(:seqs::jsonb) AS exported(one) CROSS JOIN LATERAL (
+    SELECT * FROM headrace_steps WHERE job = exported.one::bigint OFFSET 0) AS remembered;
 
 -- Here `r.value` is the step's, so the always true condition is another one.
 -- name: import_steps (each r: CarriedStep)

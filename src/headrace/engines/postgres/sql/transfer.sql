@@ -1,16 +1,16 @@
 -- name: export_jobs
 SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
-    SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit) AS packed;
+    SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit) AS exported;
 
 -- name: export_history
 SELECT coalesce(json_agg(json_build_array(job, json_build_array({HistoryRow})) ORDER BY seq), '[]')::text
-FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
-    SELECT * FROM headrace_history WHERE job = packed::bigint OFFSET 0) AS filed;
+FROM jsonb_array_elements(:seqs::jsonb) AS exported CROSS JOIN LATERAL (
+    SELECT * FROM headrace_history WHERE job = exported::bigint OFFSET 0) AS entry;
 
 -- name: export_logs
 SELECT coalesce(json_agg(json_build_array(job, json_build_array({LogLine})) ORDER BY seq), '[]')::text
-FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
-    SELECT * FROM headrace_logs WHERE job = packed::bigint OFFSET 0) AS logged;
+FROM jsonb_array_elements(:seqs::jsonb) AS exported CROSS JOIN LATERAL (
+    SELECT * FROM headrace_logs WHERE job = exported::bigint OFFSET 0) AS logged;
 
 -- name: import_jobs (each r: JobRow)
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,

@@ -34,14 +34,14 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     ORDER BY seq FOR UPDATE OF job) AS unstarted;
 
 -- name: record_changes
-WITH filed AS (
+WITH entry AS (
     INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                                   detail)
     SELECT seq, :now, :event, state, :target, version + 1, attempt, worker, started_at, finished_at, :detail
     FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
     RETURNING 1
 )
-SELECT count(*) FROM filed;
+SELECT count(*) FROM entry;
 
 -- name: reschedule_jobs (each p: Replacement)
 WITH changed AS (

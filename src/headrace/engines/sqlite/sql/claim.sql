@@ -5,7 +5,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
 -- Rules are returned as stored: the caller handles damaged ones.
 -- While a store status is set the list of queues is NULL, and nothing expires or is promoted.
--- name: horizon
+-- name: claim_preamble
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
        (SELECT min(expires_at) FROM headrace_jobs
         WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),

@@ -17,15 +17,15 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                    'worker', worker, 'error_type', b.error_type, 'error_message', b.error_message,
                    'error_traceback', '', 'crashes', json(b.crashes), 'lifo', rank < 0,
                    'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
-                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS bond
-                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-                       WHERE bond.child = headrace_jobs.seq)),
+                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS edge
+                       JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+                       WHERE edge.child = headrace_jobs.seq)),
                    'history', json((
                        SELECT json_group_array(json_array({HistoryRow})) FROM (
                            SELECT * FROM (
-                               SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
-                                      min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
-                               FROM headrace_history AS filed WHERE filed.job = headrace_jobs.seq AND filed.version <= headrace_jobs.version)
+                               SELECT *, row_number() OVER (ORDER BY entry.seq DESC) AS place,
+                                      min(entry.seq) FILTER (WHERE entry.error_type IS NOT NULL) OVER () AS first_failure
+                               FROM headrace_history AS entry WHERE entry.job = headrace_jobs.seq AND entry.version <= headrace_jobs.version)
                            WHERE place <= 10 OR seq = first_failure ORDER BY seq DESC))),
                    'version', headrace_jobs.version, 'progress', headrace_jobs.progress, 'steps', json((
                        SELECT json_group_array(name) FROM (
@@ -62,50 +62,50 @@ WHERE id IN (SELECT max(id) FROM headrace_dead_letters
 -- records are read, all other answers come from the indexes.
 
 -- name: where_dead_letter_reason
-letter.reason = :reason
+dead_letter.reason = :reason
 
 -- name: where_dead_letter_task
-letter.task = :task
+dead_letter.task = :task
 
 -- name: where_dead_letter_queue
-letter.queue = :queue
+dead_letter.queue = :queue
 
 -- name: where_dead_letter_fingerprint
-letter.fingerprint = :fingerprint
+dead_letter.fingerprint = :fingerprint
 
 -- name: where_dead_letter_requeues
-letter.requeues = :requeues
+dead_letter.requeues = :requeues
 
 -- name: where_dead_letter_ids
-letter.id >= :first AND letter.id < :last
+dead_letter.id >= :first AND dead_letter.id < :last
 
 -- name: find_dead_letters
 SELECT json_group_array(json_array({DeadLetterRow})) FROM (
     SELECT * FROM headrace_dead_letters
-    WHERE id IN (SELECT letter.id FROM headrace_dead_letters AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    WHERE id IN (SELECT dead_letter.id FROM headrace_dead_letters AS dead_letter WHERE {where} ORDER BY dead_letter.id DESC LIMIT :limit)
     ORDER BY id DESC);
 
 -- name: oldest_dead_letters
 SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead_letters WHERE status = :status ORDER BY id LIMIT :limit);
 
 -- name: count_dead_letters
-SELECT count(*) FROM headrace_dead_letters AS letter WHERE {where};
+SELECT count(*) FROM headrace_dead_letters AS dead_letter WHERE {where};
 
 -- name: dead_letter_groups
-SELECT json_group_array(json_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen))
-FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
+SELECT json_group_array(json_array(fingerprint, task, reason, snapshot, dead_letters, first_seen, last_seen))
+FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.dead_letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
-      FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
-            FROM headrace_dead_letters AS letter WHERE {where}
-            GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
+      FROM (SELECT dead_letter.fingerprint, count(*) AS dead_letters, min(dead_letter.id) AS first, max(dead_letter.id) AS last
+            FROM headrace_dead_letters AS dead_letter WHERE {where}
+            GROUP BY dead_letter.fingerprint ORDER BY dead_letters DESC, last DESC LIMIT :limit) AS found
       JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
       JOIN headrace_dead_letters AS newest ON newest.id = found.last
-      ORDER BY found.letters DESC, found.last DESC);
+      ORDER BY found.dead_letters DESC, found.last DESC);
 
 -- name: dead_letter_stats
-SELECT json_group_array(json_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
+SELECT json_group_array(json_array(found.reason, found.status, found.dead_letters, found.requeues, oldest.entered_at,
                                    newest.entered_at))
-FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
+FROM (SELECT status, reason, count(*) AS dead_letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
       FROM headrace_dead_letters GROUP BY status, reason) AS found
 JOIN headrace_dead_letters AS oldest ON oldest.id = found.first
 JOIN headrace_dead_letters AS newest ON newest.id = found.last;
@@ -130,8 +130,8 @@ FROM json_each(:r) AS r WHERE headrace_jobs.seq = r.seq;
 
 -- name: purge_dead_letters
 DELETE FROM headrace_dead_letters WHERE id IN (
-    SELECT letter.id FROM headrace_dead_letters AS letter
-    WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit);
+    SELECT dead_letter.id FROM headrace_dead_letters AS dead_letter
+    WHERE {where} AND coalesce(dead_letter.resolved_at, dead_letter.entered_at) < :before LIMIT :limit);
 
 -- name: remove_dead_letters
 DELETE FROM headrace_dead_letters WHERE id IN (SELECT value FROM json_each(:ids));

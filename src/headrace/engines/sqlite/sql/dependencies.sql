@@ -11,13 +11,13 @@ WHERE id IN (SELECT value FROM json_each(:ids));
 WITH RECURSIVE below (seq) AS (
     SELECT seq FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids))
     UNION
-    SELECT bond.child FROM below JOIN headrace_dependencies AS bond ON bond.parent = below.seq
+    SELECT edge.child FROM below JOIN headrace_dependencies AS edge ON edge.parent = below.seq
 )
 SELECT json_group_array(json_array(parent.id, child.id))
 FROM below
-JOIN headrace_dependencies AS bond ON bond.parent = below.seq
-JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-JOIN headrace_jobs AS child ON child.seq = bond.child;
+JOIN headrace_dependencies AS edge ON edge.parent = below.seq
+JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+JOIN headrace_jobs AS child ON child.seq = edge.child;
 
 -- name: add_edges (each b: Dependency)
 INSERT INTO headrace_dependencies (child, parent, policy, blocks)
@@ -31,7 +31,7 @@ ON CONFLICT DO NOTHING;
 -- name: mark_dependents
 UPDATE headrace_jobs SET has_dependencies = 1 WHERE has_dependencies = 0 AND id IN (SELECT value FROM json_each(:ids));
 
--- name: hold_back
+-- name: back_to_waiting
 UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
                          run_at = iif(reason LIKE 'waits for event %', :now, run_at),
                          reason = iif(reason LIKE 'waits for event %', NULL, reason)
@@ -57,22 +57,22 @@ SELECT json_group_array(json_array(child, jobs)) FROM (
 UPDATE headrace_dependencies SET blocks = 0
 WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs)) AND (:completed OR policy = 'run');
 
--- name: doomed
+-- name: children_to_cancel
 SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (
     SELECT child.seq, parent.id, parent.task, parent.state, parent.reason, min(parent.seq)
-    FROM headrace_dependencies AS bond
-    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-    JOIN headrace_jobs AS child ON child.seq = bond.child
-    WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'cancel'
+    FROM headrace_dependencies AS edge
+    JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+    JOIN headrace_jobs AS child ON child.seq = edge.child
+    WHERE edge.parent IN (SELECT value FROM json_each(:seqs)) AND edge.blocks AND edge.policy = 'cancel'
       AND parent.state IN ('failed', 'cancelled') AND child.state = 'waiting'
     GROUP BY child.seq);
 
--- name: hold
+-- name: hold_children
 UPDATE headrace_jobs SET reason = 'held'
 WHERE state = 'waiting'
-  AND seq IN (SELECT bond.child FROM headrace_dependencies AS bond
-              JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-              WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'hold'
+  AND seq IN (SELECT edge.child FROM headrace_dependencies AS edge
+              JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+              WHERE edge.parent IN (SELECT value FROM json_each(:seqs)) AND edge.blocks AND edge.policy = 'hold'
                 AND parent.state IN ('failed', 'cancelled'));
 
 -- name: unblocked
@@ -81,7 +81,7 @@ SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed'
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq IN (SELECT value FROM json_each(:seqs))
-  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond WHERE bond.child = job.seq AND bond.blocks);
+  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS edge WHERE edge.child = job.seq AND edge.blocks);
 
 -- name: unblock
 UPDATE headrace_jobs SET state = :target, version = version + 1, reason = NULL,
@@ -93,10 +93,10 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: waiting_again
 SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
-  AND EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-              WHERE bond.child = job.seq AND bond.blocks
+  AND EXISTS (SELECT 1 FROM headrace_dependencies AS edge JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+              WHERE edge.child = job.seq AND edge.blocks
                 AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
-                     OR bond.parent IN (SELECT value FROM json_each(:seqs))));
+                     OR edge.parent IN (SELECT value FROM json_each(:seqs))));
 
 -- name: wait_again
 UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
@@ -105,18 +105,18 @@ UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, 
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: lost_parents
-SELECT json_group_array(DISTINCT bond.parent)
-FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-WHERE bond.child IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND parent.state IN ('failed', 'cancelled');
+SELECT json_group_array(DISTINCT edge.parent)
+FROM headrace_dependencies AS edge JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+WHERE edge.child IN (SELECT value FROM json_each(:seqs)) AND edge.blocks AND parent.state IN ('failed', 'cancelled');
 
 -- name: hold_again
 UPDATE headrace_jobs SET reason = 'held'
 WHERE seq IN (SELECT value FROM json_each(:seqs))
-  AND EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-              WHERE bond.child = headrace_jobs.seq AND bond.blocks AND bond.policy = 'hold'
+  AND EXISTS (SELECT 1 FROM headrace_dependencies AS edge JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+              WHERE edge.child = headrace_jobs.seq AND edge.blocks AND edge.policy = 'hold'
                 AND parent.state IN ('failed', 'cancelled'));
 
--- name: waive
+-- name: ignore_edges
 UPDATE headrace_dependencies SET blocks = 0
 WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
   AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.child) = 'waiting')
@@ -124,28 +124,28 @@ WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
                 AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_dependencies.parent)
                     IN ('completed', 'failed', 'cancelled')));
 
--- name: rebind
+-- name: restore_blocks
 UPDATE headrace_dependencies SET blocks = 1
 WHERE parent IN (SELECT value FROM json_each(:seqs))
-  AND child IN (SELECT child.seq FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+  AND child IN (SELECT child.seq FROM headrace_dependencies AS edge JOIN headrace_jobs AS child ON child.seq = edge.child
+                WHERE edge.parent IN (SELECT value FROM json_each(:seqs))
                   AND (child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')));
 
--- name: unhold
+-- name: unhold_children
 UPDATE headrace_jobs SET reason = NULL
 WHERE state = 'waiting' AND reason = 'held'
   AND seq IN (SELECT child FROM headrace_dependencies WHERE parent IN (SELECT value FROM json_each(:seqs)))
-  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-                  WHERE bond.child = headrace_jobs.seq AND bond.policy = 'hold'
+  AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS edge JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+                  WHERE edge.child = headrace_jobs.seq AND edge.policy = 'hold'
                     AND parent.state IN ('failed', 'cancelled'));
 
 -- name: revivable
 SELECT json_group_array(json_array(seq, id)) FROM (
     SELECT child.seq, parent.id, min(parent.seq)
-    FROM headrace_dependencies AS bond
-    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-    JOIN headrace_jobs AS child ON child.seq = bond.child
-    WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+    FROM headrace_dependencies AS edge
+    JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+    JOIN headrace_jobs AS child ON child.seq = edge.child
+    WHERE edge.parent IN (SELECT value FROM json_each(:seqs))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
     GROUP BY child.seq
     -- Once for each child, which may have thousands of parents, not once for each dependency.
@@ -170,18 +170,18 @@ WHERE id IN (SELECT value FROM json_each(:ids))
 
 -- name: edges
 SELECT json_group_array(json_array(parent, child, policy, json(iif(blocks, 'true', 'false')))) FROM (
-    SELECT parent.id AS parent, child.id AS child, bond.policy, bond.blocks, child.seq, parent.seq
+    SELECT parent.id AS parent, child.id AS child, edge.policy, edge.blocks, child.seq, parent.seq
     FROM headrace_jobs AS job
-    JOIN headrace_dependencies AS bond ON bond.child = job.seq
-    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-    JOIN headrace_jobs AS child ON child.seq = bond.child
+    JOIN headrace_dependencies AS edge ON edge.child = job.seq
+    JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+    JOIN headrace_jobs AS child ON child.seq = edge.child
     WHERE job.id IN (SELECT value FROM json_each(:ids))
     UNION
-    SELECT parent.id, child.id, bond.policy, bond.blocks, child.seq, parent.seq
+    SELECT parent.id, child.id, edge.policy, edge.blocks, child.seq, parent.seq
     FROM headrace_jobs AS job
-    JOIN headrace_dependencies AS bond ON bond.parent = job.seq
-    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-    JOIN headrace_jobs AS child ON child.seq = bond.child
+    JOIN headrace_dependencies AS edge ON edge.parent = job.seq
+    JOIN headrace_jobs AS parent ON parent.seq = edge.parent
+    JOIN headrace_jobs AS child ON child.seq = edge.child
     WHERE job.id IN (SELECT value FROM json_each(:ids))
     ORDER BY 5, 6);
 

@@ -12,7 +12,7 @@ FROM json_each(:j) AS j
 JOIN headrace_jobs AS job ON job.id = j.id
 JOIN json_each(j.tags) AS tag;
 
--- name: taken
+-- name: existing_ids
 SELECT json_group_array(id) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: stored_as_given (each j: NewJob)

@@ -28,7 +28,7 @@ WITH RECURSIVE lanes (lane) AS (
 SELECT json_group_array(lane) FROM lanes WHERE lane IS NOT NULL;
 
 -- The lanes after `beyond`, each with the highest priority of its pending jobs.
--- name: summits
+-- name: lane_tops
 WITH RECURSIVE lanes (seq) AS (
     SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
             ORDER BY lane, priority DESC LIMIT 1)
@@ -45,7 +45,7 @@ SELECT json_group_array(json_array(lane, priority)) FROM (
 -- The same with ageing: the urgency of the most urgent job of each lane, where `point` milliseconds of waiting count as
 -- one point of priority. It does not change with time. For each priority in a lane the oldest job counts: it is the
 -- first one, except for LIFO jobs, whose rank is negative.
--- name: aged_summits
+-- name: lane_tops_by_age
 WITH RECURSIVE lanes (seq) AS (
     SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
             ORDER BY lane, priority DESC, rank LIMIT 1)
@@ -74,13 +74,13 @@ SELECT json_group_array(json_array(lane, level)) FROM (
     )) / :point) AS level
     FROM firsts JOIN headrace_jobs AS first ON first.seq = firsts.seq GROUP BY first.lane ORDER BY first.lane);
 
--- name: heads
+-- name: lane_heads
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
 
 -- Jobs that were never tried, among the first pending ones. The scan stops at the limit.
--- name: fresh
+-- name: untried_heads
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane
@@ -88,7 +88,7 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
     WHERE attempt = 0 LIMIT :limit);
 
 -- The others: those that lost their worker, then those that failed, each class below every priority of the last one.
--- name: tried
+-- name: tried_heads
 SELECT json_group_array(json_array({QueuedJob})) FROM (
     SELECT seq, task, priority - iif(crashes > 0, 1000, 2000) AS priority, rank, lane
     FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
@@ -129,7 +129,7 @@ SELECT json_group_array(json_array({QueuedJob})) FROM (
                    WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
                    ORDER BY rank, seq DESC LIMIT :limit));
 
--- name: relane
+-- name: move_lane
 UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
 -- The lowest and the highest job number. Not one SELECT of both, which would read the whole index.
@@ -149,7 +149,7 @@ SELECT json_group_array(json_array({Claim})) FROM (
     FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value
     WHERE job.state = 'running' AND job.worker = :worker ORDER BY c.key);
 
--- name: buckets
+-- name: rate_buckets
 SELECT json_group_array(json_array(name, full_at)) FROM headrace_rate_buckets
 WHERE name IN (SELECT value FROM json_each(:names));
 

@@ -3,53 +3,53 @@
 
 -- name: orphan_history
 SELECT json_group_array(job) FROM (
-    SELECT filed.job FROM headrace_history AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.job FROM headrace_history AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: drop_orphan_history
 DELETE FROM headrace_history WHERE seq IN (
-    SELECT filed.seq FROM headrace_history AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.seq FROM headrace_history AS entry WHERE entry.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: orphan_logs
 SELECT json_group_array(job) FROM (
-    SELECT filed.job FROM headrace_logs AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.job FROM headrace_logs AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: drop_orphan_logs
 DELETE FROM headrace_logs WHERE seq IN (
-    SELECT filed.seq FROM headrace_logs AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.seq FROM headrace_logs AS entry WHERE entry.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: orphan_steps
 SELECT json_group_array(job) FROM (
-    SELECT filed.job FROM headrace_steps AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.job FROM headrace_steps AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: drop_orphan_steps
 DELETE FROM headrace_steps WHERE seq IN (
-    SELECT filed.seq FROM headrace_steps AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
-      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.seq FROM headrace_steps AS entry WHERE entry.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: orphan_tags
 SELECT json_group_array(job) FROM (
-    SELECT filed.job FROM headrace_tags AS filed
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+    SELECT entry.job FROM headrace_tags AS entry
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job) LIMIT :limit);
 
 -- name: drop_orphan_tags
-DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
-  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
+DELETE FROM headrace_tags AS entry WHERE entry.job IN (SELECT value FROM json_each(:seqs))
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = entry.job);
 
 -- name: orphan_dependencies
 SELECT json_group_array(child) FROM (
-    SELECT bond.child FROM headrace_dependencies AS bond
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
-       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit);
+    SELECT edge.child FROM headrace_dependencies AS edge
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.parent) LIMIT :limit);
 
 -- name: drop_orphan_dependencies
-DELETE FROM headrace_dependencies AS bond WHERE bond.child IN (SELECT value FROM json_each(:seqs))
-  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
-       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
+DELETE FROM headrace_dependencies AS edge WHERE edge.child IN (SELECT value FROM json_each(:seqs))
+  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = edge.parent));
 
 -- name: orphan_flows
 SELECT json_group_array(id) FROM (
@@ -67,8 +67,8 @@ SELECT json_array(
                            WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit)),
     (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
                            WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
-                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS bond
-                                             WHERE bond.child = job.seq AND bond.blocks)
+                             AND NOT EXISTS (SELECT 1 FROM headrace_dependencies AS edge
+                                             WHERE edge.child = job.seq AND edge.blocks)
                            LIMIT :limit)));
 
 -- The lanes with pending jobs, as bytes, each with its lowest job number.
@@ -81,15 +81,15 @@ SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINC
     SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit);
 
 -- name: too_long_history
-SELECT json_group_array(asked.value) FROM json_each(:seqs) AS asked
-WHERE (SELECT count(*) FROM headrace_history AS filed WHERE filed.job = asked.value) > :most;
+SELECT json_group_array(given.value) FROM json_each(:seqs) AS given
+WHERE (SELECT count(*) FROM headrace_history AS entry WHERE entry.job = given.value) > :most;
 
 -- name: surplus_history
 SELECT json_group_array(seq) FROM (
     SELECT seq FROM (
-        SELECT filed.seq, filed.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+        SELECT entry.seq, entry.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY entry.seq) AS place,
                count(*) OVER () AS entries
-        FROM headrace_history AS filed WHERE filed.job = :job)
+        FROM headrace_history AS entry WHERE entry.job = :job)
     WHERE place > :first AND place <= entries - :newest
     ORDER BY is_error, seq LIMIT :limit);
 
@@ -101,15 +101,15 @@ SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINC
     SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit);
 
 -- name: too_long_logs
-SELECT json_group_array(asked.value) FROM json_each(:seqs) AS asked
-WHERE (SELECT count(*) FROM headrace_logs AS filed WHERE filed.job = asked.value) > :most;
+SELECT json_group_array(given.value) FROM json_each(:seqs) AS given
+WHERE (SELECT count(*) FROM headrace_logs AS entry WHERE entry.job = given.value) > :most;
 
 -- name: surplus_logs
 SELECT json_group_array(seq) FROM (
     SELECT seq FROM (
-        SELECT filed.seq, filed.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+        SELECT entry.seq, entry.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY entry.seq) AS place,
                count(*) OVER () AS entries
-        FROM headrace_logs AS filed WHERE filed.job = :job)
+        FROM headrace_logs AS entry WHERE entry.job = :job)
     WHERE place > :first AND place <= entries - :newest
     ORDER BY is_error, seq LIMIT :limit);
 

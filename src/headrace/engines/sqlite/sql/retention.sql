@@ -4,15 +4,15 @@
 SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, version, options,
                                    json(iif(unique_key IS NULL, 'false', 'true')), json(iif(held, 'true', 'false')),
                                    flow)) FROM (
-    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS letter
-                          WHERE letter.job_id = job.id AND letter.status = 'pending')
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter
+                          WHERE dead_letter.job_id = job.id AND dead_letter.status = 'pending')
                   OR (job.has_dependencies <> 0 AND EXISTS (
-                          SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq
+                          SELECT 1 FROM headrace_dependencies AS edge JOIN headrace_jobs AS child ON child.seq = edge.child
+                          WHERE edge.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
                                  OR (child.state = 'failed' AND EXISTS (
-                                         SELECT 1 FROM headrace_dead_letters AS letter
-                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
+                                         SELECT 1 FROM headrace_dead_letters AS dead_letter
+                                         WHERE dead_letter.job_id = child.id AND dead_letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
@@ -23,15 +23,15 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
 SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, version, options,
                                    json(iif(unique_key IS NULL, 'false', 'true')), json(iif(held, 'true', 'false')),
                                    flow)) FROM (
-    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS letter
-                          WHERE letter.job_id = job.id AND letter.status = 'pending')
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter
+                          WHERE dead_letter.job_id = job.id AND dead_letter.status = 'pending')
                   OR (job.has_dependencies <> 0 AND EXISTS (
-                          SELECT 1 FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq
+                          SELECT 1 FROM headrace_dependencies AS edge JOIN headrace_jobs AS child ON child.seq = edge.child
+                          WHERE edge.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
                                  OR (child.state = 'failed' AND EXISTS (
-                                         SELECT 1 FROM headrace_dead_letters AS letter
-                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
+                                         SELECT 1 FROM headrace_dead_letters AS dead_letter
+                                         WHERE dead_letter.job_id = child.id AND dead_letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
@@ -44,25 +44,25 @@ WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
               WHERE job.flow = flow.value
                 AND (job.state NOT IN ('completed', 'failed', 'cancelled')
                      OR (job.state = 'failed' AND EXISTS (
-                             SELECT 1 FROM headrace_dead_letters AS letter
-                             WHERE letter.job_id = job.id AND letter.status = 'pending'))));
+                             SELECT 1 FROM headrace_dead_letters AS dead_letter
+                             WHERE dead_letter.job_id = job.id AND dead_letter.status = 'pending'))));
 
 -- Those of these jobs that were cancelled with an ancestor whose dead letter is pending: a requeue lets them run.
 -- name: cut_off
 WITH RECURSIVE above (job, parent) AS (
-    SELECT bond.child, bond.parent FROM headrace_dependencies AS bond
-    JOIN headrace_jobs AS child ON child.seq = bond.child
-    WHERE bond.child IN (SELECT value FROM json_each(:seqs))
+    SELECT edge.child, edge.parent FROM headrace_dependencies AS edge
+    JOIN headrace_jobs AS child ON child.seq = edge.child
+    WHERE edge.child IN (SELECT value FROM json_each(:seqs))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
     UNION
-    SELECT above.job, bond.parent FROM above
+    SELECT above.job, edge.parent FROM above
     JOIN headrace_jobs AS lost ON lost.seq = above.parent
-    JOIN headrace_dependencies AS bond ON bond.child = lost.seq
+    JOIN headrace_dependencies AS edge ON edge.child = lost.seq
     WHERE lost.state = 'cancelled' AND lost.reason = 'parent_failed')
 SELECT json_group_array(DISTINCT above.job) FROM above
 JOIN headrace_jobs AS parent ON parent.seq = above.parent
 WHERE parent.state = 'failed'
-  AND EXISTS (SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
+  AND EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = parent.id AND dead_letter.status = 'pending');
 
 -- name: any_dependents
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
@@ -72,15 +72,15 @@ SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
 SELECT json_group_array(json_array(job.seq, job.id, job.has_dependencies, job.flow, job.state)) FROM json_each(:lease) AS lease
 JOIN headrace_jobs AS job ON job.id = lease.id AND job.version = lease.version
 WHERE job.state IN ('completed', 'failed', 'cancelled')
-  AND NOT EXISTS (SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = job.id AND letter.status = 'pending');
+  AND NOT EXISTS (SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = job.id AND dead_letter.status = 'pending');
 
 -- name: open_parents
-SELECT json_group_array(DISTINCT bond.parent)
-FROM headrace_dependencies AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+SELECT json_group_array(DISTINCT edge.parent)
+FROM headrace_dependencies AS edge JOIN headrace_jobs AS child ON child.seq = edge.child
+WHERE edge.parent IN (SELECT value FROM json_each(:seqs))
   AND (child.state NOT IN ('completed', 'failed', 'cancelled')
        OR (child.state = 'failed' AND EXISTS (
-               SELECT 1 FROM headrace_dead_letters AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
+               SELECT 1 FROM headrace_dead_letters AS dead_letter WHERE dead_letter.job_id = child.id AND dead_letter.status = 'pending')));
 
 -- name: retention_run
 SELECT (SELECT value FROM headrace_store WHERE name = 'last_retention');

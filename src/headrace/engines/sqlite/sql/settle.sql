@@ -9,14 +9,14 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                    'error_message', o.error_message, 'error_traceback', o.error_traceback, 'lifo', job.rank < 0,
                    'lane', job.lane, 'unique_key', job.unique_key,
                    'flow', job.flow, 'parents', json((
-                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS bond
-                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
+                       SELECT json_group_array(parent.id) FROM headrace_dependencies AS edge
+                       JOIN headrace_jobs AS parent ON parent.seq = edge.parent WHERE edge.child = job.seq)),
                    'history', json((
                        SELECT json_group_array(json_array({HistoryRow})) FROM (
                            SELECT * FROM (
-                               SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
-                                      min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
-                               FROM headrace_history AS filed WHERE filed.job = job.seq AND filed.version <= job.version)
+                               SELECT *, row_number() OVER (ORDER BY entry.seq DESC) AS place,
+                                      min(entry.seq) FILTER (WHERE entry.error_type IS NOT NULL) OVER () AS first_failure
+                               FROM headrace_history AS entry WHERE entry.job = job.seq AND entry.version <= job.version)
                            WHERE place <= 10 OR seq = first_failure ORDER BY seq DESC))),
                    'version', job.version, 'progress', job.progress, 'steps', json((
                        SELECT json_group_array(name) FROM (

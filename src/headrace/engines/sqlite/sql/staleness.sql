@@ -94,22 +94,22 @@ FROM (
     SELECT id, task, queue, state, version,
            max(CASE state WHEN 'running' THEN coalesce(started_at, 0)
                           WHEN 'waiting' THEN coalesce(finished_at, created_at) ELSE run_at END,
-               iif(told, coalesce((SELECT max(at) FROM headrace_history AS h
+               iif(has_history, coalesce((SELECT max(at) FROM headrace_history AS h
                                    WHERE h.job = job.seq AND h.target = job.state AND h.source <> h.target), 0), 0))
                AS since,
            max(created_at, revived_at,
-               coalesce(iif(told, (SELECT min(started_at) FROM headrace_history AS h
+               coalesce(iif(has_history, (SELECT min(started_at) FROM headrace_history AS h
                                    WHERE h.job = job.seq AND h.source = 'running' AND h.target <> 'running'
                                      AND h.seq > revived), NULL), run_at)) AS due,
-           told AND EXISTS (SELECT 1 FROM headrace_history AS h
+           has_history AND EXISTS (SELECT 1 FROM headrace_history AS h
                             WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version) AS reviewed
     FROM (
-        SELECT *, iif(told, coalesce((SELECT max(h.seq) FROM headrace_history AS h
+        SELECT *, iif(has_history, coalesce((SELECT max(h.seq) FROM headrace_history AS h
                                       WHERE h.job = known.seq AND h.event = 'revive'), 0), 0) AS revived,
-               iif(told, coalesce((SELECT max(h.at) FROM headrace_history AS h
+               iif(has_history, coalesce((SELECT max(h.at) FROM headrace_history AS h
                                    WHERE h.job = known.seq AND h.event = 'revive'), 0), 0) AS revived_at
         FROM (
-            SELECT *, EXISTS (SELECT 1 FROM headrace_history AS h WHERE h.job = headrace_jobs.seq) AS told
+            SELECT *, EXISTS (SELECT 1 FROM headrace_history AS h WHERE h.job = headrace_jobs.seq) AS has_history
             FROM headrace_jobs
             WHERE seq IN (SELECT value FROM json_each(:seqs))
               AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying')) AS known) AS job);

@@ -22,10 +22,10 @@ DELETE FROM headrace_store WHERE name = 'status';
 INSERT INTO headrace_store (name, value) VALUES ('status', :value) ON CONFLICT DO NOTHING;
 
 -- name: change_store_status
-UPDATE headrace_store SET value = :value WHERE name = 'status' AND value = :told;
+UPDATE headrace_store SET value = :value WHERE name = 'status' AND value = :expected;
 
 -- name: drop_this_store_status
-DELETE FROM headrace_store WHERE name = 'status' AND value = :told;
+DELETE FROM headrace_store WHERE name = 'status' AND value = :expected;
 
 -- name: hold_store_status
 SELECT (SELECT value FROM headrace_store WHERE name = 'status');
