@@ -21,7 +21,7 @@ TRAIL = TraceContext(correlation='a "quoted" {id}', traceparent=PARENT, has_depe
 
 @pytest.mark.parametrize(
     "given",
-    [None, {}, {"a": 1}, {"$trail": "mine"}, {"$trail": 1, "b": {"$set": 2}}, {"said": '{"$trail":{}}'}, {"t": (1, 2)}],
+    [None, {}, {"a": 1}, {"$trace": "mine"}, {"$trace": 1, "b": {"$set": 2}}, {"said": '{"$trace":{}}'}, {"t": (1, 2)}],
 )
 def test_a_trail_comes_back_and_the_metadata_is_what_it_was(given: dict[str, object] | None) -> None:
     stored = None if given is None else codec.encode(given)
@@ -49,7 +49,7 @@ def test_a_job_goes_back_to_what_it_says_or_else_inherits_or_else_to_itself() ->
     assert correlation_of(codec.encode({"correlation_id": "x" * 10_000}), "own") == "x" * 200
 
 
-@pytest.mark.parametrize("damaged", ['{"$trail":7}', '{"$trail":{"correlation":7}}', '{"$trail":', '["$trail"]'])
+@pytest.mark.parametrize("damaged", ['{"$trace":7}', '{"$trace":{"correlation":7}}', '{"$trace":', '["$trace"]'])
 def test_a_damaged_trail_is_none(damaged: str) -> None:
     assert trace_context_of(damaged) == NO_TRACE_CONTEXT
     assert correlation_of(damaged, "own") == "own"

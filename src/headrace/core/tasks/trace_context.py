@@ -15,7 +15,7 @@ from msgspec import Struct
 from headrace.core.codec import codec
 from headrace.errors import CorruptPayload
 
-KEY = "$trail"
+KEY = "$trace"
 CORRELATION = "correlation_id"  # the user's own metadata key, which has precedence
 LONGEST = 200  # characters of a correlation id, as all jobs of a cause carry it
 _MARK = f'"{KEY}"'

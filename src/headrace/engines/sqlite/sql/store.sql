@@ -1,13 +1,13 @@
 -- name: write_contention
-SELECT (SELECT value FROM headrace_store WHERE name = 'pressure');
+SELECT (SELECT value FROM headrace_store WHERE name = 'write_contention');
 
 -- name: put_write_contention
-REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
+REPLACE INTO headrace_store (name, value) VALUES ('write_contention', :value);
 
 -- A restored file starts without the write contention of its original.
 
 -- name: drop_write_contention
-DELETE FROM headrace_store WHERE name = 'pressure';
+DELETE FROM headrace_store WHERE name = 'write_contention';
 
 -- name: store_status
 SELECT (SELECT value FROM headrace_store WHERE name = 'status');
