@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +52,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def asleep(seconds: float) -> None:
         told.append(seconds)
 
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=told.append))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=told.append, monotonic=time.monotonic))
     monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
     return told
 
@@ -122,8 +123,66 @@ def test_at_the_end_a_follower_asks_again_after_a_moment(app: Headrace, monkeypa
     async def asleep(seconds: float) -> None:
         await asyncio.to_thread(sleep, seconds)
 
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
     monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
     assert [event.task for event in itertools.islice(app.events(since), 2)] == ["a", "b"]
     assert asyncio.run(first(app, 2, app.events.last())) == ["c", "d"]
     assert pauses == [follow.POLL] * 4
+
+
+class QuietBell:
+    """A bell that rings after so many waits, or never; `passed` are the seconds that it was waited for."""
+
+    def __init__(self, rings_after: int | None) -> None:
+        self.rings_after, self.waits, self.passed, self.is_closed = rings_after, 0, 0.0, False
+
+    def wait(self, timeout: float) -> bool:
+        self.waits += 1
+        is_rung = self.waits == self.rings_after
+        self.passed += 0.0 if is_rung else timeout
+        return is_rung
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize(("rings_after", "seconds"), [(1, None), (None, 5.0)])
+def test_a_follower_of_a_quiet_store_reads_after_a_ring_or_five_seconds(
+    app: Headrace,
+    outage: Outage,
+    monkeypatch: pytest.MonkeyPatch,
+    is_async: bool,
+    rings_after: int | None,
+    seconds: float | None,
+) -> None:
+    since, slept, bell = app.events.last(), [0.0], QuietBell(rings_after)
+
+    def sleep(pause: float) -> None:
+        slept[0] += pause
+
+    async def asleep(pause: float) -> None:
+        sleep(pause)
+
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: slept[0] + bell.passed)
+    monkeypatch.setattr(follow, "time", fake)
+    monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
+    monkeypatch.setattr(app.engine, "listen", lambda topic: bell)
+    reads = outage()
+    real = bell.wait
+
+    def wait(timeout: float) -> bool:
+        if not bell.waits:
+            app.enqueue("late")
+        return real(timeout)
+
+    monkeypatch.setattr(bell, "wait", wait)
+    if is_async:
+        assert asyncio.run(first(app, 1, since)) == ["late"]
+    else:
+        stream = app.events(since)
+        assert next(stream).task == "late"
+        stream.close()  # type: ignore[attr-defined]
+        assert bell.is_closed
+    assert reads == [1, 2]
+    assert seconds is None or fake.monotonic() >= seconds

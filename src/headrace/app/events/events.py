@@ -47,7 +47,7 @@ class EventStream:
         starts by default with the oldest that is kept.
         """
         follower, after = self._follower(since, interest(types, queue, task), follow)
-        return _from(after, _follow(follower, follow))
+        return _from(after, _follow(follower, self._engine() if follow else None))
 
     async def follow_async(
         self,
@@ -60,7 +60,7 @@ class EventStream:
     ) -> AsyncIterator[Event]:
         """The same for `async for`."""
         follower, after = await in_thread(self._follower, since, interest(types, queue, task), follow)
-        async for event in afollow(follower, follow):
+        async for event in afollow(follower, self._engine() if follow else None):
             if after is None or event.at >= after:
                 yield event
 

@@ -1,4 +1,4 @@
-"""Follows the events of a store from a cursor on, by small regular reads."""
+"""Follows the events of a store from a cursor on: reads when the store's bell rings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from contextlib import closing, nullcontext
 
 from headrace.core.events.event import Event, EventFilter
 from headrace.core.events.log import events_of
+from headrace.engines.protocol.engine import Bell, Engine
 from headrace.engines.protocol.events import EventStore
 from headrace.errors import EngineUnavailable
 from headrace.runtime.jobs.async_twin import in_thread
@@ -17,6 +18,7 @@ from headrace.runtime.jobs.async_twin import in_thread
 log = logging.getLogger("headrace.events")
 
 POLL = 0.15
+_LOOK_ANYWAY = 5.0  # PostgreSQL shows the events behind a long transaction of others later than it rings
 _OUTAGE = 1.0
 _PAGES_AT_ONCE = 100
 
@@ -54,42 +56,64 @@ class EventReader:
         return found
 
 
-def follow(follower: EventReader, forever: bool) -> Iterator[Event]:
-    """Events as they come; up to the newest one unless `forever` is set."""
-    while True:
-        pause = 0.0
-        try:
-            yield from follower.more()
-        except EngineUnavailable as error:
-            if not forever:
-                raise
-            pause = _log_outage(error)
-        if follower.is_at_end and not pause:
-            if not forever:
-                return
-            pause = POLL
-        if pause:
-            time.sleep(pause)
+class EventBell:
+    """Says when to read the events again: after a ring, and else after some seconds."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._bell: Bell = engine.listen("events")
+        self._look_at = time.monotonic() + _LOOK_ANYWAY
+
+    def is_due(self, wait: float = 0.0) -> bool:
+        """Whether to read now; waits for a ring at most so many seconds."""
+        is_rung = self._bell.wait(wait)
+        if not is_rung and time.monotonic() < self._look_at:
+            return False
+        self._look_at = time.monotonic() + _LOOK_ANYWAY
+        return True
+
+    def close(self) -> None:
+        self._bell.close()
 
 
-async def afollow(follower: EventReader, forever: bool) -> AsyncIterator[Event]:
+def follow(follower: EventReader, engine: Engine | None) -> Iterator[Event]:
+    """Events as they come, woken by this engine; without one, up to the newest event."""
+    with closing(EventBell(engine)) if engine else nullcontext() as bell:
+        while True:
+            try:
+                yield from follower.more()
+            except EngineUnavailable as error:
+                if bell is None:
+                    raise
+                time.sleep(_log_outage(error))
+                continue
+            if follower.is_at_end:
+                if bell is None:
+                    return
+                time.sleep(POLL)  # a busy store rings all the time
+                while not bell.is_due(_LOOK_ANYWAY):
+                    pass
+
+
+async def afollow(follower: EventReader, engine: Engine | None) -> AsyncIterator[Event]:
     """The same without blocking the event loop."""
-    while True:
-        pause, found = 0.0, list[Any]()
-        try:
-            found = await in_thread(follower.more)
-        except EngineUnavailable as error:
-            if not forever:
-                raise
-            pause = _log_outage(error)
-        for event in found:
-            yield event
-        if follower.is_at_end and not pause:
-            if not forever:
-                return
-            pause = POLL
-        if pause:
-            await asyncio.sleep(pause)
+    with closing(await in_thread(EventBell, engine)) if engine else nullcontext() as bell:
+        while True:
+            try:
+                found = await in_thread(follower.more)
+            except EngineUnavailable as error:
+                if bell is None:
+                    raise
+                await asyncio.sleep(_log_outage(error))
+                continue
+            for event in found:
+                yield event
+            if follower.is_at_end:
+                if bell is None:
+                    return
+                is_due = False
+                while not is_due:
+                    await asyncio.sleep(POLL)
+                    is_due = await in_thread(bell.is_due)
 
 
 def _log_outage(error: EngineUnavailable) -> float:
