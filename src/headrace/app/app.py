@@ -14,14 +14,12 @@ from msgspec import structs
 
 from headrace.app import parts
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
-from headrace.app.extensions import extend
 from headrace.app.forking import start_afresh_after_fork
 from headrace.app.jobs.jobs import Jobs
-from headrace.app.queues.queues import Queue, QueueStats, all_stats
-from headrace.app.queues.task_rules import rule_task, rules_of_tasks
+from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.services import Services
-from headrace.app.web_entry import ASGI, BackgroundReads, asgi_of
+from headrace.app.surfaces import ASGI, BackgroundReads, asgi_of, load_extensions
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.jobs.queue_rules import TaskRules
@@ -66,7 +64,7 @@ class Headrace:
         self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
         self.services = Services(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self.cipher = self.services.cipher
-        self.services.keep_archive_in(self._archive)
+        self.services.use_archive(self._archive)
         self.submitter = Submitter(self.engine, self.clock, self.settings, self.services, self.spool)
         self.registry = Registry(self.submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
@@ -77,7 +75,7 @@ class Headrace:
         start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
-        extend(self, self.settings)
+        load_extensions(self, self.settings)
 
     # -- its parts, each created on first use
 
@@ -166,7 +164,7 @@ class Headrace:
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
         return self.services.signal(job_id, check_name("event", name), data)
 
-    # -- watching
+    # -- following events
 
     def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Event]:
         """Like events(), for `async for`."""
@@ -233,15 +231,15 @@ class Headrace:
         queues and workers. `strategy` is the order among its own jobs, which overrides the queue's: priority, fifo,
         lifo, weighted_random or fresh_first. None removes a rule.
         """
-        return rule_task(self.engine, name, lambda before: changed(before, rules))
+        return change_task_rules(self.engine, name, lambda before: changed(before, rules))
 
     def pause_task(self, name: str) -> None:
         """Pause a task: workers start none of its jobs. Running jobs and other tasks continue."""
-        rule_task(self.engine, name, lambda before: structs.replace(before, paused=True))
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=True))
 
     def resume_task(self, name: str) -> None:
         """Resume a task."""
-        rule_task(self.engine, name, lambda before: structs.replace(before, paused=False))
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=False))
 
     def spooled(self) -> int:
         """The number of jobs in the spool, waiting for the server; 0 without a spool."""
@@ -294,7 +292,7 @@ class Headrace:
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
-        """Store what the code declares. Lifecycle terms first, because storing a schedule may raise."""
+        """Store the declarations of the code. Lifecycle policies first, because storing a schedule may raise."""
         self.lifecycle.sync()
         self.schedules.sync()
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from headrace.core.alerts.conditions import Evaluation, MetricSource
 from headrace.core.alerts.expressions import parsed
-from headrace.core.alerts.metrics import MEASURES
+from headrace.core.metrics.catalog import METRICS
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -276,7 +276,7 @@ def look(
 
 
 def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
-    """A sentence with the figures: `queue emails: many jobs are waiting (depth is 1,204)`."""
+    """A sentence with the figures: `queue emails: many jobs are pending (depth is 1,204)`."""
     whose = ", ".join(f"{name} {value}" for name, value in series.items())
     shown = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
     return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")
@@ -284,4 +284,4 @@ def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str
 
 def _figure(text: str, value: float | None) -> str:
     name = text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
-    return MEASURES[name].in_words(value)
+    return METRICS[name].format_value(value)
