@@ -1,4 +1,4 @@
-"""What walks over finished jobs have done, as events and as metrics."""
+"""Retention runs as events and as metrics."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
 @pytest.mark.parametrize(
     ("name", "which", "words"),
     [
-        ("depth.completed", {}, "depth.waiting, depth.pending.*; completed counts"),
-        ("depth.failed", {}, "those that are not over"),
+        ("depth.completed", {}, "depth.pending, .*depth.waiting; completed counts"),
+        ("depth.failed", {}, "for open states"),
         ("archived", {"queue": "mail"}, "the whole store, not by queue"),
         ("archive_p95", {"task": "work"}, "the whole store, not by task"),
         ("archivd", {}, "did you mean 'archived'"),

@@ -30,7 +30,7 @@ def test_an_alert_is_listed_acknowledged_and_told_to_the_doctor(shell: Shell, ap
     assert shell("alerts").err == "no alert fires\n"
     ran = shell("alerts", "evaluate")
     assert ran.code == 1, "a critical one fires"
-    assert ran.out.splitlines()[0].startswith("firing: no_worker: queue mail: jobs are waiting")
+    assert ran.out.splitlines()[0].startswith("firing: no_worker: queue mail: jobs are pending")
     [alert] = shell("alerts", "--json").json
     assert (alert["rule"], alert["severity"], alert["state"]) == ("no_worker", "critical", "firing")
     assert "no_worker" in shell("alerts", "list", "--severity", "critical", "--unacknowledged").out

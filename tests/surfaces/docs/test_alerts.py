@@ -1,4 +1,4 @@
-"""The pages on alerts list every measure and every shipped rule, as they are."""
+"""The pages on alerts list every metric and every shipped rule, as they are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.app.alerts.alerts import Alerts
 from headrace.app.alerts.channels import AlertChannels
 from headrace.app.alerts.rules import AlertRules
 from headrace.core.alerts.defaults import SHIPPED
-from headrace.core.alerts.metrics import MEASURES
+from headrace.core.metrics.catalog import METRICS
 from headrace.runtime.jobs.async_twin import twin
 
 PAGES = {page.name: page for page in pages()}
@@ -22,11 +22,11 @@ FACADES = {"Alerts": Alerts, "AlertRules": AlertRules, "AlertChannels": AlertCha
 RECORDS = ("Alert", "AlertChange", "AlertChannel", "AlertReading", "AlertRule", "AlertSilence")
 
 
-def test_every_measure_is_listed_as_it_is() -> None:
-    rows = table_rows(ALERTS.section("Measures"))
+def test_every_metric_is_listed_as_it_is() -> None:
+    rows = table_rows(ALERTS.section("Metrics"))
     assert [(row[0].strip("`"), row[1], row[2], row[3] == "a window", row[4]) for row in rows] == [
         (one.name, one.meaning, one.unit or "number", one.timed, ", ".join(one.labels) or "-")
-        for one in MEASURES.values()
+        for one in METRICS.values()
     ]
 
 

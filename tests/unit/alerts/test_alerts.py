@@ -24,9 +24,10 @@ from headrace.core.alerts.alert import (
 from headrace.core.alerts.conditions import Evaluation
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.alerts.expressions import parsed
-from headrace.core.alerts.metrics import MEASURES
 from headrace.core.alerts.rules import rule
 from headrace.core.metrics import values
+from headrace.core.metrics.catalog import METRICS
+from headrace.core.metrics.cells import COUNTS
 from tests.unit.alerts.test_expressions import Figures
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -225,15 +226,17 @@ def test_a_condition_in_parts_is_as_exact_as_it_was_given(threshold: Any, window
     assert rule("x", {"metric": "error_rate", "threshold": threshold, "window": window}).when == when
 
 
-def test_every_metric_can_be_asked_for() -> None:
-    assert set(values.NAMES) - set(MEASURES) == set()
+def test_every_metric_has_a_source_that_can_be_computed() -> None:
+    assert {one.name for one in METRICS.values() if one.source == "count"} == set(COUNTS)
+    assert {one.of for one in METRICS.values() if one.source == "rate"} <= set(COUNTS)
+    assert {one.name for one in METRICS.values() if one.source != "alert"} == set(values.NAMES)
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
     rule = SHIPPED[name]
     condition = parsed(rule.when)
-    assert all(set(rule.per) & set(one.measure.labels) for one in condition.readings()[:1] if rule.per)
+    assert all(set(rule.per) & set(one.metric.labels) for one in condition.readings()[:1] if rule.per)
     assert json.decode(json.encode(rule), type=AlertRuleRow) == rule
     assert rule.summary
 

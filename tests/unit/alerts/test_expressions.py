@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace import InvalidAlert
 from headrace.core.alerts.expressions import parsed
-from headrace.core.alerts.metrics import MEASURES
+from headrace.core.metrics.catalog import METRICS
 
 
 class Figures:
@@ -105,8 +105,8 @@ def test_a_window_that_is_not_said_is_five_minutes() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "said"),
     [
-        ("depth > > 5", 9, "expected a measure, a number or '('"),
-        ("depth >", 8, "expected a measure, a number or '('"),
+        ("depth > > 5", 9, "expected a metric, a number or '('"),
+        ("depth >", 8, "expected a metric, a number or '('"),
         ("dept > 5", 1, "did you mean 'depth'?"),
         ("depth > 5 5", 11, "expected an operator or the end"),
         ("(depth > 5", 11, "expected ')'"),
@@ -129,8 +129,8 @@ def test_a_window_that_is_not_said_is_five_minutes() -> None:
         ("depth{queue='a', queue='b'} > 5", 18, "each once"),
         ("depth{queue='mail > 5", 13, "unexpected character"),
         ("depth > 5; import os", 10, "unexpected character"),
-        ("__import__('os') > 1", 1, "expected a measure"),
-        ("baseline(5) > 1", 10, "expected a measure"),
+        ("__import__('os') > 1", 1, "expected a metric"),
+        ("baseline(5) > 1", 10, "expected a metric"),
         ("depth > " + 400 * "9", 9, "too large"),
     ],
 )
@@ -151,7 +151,7 @@ def test_what_is_no_text_or_far_too_long_is_refused(text: object) -> None:
 
 
 PIECES = st.sampled_from(
-    [*MEASURES, *"+-*/()<>{}[],=", ">=", "and", "or", "not", "5m", "5%", '"x"', "baseline", "1", "\n"]
+    [*METRICS, *"+-*/()<>{}[],=", ">=", "and", "or", "not", "5m", "5%", '"x"', "baseline", "1", "\n"]
 )
 
 

@@ -1,7 +1,7 @@
-"""Metrics as Prometheus reads them: counters and histograms since the beginning, and gauges as they were last read.
+"""Metrics for Prometheus: counters and histograms since the store began to count, and the last sample of each gauge.
 
-All of it is of the store, and not of a process: whoever is asked gives the same answer, so one target is enough, and
-counters do not begin anew with a process. Needs the extra `web`, and is loaded only when it is asked for.
+They describe the store, not a process: every process gives the same answer, so one target is enough, and a new process
+does not reset a counter. Needs the extra `web`, and is imported on demand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from headrace.app.metrics.records import MetricsSnapshot
+from headrace.core.metrics.catalog import DURATIONS, METRICS, sentence
 from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY, OTHERS, MetricCell, total
 from headrace.core.metrics.histogram import BOUNDS, Histogram
 from headrace.runtime.metrics.queries import Place
@@ -24,39 +25,37 @@ _LABELS: Final = ("queue", "task")
 _EDGES: Final = (1, 2, 4, *(bound for bound in BOUNDS[8::8] if bound <= 50_000_000))
 _EDGE_NAMES: Final = [str(edge / 1000) for edge in _EDGES]
 _COUNTERS: Final = {
-    "enqueued": ("headrace_jobs_enqueued", "Jobs that were submitted."),
-    "started": ("headrace_attempts_started", "Attempts that began."),
-    "completed": ("headrace_jobs_completed", "Jobs that completed."),
-    "errors": ("headrace_attempts_failed", "Attempts that failed."),
-    "failed": ("headrace_jobs_failed", "Jobs that failed for good."),
-    "retried": ("headrace_attempts_retried", "Attempts that failed and are made again."),
-    "cancelled": ("headrace_jobs_cancelled", "Jobs that were cancelled."),
+    "enqueued": "headrace_jobs_enqueued",
+    "started": "headrace_attempts_started",
+    "completed": "headrace_jobs_completed",
+    "errors": "headrace_attempts_failed",
+    "failed": "headrace_jobs_failed",
+    "retried": "headrace_attempts_retried",
+    "cancelled": "headrace_jobs_cancelled",
 }
-
-
 _ARCHIVE: Final = {
-    "archived": ("headrace_jobs_archived", "Jobs that were archived."),
-    "archive.failed": ("headrace_archive_failures", "Walks over finished jobs that failed."),
-    "partitions_created": ("headrace_partitions_created", "Partitions of the archive that were made."),
-    "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
-    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each counted once."),
-    "stale_dead": ("headrace_stale_dead_letters", "Stale jobs that became dead letters."),
-    "stale_failed": ("headrace_stale_failed", "Stale jobs that only failed."),
-    "stale.failed": ("headrace_stale_check_failures", "Checks for stale jobs that failed."),
+    "archived": "headrace_jobs_archived",
+    "archive_failures": "headrace_archive_failures",
+    "partitions_created": "headrace_partitions_created",
+    "partitions_detached": "headrace_partitions_detached",
+    "partition_failures": "headrace_partition_failures",
+    "stale_dead": "headrace_stale_dead_letters",
+    "stale_failed": "headrace_stale_failed",
+    "stale_failures": "headrace_stale_check_failures",
 }
 _AFTER_RETRY: Final = {
     COMPLETED_AFTER_RETRY: ("headrace_retried_jobs_completed", "Jobs that completed after more than one attempt."),
     FAILED_AFTER_RETRY: ("headrace_retried_jobs_failed", "Jobs that failed for good after more than one attempt."),
 }
-_BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
+_BOUND: Final = f" The busiest tasks have lines of their own; the others of a queue are summed as {OTHERS!r}."
 
 
 def exposition(
     jobs: dict[Place, MetricCell], retention_run: MetricCell, now: MetricsSnapshot, accept: str, most: int
 ) -> tuple[str, bytes]:
-    """The content type and the text, in the newest format that the reader accepts.
+    """The content type and the text, in the newest format that the client accepts.
 
-    `jobs` and `swept` are the sums since the beginning. At most so many tasks have lines of their own.
+    `jobs` and `retention_run` are sums since the store began to count. At most `most` tasks have lines of their own.
     """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Store(jobs, retention_run, now, most))
@@ -65,17 +64,17 @@ def exposition(
 
 
 def bounded(jobs: dict[Place, MetricCell], most: int) -> dict[Place, MetricCell]:
-    """The busiest of these, and the others of each queue as one."""
+    """The cells of the busiest tasks, and one cell per queue for its other tasks."""
     if len(jobs) <= most:
         return jobs
-    # By the power of two: who is a little busier today must not trade places with another, for then the sum of the
-    # others falls, and Prometheus takes a counter that falls for one that began anew.
+    # Compare powers of two: a slightly busier task must not replace another. That would decrease the sum of the others,
+    # and Prometheus takes a counter that decreases for a restarted one.
     busiest = sorted(jobs, key=lambda place: (-_traffic(jobs[place]).bit_length(), place))
-    told = {place: jobs[place] for place in busiest[:most]}
+    shown = {place: jobs[place] for place in busiest[:most]}
     rest: dict[Place, list[MetricCell]] = {}
     for place in busiest[most:]:
         rest.setdefault((place[0], OTHERS), []).append(jobs[place])
-    return told | {place: total(cells) for place, cells in rest.items()}
+    return shown | {place: total(cells) for place, cells in rest.items()}
 
 
 def _traffic(cell: MetricCell) -> int:
@@ -93,8 +92,8 @@ class _Store(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield from _counters(self._jobs)
-        yield _histogram("headrace_job_wait_seconds", "From when a job could run to its start.", self._waits())
-        yield _histogram("headrace_job_run_seconds", "From the start of an attempt to its end.", self._runs())
+        yield _histogram("headrace_job_wait_seconds", DURATIONS["wait"], self._waits())
+        yield _histogram("headrace_job_run_seconds", DURATIONS["run"], self._runs())
         yield _events(self._all)
         yield from _of_archive(self._retention_run)
         yield from _of_queues(self._now)
@@ -108,8 +107,8 @@ class _Store(Collector):
 
 
 def _counters(jobs: dict[Place, MetricCell]) -> Iterator[Metric]:
-    for field, (name, meaning) in _COUNTERS.items():
-        family = CounterMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
+    for field, name in _COUNTERS.items():
+        family = CounterMetricFamily(name, f"{METRICS[field].sentence}{_BOUND}", labels=_LABELS)
         for place, cell in jobs.items():
             family.add_metric(place, getattr(cell, field))
         yield family
@@ -121,14 +120,14 @@ def _counters(jobs: dict[Place, MetricCell]) -> Iterator[Metric]:
 
 
 def _histogram(name: str, meaning: str, found: Iterable[tuple[Place, Histogram]]) -> Metric:
-    family = HistogramMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
+    family = HistogramMetricFamily(name, f"{sentence(meaning)}{_BOUND}", labels=_LABELS)
     for place, histogram in found:
         family.add_metric(place, _counts(histogram), histogram.total / 1000)
     return family
 
 
 def _events(cells: Iterable[MetricCell]) -> Metric:
-    family = CounterMetricFamily("headrace_events", "Other events, by their type.", labels=("type",))
+    family = CounterMetricFamily("headrace_events", "Other events by type.", labels=("type",))
     counts: dict[str, int] = {}
     for cell in cells:
         for kind, count in cell.other.items():
@@ -139,12 +138,15 @@ def _events(cells: Iterable[MetricCell]) -> Metric:
 
 
 def _of_archive(retention_run: MetricCell) -> Iterator[Metric]:
-    for kind, (name, meaning) in _ARCHIVE.items():
-        yield CounterMetricFamily(name, meaning, value=retention_run.other.get(kind, 0))
-    took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")
+    for metric, name in _ARCHIVE.items():
+        count = retention_run.other.get(METRICS[metric].stored_name, 0)
+        yield CounterMetricFamily(name, METRICS[metric].sentence, value=count)
+    took = HistogramMetricFamily("headrace_archive_seconds", sentence(DURATIONS["archive"]))
     took.add_metric([], _counts(retention_run.run), retention_run.run.total / 1000)
     yield took
-    stale = HistogramMetricFamily("headrace_stale_after_seconds", "How long jobs had lasted that were found stale.")
+    stale = HistogramMetricFamily(
+        "headrace_stale_after_seconds", "Time that stale jobs had been in their state, or open."
+    )
     stale.add_metric([], _counts(retention_run.wait), retention_run.wait.total / 1000)
     yield stale
 
@@ -154,10 +156,12 @@ def _counts(histogram: Histogram) -> list[tuple[str, int]]:
 
 
 def _of_queues(now: MetricsSnapshot) -> Iterator[Metric]:
-    depth = GaugeMetricFamily("headrace_jobs", "Jobs that are not over, by state.", labels=("queue", "state"))
-    oldest = GaugeMetricFamily("headrace_oldest_pending_seconds", "Age of the oldest pending job.", labels=("queue",))
+    depth = GaugeMetricFamily("headrace_jobs", "Open jobs by state.", labels=("queue", "state"))
+    oldest = GaugeMetricFamily("headrace_oldest_pending_seconds", METRICS["oldest"].sentence, labels=("queue",))
     workers = GaugeMetricFamily("headrace_queue_workers", "Live workers that serve a queue.", labels=("queue",))
-    drain = GaugeMetricFamily("headrace_queue_drain_seconds", "Until a queue is empty; +Inf: never.", labels=("queue",))
+    drain = GaugeMetricFamily(
+        "headrace_queue_drain_seconds", "Time until a queue is empty; +Inf: never.", labels=("queue",)
+    )
     for queue in now.queues:
         for state, jobs in queue.depth.items():
             depth.add_metric([queue.queue, state], jobs)
@@ -168,19 +172,18 @@ def _of_queues(now: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _of_store(now: MetricsSnapshot) -> Iterator[Metric]:
-    read = {
-        "headrace_workers": ("Workers that are alive.", now.workers_alive),
-        "headrace_dead_letters": ("Dead letters that are pending.", now.dead),
-        "headrace_stale_jobs": ("Jobs that the last check found stale.", now.stale),
-        "headrace_store_bytes": ("The size of the store.", now.store_bytes),
-        "headrace_store_clients": ("Connections that the server of the store has.", now.clients),
-        "headrace_schedules": ("Schedules that there are.", now.schedules),
-        "headrace_store_busy_ratio": ("The share of writes that waited for others.", now.busy),
-        "headrace_sample_timestamp_seconds": (
-            "When gauges were last read.",
-            None if now.sampled_at is None else now.sampled_at.timestamp(),
-        ),
+    values = {
+        "headrace_workers": ("workers", now.workers_alive),
+        "headrace_dead_letters": ("dead", now.dead),
+        "headrace_stale_jobs": ("stale", now.stale),
+        "headrace_store_bytes": ("store_bytes", now.store_bytes),
+        "headrace_store_clients": ("clients", now.clients),
+        "headrace_schedules": ("schedules", now.schedules),
+        "headrace_store_busy_ratio": ("busy", now.busy),
     }
-    for name, (meaning, value) in read.items():
+    for name, (metric, value) in values.items():
         if value is not None:
-            yield GaugeMetricFamily(name, meaning, value=value)
+            yield GaugeMetricFamily(name, METRICS[metric].sentence, value=value)
+    if now.sampled_at is not None:
+        sampled = now.sampled_at.timestamp()
+        yield GaugeMetricFamily("headrace_sample_timestamp_seconds", "When gauges were last sampled.", value=sampled)

@@ -12,7 +12,7 @@ from headrace.cli.options import as_json_option, chosen, duration, example, name
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span
 from headrace.cli.session import Session
 from headrace.core.alerts.alert import SEVERITIES
-from headrace.core.alerts.metrics import LABELS
+from headrace.core.metrics.catalog import LABELS
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (

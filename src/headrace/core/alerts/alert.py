@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from headrace.core.alerts.conditions import Evaluation, MetricSource
 from headrace.core.alerts.expressions import parsed
-from headrace.core.alerts.metrics import MEASURES
+from headrace.core.metrics.catalog import METRICS
 
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
@@ -284,4 +284,4 @@ def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str
 
 def _figure(text: str, value: float | None) -> str:
     name = text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
-    return MEASURES[name].in_words(value)
+    return METRICS[name].format_value(value)

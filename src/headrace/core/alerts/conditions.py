@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from headrace.core.alerts.metrics import MEASURES, AlertMetric
+from headrace.core.metrics.catalog import METRICS, Metric
 
 
 class MetricSource(Protocol):
@@ -45,12 +45,12 @@ class MetricRef(Struct, frozen=True):
     function: Literal["", "baseline", "absent"] = ""
 
     @property
-    def measure(self) -> AlertMetric:
-        return MEASURES[self.name]
+    def metric(self) -> Metric:
+        return METRICS[self.name]
 
     def bound(self, labels: Mapping[str, str]) -> dict[str, str]:
         """Its own labels, and those of the given ones that the metric has."""
-        return {name: text for name, text in labels.items() if name in self.measure.labels} | dict(self.labels)
+        return {name: text for name, text in labels.items() if name in self.metric.labels} | dict(self.labels)
 
     def __str__(self) -> str:
         shown = ", ".join(f'{name}="{text}"' for name, text in self.labels)

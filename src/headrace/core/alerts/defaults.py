@@ -20,13 +20,13 @@ def _rule(name: str, when: str, summary: str, **more: Any) -> AlertRuleRow:
 SHIPPED = {
     rule.name: rule
     for rule in (
-        _rule("queue_depth", "depth > 1000", "many jobs are waiting", per=("queue",), for_=_MINUTE),
+        _rule("queue_depth", "depth > 1000", "many jobs are pending", per=("queue",), for_=_MINUTE),
         _rule("queue_full", "fullness >= 90%", "a queue is nearly full and will refuse jobs", per=("queue",)),
-        _rule("oldest_job", "oldest > 1h", "a job has been waiting for long", per=("queue",)),
+        _rule("oldest_job", "oldest > 1h", "a job has been pending for a long time", per=("queue",)),
         _rule(
             "no_worker",
             "depth > 0 and workers == 0",
-            "jobs are waiting and no live worker serves their queue",
+            "jobs are pending and no live worker serves their queue",
             per=("queue",),
             for_=_MINUTE,
             severity="critical",
@@ -34,7 +34,7 @@ SHIPPED = {
         _rule(
             "workers_unhealthy",
             "workers_healthy < 80%",
-            "workers have fallen silent or stand still",
+            "workers died or make no progress",
             for_=_MINUTE,
             severity="critical",
         ),
@@ -66,7 +66,7 @@ SHIPPED = {
             per=("task", "reason"),
             severity="critical",
         ),
-        _rule("dead_letters", "dead > 100", "dead letters are waiting for somebody", for_=15 * _MINUTE),
+        _rule("dead_letters", "dead > 100", "many dead letters are pending", for_=15 * _MINUTE),
         _rule("stale_jobs", "stale_share > 5%", "many jobs stay too long in their state", for_=30 * _MINUTE),
         _rule(
             "stale_check",
@@ -87,7 +87,7 @@ SHIPPED = {
         _rule(
             "store_space",
             "store_share > 85%",
-            "the store is nearly as large as it may be",
+            "the store has nearly reached its size limit",
             severity="critical",
         ),
         _rule("disk_space", "disk_free < 500MB", "the disk of the store is nearly full", severity="critical"),

@@ -4,10 +4,10 @@ A text is parsed once, into the records of `core.alerts.conditions`. Errors give
 as Python.
 
     numbers      5   0.5   5%   10s 5m 2h 1d (seconds)   20kB 500MB 2GB 2GiB (bytes)
-    measures     depth   error_rate[5m]   wait_p99{queue="emails", task="send"}[10m]
-    functions    baseline(run_p99)   what it usually is     absent(depth)   whether there is no figure at all
-    reckoning    + - * / ( )
-    comparing    > >= < <= == !=
+    metrics      depth   error_rate[5m]   wait_p99{queue="emails", task="send"}[10m]
+    functions    baseline(run_p99)   its usual value     absent(depth)   whether it has no data
+    arithmetic   + - * / ( )
+    comparison   > >= < <= == !=
     logic        not, and, or
 """
 
@@ -29,7 +29,7 @@ from headrace.core.alerts.conditions import (
     Number,
     is_truth,
 )
-from headrace.core.alerts.metrics import MEASURES, AlertMetric
+from headrace.core.metrics.catalog import METRICS, Metric
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
@@ -157,7 +157,7 @@ class _Parser:
             return inner
         if token.text == "-" and token.kind == "sign":
             return self._negated(token, "-", self._joined(_SIGN))
-        raise self._wrong("expected a measure, a number or '('", token)
+        raise self._wrong("expected a metric, a number or '('", token)
 
     def _negated(self, token: _Token, sign: Literal["-", "not"], what: Node) -> NotOp:
         if is_truth(what) != (sign == "not"):
@@ -185,22 +185,22 @@ class _Parser:
         return self._reading(token, "")
 
     def _reading(self, token: _Token, function: Literal["", "baseline", "absent"]) -> MetricRef:
-        measure = MEASURES.get(token.text) if token.kind == "name" else None
-        if measure is None:
-            near = nearest(token.text, MEASURES) if token.kind == "name" else None
+        metric = METRICS.get(token.text) if token.kind == "name" else None
+        if metric is None:
+            near = nearest(token.text, METRICS) if token.kind == "name" else None
             hint = f"; did you mean {near!r}?" if near else ""
-            raise self._wrong(f"expected a measure{hint}", token)
-        labels = tuple(self._labels(measure)) if self._takes("{") else ()
-        window = self._window(measure) if self._takes("[") else (USUAL_WINDOW if measure.timed else None)
-        return MetricRef(measure.name, labels, window, function)
+            raise self._wrong(f"expected a metric{hint}", token)
+        labels = tuple(self._labels(metric)) if self._takes("{") else ()
+        window = self._window(metric) if self._takes("[") else (USUAL_WINDOW if metric.timed else None)
+        return MetricRef(metric.name, labels, window, function)
 
-    def _labels(self, measure: AlertMetric) -> Iterator[tuple[str, str]]:
+    def _labels(self, metric: Metric) -> Iterator[tuple[str, str]]:
         seen = set()
         while not self._takes("}"):
             name = self._take()
-            if name.kind != "name" or name.text not in measure.labels or name.text in seen:
-                hint = f"use {', '.join(measure.labels)}, each once" if measure.labels else "it has no labels"
-                raise self._wrong(f"{measure.name} can't be hint apart by this; {hint}", name)
+            if name.kind != "name" or name.text not in metric.labels or name.text in seen:
+                hint = f"use {', '.join(metric.labels)}, each once" if metric.labels else "it has no labels"
+                raise self._wrong(f"{metric.name} has no such label; {hint}", name)
             self._expect("=")
             value = self._take()
             if value.kind != "text" or not value.text[1:-1]:
@@ -210,10 +210,10 @@ class _Parser:
             if not self._takes(",") and self._now.text != "}":
                 raise self._wrong("expected ',' or '}'", self._now)
 
-    def _window(self, measure: AlertMetric) -> int:
+    def _window(self, metric: Metric) -> int:
         token = self._take()
-        if not measure.timed:
-            raise self._wrong(f"{measure.name} is what is there now; it has no window", token)
+        if not metric.timed:
+            raise self._wrong(f"{metric.name} is a current value; it has no window", token)
         if token.kind != "number" or token.unit not in _TIMES:
             raise self._wrong("expected a length of time such as 5m", token)
         window = round(1000 * self._number(token))

@@ -11,8 +11,8 @@ from typing import Any
 from headrace.core.alerts.alert import SEVERITIES, AlertRuleRow
 from headrace.core.alerts.conditions import COMPARING, Condition
 from headrace.core.alerts.expressions import parsed
-from headrace.core.alerts.metrics import LABELS, MEASURES
 from headrace.core.clock import to_ms
+from headrace.core.metrics.catalog import LABELS, METRICS
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidAlert
 
@@ -100,9 +100,9 @@ def _in_digits(number: float) -> str:
 
 def _ensure_labels(made: AlertRuleRow, when: Condition) -> None:
     for label in made.per:
-        readings = [one for one in when.readings() if label in one.measure.labels and label not in dict(one.labels)]
+        readings = [one for one in when.readings() if label in one.metric.labels and label not in dict(one.labels)]
         if not readings:
-            able = sorted(name for name, measure in MEASURES.items() if label in measure.labels)
+            able = sorted(name for name, metric in METRICS.items() if label in metric.labels)
             raise InvalidAlert(
                 f"per: no metric in {made.when!r} can be grouped by {label}; those that can are {', '.join(able[:12])}"
             )

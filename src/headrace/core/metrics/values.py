@@ -5,66 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from headrace.core.jobs.states import OPEN, State
+from headrace.core.metrics.catalog import METRICS, Source
 from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, MetricCell
 from headrace.core.metrics.gauges import STORE, Gauge, Gauges
 from headrace.core.metrics.histogram import Histogram, merged
 from headrace.core.text import nearest, short
 from headrace.errors import InvalidJob
 
-RATES: Final = {
-    "throughput": "completed",
-    "enqueue_rate": "enqueued",
-    "start_rate": "started",
-    "failure_rate": "failed",
-}
-_OTHER = {
-    "schedules_fired": "schedule.fired",
-    "schedules_missed": "schedule.skipped",
-    "dead_entered": "dead.entered",
-    "dead_resolved": "dead.resolved",
-    "dead_requeued": "dead.requeued",
-    "dead_permanent": "dead.permanently_failed",
-    "dead_expired": "dead.expired",
-    "stalled": "job.stalled",
-    "workers_lost": "worker.lost",
-}
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-_HOW = ("avg", "min", "max", *_QUANTILES)
-DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in _HOW)
-# Metrics of the archive, by their count.
-_SWEPT = {
-    "archived": "archived",
-    "archive_failures": "archive.failed",
-    "partitions_created": "partitions_created",
-    "partitions_detached": "partitions_detached",
-    "partition_failures": "partition_failures",
-    "stale_dead": "stale_dead",
-    "stale_failed": "stale_failed",
-    "stale_failures": "stale.failed",
-}
-OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
-TALLIED: Final = (
-    *COUNTS,
-    *RATES,
-    "error_rate",
-    "attempts_avg",
-    "retry_success",
-    *DURATIONS,
-    *_OTHER,
-    "schedule_misses",
-    *OF_ARCHIVE,
-)
 
-# Names of gauges, by their stored name.
-OF_QUEUES: Final = {
-    "depth": State.PENDING.value,
-    **{f"depth.{state.value}": state.value for state in State if state in OPEN},
-    "depth_max": State.PENDING.value,
-    "oldest": "oldest",
-    "workers": "workers",
-}
-OF_STORE: Final = ("dead", "stale", "store_bytes", "busy", "clients", "schedules")
+
+def _of(*sources: Source) -> dict[str, str]:
+    """The metrics of these sources, by name, with the stored name of each."""
+    return {metric.name: metric.stored_name for metric in METRICS.values() if metric.source in sources}
+
+
+RATES: Final = _of("rate")
+DURATIONS: Final = tuple(_of("duration"))
+OF_ARCHIVE: Final = _of("retention")
+_EVENTS = {name: of for name, of in _of("event", "retention").items() if METRICS[name].is_count}
+TALLIED: Final = tuple(_of("count", "rate", "ratio", "duration", "event", "retention"))
+OF_QUEUES: Final = _of("queue")
+OF_STORE: Final = _of("store")
 GAUGED: Final = (*OF_QUEUES, *OF_STORE)
 NAMES: Final = (*TALLIED, *GAUGED)
 
@@ -86,9 +48,7 @@ def check_metric(name: object, *, queue: str | None, task: str | None, worker: s
 def _hint(name: object) -> str:
     if isinstance(name, str) and name.startswith("depth."):
         offered = ", ".join(known for known in OF_QUEUES if known.startswith("depth."))
-        return (
-            f"how many jobs are in a state is read of those that are not over: {offered}; completed counts the others"
-        )
+        return f"the number of jobs is known for open states: {offered}; completed counts finished jobs"
     near = nearest(name, NAMES) if isinstance(name, str) else None
     return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
 
@@ -105,8 +65,8 @@ def summed(name: str, cells: Iterable[MetricCell], seconds: float) -> float | No
         return float(_sum(some, name))
     if name in RATES:
         return _sum(some, RATES[name]) / seconds if seconds else None
-    if name in _OTHER or name in _SWEPT:
-        return float(_events(some, _OTHER.get(name) or _SWEPT[name]))
+    if name in _EVENTS:
+        return float(_events(some, _EVENTS[name]))
     if name == "error_rate":
         return share(_sum(some, "errors"), _sum(some, "completed"))
     if name == "attempts_avg":

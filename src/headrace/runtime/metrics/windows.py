@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 
-from headrace.core.alerts.metrics import MEASURES
 from headrace.core.metrics import buckets, values
 from headrace.core.metrics.buckets import DAY, HOUR, Resolution, width_within
+from headrace.core.metrics.catalog import METRICS
 from headrace.core.metrics.cells import EMPTY, MetricCell
 from headrace.runtime.metrics.reader import MetricsReader
 
@@ -65,7 +65,7 @@ class WindowedMetrics:
         cell = span.grouped(_shape(labels)).get(_who(labels))
         lasted = end - span.began
         usual = None if cell is None else values.tallied(name, cell, lasted / 1000)
-        return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
+        return usual * window / lasted if usual is not None and METRICS[name].is_count else usual
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """The queues, tasks or workers, or pairs of them, with any data in this time."""
