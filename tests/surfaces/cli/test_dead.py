@@ -171,7 +171,7 @@ def test_old_letters_are_purged_after_a_question(shell: Shell, app: Headrace, jo
 
 
 def test_the_doctor_tells_of_pending_letters(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
-    assert "3 dead letters are pending; look into them with `headrace dead groups`" in shell("doctor").out
+    assert "3 dead letters are pending; inspect them with `headrace dead groups`" in shell("doctor").out
 
 
 def test_json_belongs_behind_the_command(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:

@@ -232,6 +232,6 @@ def test_an_archive_that_takes_nothing_is_wrong_until_it_does(shell: Shell) -> N
         app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
         ran = shell("doctor")
         assert ran.code == 1
-        assert "finished jobs stay in the store, since they could not be archived: OSError: no room" in ran.out
+        assert "finished jobs could not be archived and stay in the store: OSError: no room" in ran.out
         app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1))
         assert shell("doctor", "--json").json["findings"] == []

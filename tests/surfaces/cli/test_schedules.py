@@ -195,7 +195,7 @@ def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headra
     assert row is not None
     schedule_store.put(msgspec.structs.replace(row, origin="code"))
     told = shell("--app", module, "doctor", "--json").json
-    assert "schedule 'nightly' is paused; let it go on with `headrace schedules resume nightly`" in told["remarks"]
+    assert "schedule 'nightly' is paused; resume it with `headrace schedules resume nightly`" in told["remarks"]
     assert any("schedule 'old' is no longer declared in this code" in remark for remark in told["remarks"])
     assert any("schedule 'late' was due 10 min ago and no worker is alive" in finding for finding in told["findings"])
     assert not any("'pulse'" in told for told in (*told["findings"], *told["remarks"]))
@@ -217,8 +217,8 @@ def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: H
         assert row is not None
         schedule_store.put(msgspec.structs.replace(row, **changes))
     told = shell("doctor", "--json").json
-    over = "schedule 'pulse' is over after 100 runs and will not fire again"
-    assert f"{over}; forget it with `headrace schedules delete pulse`" in told["remarks"]
+    over = "schedule 'pulse' is finished after 100 runs and will not fire again"
+    assert f"{over}; delete it with `headrace schedules delete pulse`" in told["remarks"]
     assert any("schedule 'nightly' could not fire: InvalidSchedule" in finding for finding in told["findings"])
     states = {one["id"]: one["state"] for one in shell("schedules", "--json").json}
     assert states == {"pulse": "over", "nightly": "failed"}

@@ -225,7 +225,9 @@ def test_doctor_finds_jobs_that_can_not_be_read_and_those_that_are_not_encrypted
     encrypted(shell)
     ran = shell("doctor")
     assert ran.code != 0
-    assert "1 of the newest jobs are encrypted with key '2026', which is not here" in " ".join(ran.out.split())
+    assert "1 of the newest jobs are encrypted with key '2026', which this app does not have" in " ".join(
+        ran.out.split()
+    )
     monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
     assert "of the newest jobs" not in shell("doctor").out
     with shell.app() as app:

@@ -90,7 +90,7 @@ def test_ages_are_a_view_of_their_own(shell: Shell, app: Headrace) -> None:
 
 def test_the_doctor_tells_of_them(shell: Shell, app: Headrace) -> None:
     report = shell("doctor", "--json").json
-    assert any("1 job is stale, and left to you" in finding for finding in report["findings"])
+    assert any("1 job is stale, for you to review" in finding for finding in report["findings"])
     assert any("1 job is stale; the next check" in remark for remark in report["remarks"])
     assert any("1 job is nearly stale" in remark for remark in report["remarks"])
 

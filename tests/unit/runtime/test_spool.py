@@ -706,16 +706,16 @@ def test_the_doctor_tells_what_was_refused_and_dropped_and_who_else_waits(
     server.go()
     spool.insert([job("bad"), job("mine", version=2000, created_at=2000), job("a"), job("b")])
     full, _ = examined(spool)
-    assert [told for told in full if "nearly full; at 4 jobs" in told]
+    assert [told for told in full if "nearly full; it refuses jobs beyond 4" in told]
     assert [told for told in full if told.startswith("4 jobs wait in the spool since")]
     server.refuses = lambda job: job.id == "bad"
     server.come_back()
     drained(spool)
     wrong, good_to_know = examined(spool)
     assert len(wrong) == 1
-    assert wrong[0].startswith("1 jobs were refused by the server when they were forwarded, the last one with")
+    assert wrong[0].startswith("the server refused 1 forwarded jobs, the last one with")
     assert good_to_know == [
-        "1 jobs of the spool were dropped; others came first with their ids",
+        "1 jobs of the spool were dropped; the store already had jobs with their ids",
         "1 jobs wait in the same spool for redis://elsewhere; an app with that URL forwards them",
     ]
 

@@ -22,20 +22,20 @@ def findings(app: Headrace) -> Iterator[Finding]:
     if not app.settings.alert_check:
         yield Finding(
             code="alert_check_off",
-            sentence="no worker looks at alert rules: `alert_check` is off",
-            advice="look at them yourself with `headrace alerts evaluate`",
+            sentence="workers do not evaluate alert rules: `alert_check` is off",
+            advice="evaluate them with `headrace alerts evaluate`",
             note=True,
         )
 
 
 def _of_alert(alert: Alert) -> Finding:
-    is_seen_to = alert.state == "acknowledged"
-    by = alert.acknowledged_by or "somebody"
+    is_acknowledged = alert.state == "acknowledged"
+    by = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
     return Finding(
         code="alert",
         sentence=f"alert {alert.rule} ({alert.severity}): {alert.summary}",
-        advice=f"{by} sees to it" if is_seen_to else f"say that you see to it with `headrace alerts ack {alert.id}`",
-        note=is_seen_to,
+        advice=f"acknowledged{by}" if is_acknowledged else f"acknowledge it with `headrace alerts ack {alert.id}`",
+        note=is_acknowledged,
     )
 
 
@@ -45,15 +45,14 @@ def _of_channels(app: Headrace) -> Iterator[Finding]:
         if name not in channels:
             yield Finding(
                 code="channel_missing",
-                sentence=f"alert_notify names the channel {name!r}, which is not there: nobody is told of alerts there",
-                advice=f"make it with `headrace alerts channel add {name}`, or take its name out of the setting",
+                sentence=f"alert_notify names the channel {name!r}, which does not exist",
+                advice=f"create it with `headrace alerts channel add {name}`, or remove its name from the setting",
             )
     for channel in channels.values():
         if channel.error:
             yield Finding(
                 code="channel_failing",
-                sentence=f"channel {channel.name!r} can't be told of alerts: {channel.error}; "
-                f"{channel.waiting} wait for it",
-                advice=f"try it with `headrace alerts channel test {channel.name}`",
+                sentence=f"notifications to channel {channel.name!r} fail: {channel.error}; {channel.waiting} wait",
+                advice=f"test it with `headrace alerts channel test {channel.name}`",
                 count=channel.failures,
             )

@@ -16,21 +16,21 @@ _OVERDUE = 60.0  # seconds; a worker is late by milliseconds
 
 
 def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """Faults, and notes such as paused or finished schedules."""
+    """Faults, and notes about paused, finished and undeclared schedules."""
     now = to_datetime(app.clock.now())
     assert now is not None
     for schedule in app.schedules.list():
-        yield from _wrong_with(schedule, alive, now)
-        yield from _to_know_of(schedule, app)
+        yield from _faults(schedule, alive, now)
+        yield from _notes(schedule, app)
 
 
-def _wrong_with(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) -> Iterator[Finding]:
+def _faults(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) -> Iterator[Finding]:
     name = f"schedule {schedule.id!r}"
     if schedule.error:
         yield Finding(
             code="schedule_broken",
             sentence=f"{name} could not fire: {schedule.error}",
-            advice="mend it with app.schedules.update(), or delete it",
+            advice="correct it with app.schedules.update(), or delete it",
         )
     if schedule.next_run is None:
         return
@@ -38,7 +38,7 @@ def _wrong_with(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) 
         yield Finding(
             code="schedule_unknown_task",
             sentence=f"{name}: no live worker knows its task {schedule.task!r}",
-            advice="deploy one that registers it",
+            advice="deploy a worker that registers it",
         )
     late = (now - schedule.next_run - schedule.jitter).total_seconds()
     # A schedule that waits for its previous job may be late.
@@ -47,30 +47,30 @@ def _wrong_with(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) 
         yield Finding(
             code="schedule_overdue",
             sentence=f"{due} and {'no worker fires it' if alive else 'no worker is alive to fire it'}",
-            advice="look into the log of a worker" if alive else "start one with `headrace worker`",
+            advice="see the log of a worker" if alive else "start one with `headrace worker`",
         )
 
 
-def _to_know_of(schedule: Schedule, app: Headrace) -> Iterator[Finding]:
+def _notes(schedule: Schedule, app: Headrace) -> Iterator[Finding]:
     name = f"schedule {schedule.id!r}"
     if schedule.paused:
         yield Finding(
             code="schedule_paused",
             sentence=f"{name} is paused",
-            advice=f"let it go on with `headrace schedules resume {schedule.id}`",
+            advice=f"resume it with `headrace schedules resume {schedule.id}`",
             note=True,
         )
     elif schedule.is_over:
         yield Finding(
             code="schedule_over",
-            sentence=f"{name} is over after {schedule.fired} runs and will not fire again",
-            advice=f"forget it with `headrace schedules delete {schedule.id}`",
+            sentence=f"{name} is finished after {schedule.fired} runs and will not fire again",
+            advice=f"delete it with `headrace schedules delete {schedule.id}`",
             note=True,
         )
     elif schedule.origin == "code" and schedule.task in app.tasks and schedule.id not in app.schedules.declared:
         yield Finding(
             code="schedule_undeclared",
-            sentence=f"{name} is no longer declared in this code and goes on firing",
-            advice=f"end it with `headrace schedules delete {schedule.id}`",
+            sentence=f"{name} is no longer declared in this code and still fires",
+            advice=f"delete it with `headrace schedules delete {schedule.id}`",
             note=True,
         )

@@ -17,11 +17,11 @@ def findings(spool: Spool | None) -> Iterator[Finding]:
     if spool is None:
         return
     try:
-        stats, trouble = spool.stats(), spool.check()
-    except HeadraceError as error:
-        stats, trouble = None, str(error)
-    if trouble is not None:
-        yield Finding(code="spool_unusable", sentence=trouble, advice="no job can wait there for the server")
+        stats, error = spool.stats(), spool.check()
+    except HeadraceError as failure:
+        stats, error = None, str(failure)
+    if error is not None:
+        yield Finding(code="spool_unusable", sentence=error, advice="while the server is away, enqueue() fails")
     if stats is not None:
         yield from _of_waiting(stats)
         yield from _of_others(stats)
@@ -39,7 +39,7 @@ def _of_waiting(stats: SpoolStats) -> Iterator[Finding]:
         yield Finding(
             code="spool_forwarding",
             sentence=f"{stats.waiting} jobs of the spool are being forwarded",
-            advice="there is nothing to do",
+            advice="no action is needed",
             count=stats.waiting,
             note=True,
         )
@@ -47,14 +47,13 @@ def _of_waiting(stats: SpoolStats) -> Iterator[Finding]:
         yield Finding(
             code="spool_full",
             sentence="the spool is nearly full",
-            advice=f"at {stats.limit} jobs (spool_limit) it takes no more",
+            advice=f"it refuses jobs beyond {stats.limit} (spool_limit)",
         )
     if stats.refused:
         yield Finding(
             code="spool_refused",
-            sentence=f"{stats.refused} jobs were refused by the server when they were forwarded, the last one with "
-            f"{stats.refusal}",
-            advice=f"they are kept in the table `refused` of {stats.file}",
+            sentence=f"the server refused {stats.refused} forwarded jobs, the last one with {stats.refusal}",
+            advice=f"they are in the table `refused` of {stats.file}",
             count=stats.refused,
         )
 
@@ -64,7 +63,7 @@ def _of_others(stats: SpoolStats) -> Iterator[Finding]:
         yield Finding(
             code="spool_duplicates",
             sentence=f"{stats.duplicates} jobs of the spool were dropped",
-            advice="others came first with their ids",
+            advice="the store already had jobs with their ids",
             count=stats.duplicates,
             note=True,
         )

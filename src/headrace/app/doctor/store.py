@@ -18,7 +18,7 @@ def findings(app: Headrace) -> Iterator[Finding]:
         yield Finding(
             code="dead_letters",
             sentence=f"{'1 dead letter is' if waiting == 1 else f'{waiting} dead letters are'} pending",
-            advice="look into them with `headrace dead groups`",
+            advice="inspect them with `headrace dead groups`",
             count=waiting,
             note=True,
         )
@@ -28,30 +28,30 @@ def _of_move(store_status: StoreStatus) -> Finding:
     if store_status.kind == "moved":
         return Finding(
             code="store_moved",
-            sentence=f"the jobs of this store were copied to {store_status.other}: no job is enqueued or started here",
-            advice="set `url` to the new store, or bring this one back into use with `headrace copy --reopen`",
+            sentence=f"the jobs of this store were copied to {store_status.other}; it accepts and starts no jobs",
+            advice="set `url` to the new store, or reopen this one with `headrace copy --reopen`",
         )
     return Finding(
         code="store_filling",
         sentence=f"this store is being filled from {store_status.other}: its workers start when `headrace copy` ends",
-        advice="if that was cut off, run the same command again",
+        advice="if the copy was interrupted, run the same command again",
         note=True,
     )
 
 
 def _of_archive(app: Headrace) -> Iterator[Finding]:
     try:
-        app.jobs.find(archived=True, ids=["nobody"], limit=1)
+        app.jobs.find(archived=True, ids=["none"], limit=1)
     except HeadraceError as error:
         yield Finding(
             code="archive_unreadable",
             sentence=f"the archive can't be read, and finished jobs stay in the store: {error}",
-            advice="mend it, or set `archive_url` to another one",
+            advice="repair it, or set `archive_url` to another one",
         )
         return
     if (last := app.engine.retention_store.last()) is not None and last.error is not None:
         yield Finding(
             code="archive_failed",
-            sentence=f"finished jobs stay in the store, since they could not be archived: {last.error}",
+            sentence=f"finished jobs could not be archived and stay in the store: {last.error}",
             advice="try again with `headrace archive`",
         )

@@ -10,7 +10,7 @@ from headrace.core.health.findings import Finding
 from headrace.core.jobs.states import State
 from headrace.core.queues.limits import is_equipped, needs_of
 
-_LOOKED_AT = 1000
+_CHECKED = 1000
 
 
 def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
@@ -32,7 +32,7 @@ def _of_queues(app: Headrace) -> Iterator[Finding]:
             yield Finding(
                 code="queue_paused",
                 sentence=f"queue {stats.queue!r} is paused, with {_jobs(stats.pending)}",
-                advice=f"let it go on with `headrace queues resume {stats.queue}`",
+                advice=f"resume it with `headrace queues resume {stats.queue}`",
                 count=stats.pending,
                 note=True,
             )
@@ -68,12 +68,12 @@ def _jobs(pending: int) -> str:
 
 def _of_tasks(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
     """One finding per task that no worker of its queue knows, among the newest pending jobs."""
-    waiting = {(job.queue, job.task): job for job in app.jobs.find(state=State.PENDING, limit=_LOOKED_AT)}
+    waiting = {(job.queue, job.task): job for job in app.jobs.find(state=State.PENDING, limit=_CHECKED)}
     for (queue, task), job in sorted(waiting.items()):
         serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
         if serving and not any(worker.knows(task) for worker in serving):
             yield Finding(
                 code="task_unknown",
-                sentence=f"no live worker of queue {queue!r} knows task {task!r}, of which jobs wait, such as {job.id}",
-                advice="deploy one that registers it",
+                sentence=f"no live worker of queue {queue!r} knows task {task!r} of pending jobs such as {job.id}",
+                advice="deploy a worker that registers it",
             )

@@ -276,7 +276,7 @@ def look(
 
 
 def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
-    """A sentence with the figures: `queue emails: many jobs are waiting (depth is 1,204)`."""
+    """A sentence with the figures: `queue emails: many jobs are pending (depth is 1,204)`."""
     whose = ", ".join(f"{name} {value}" for name, value in series.items())
     shown = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
     return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")

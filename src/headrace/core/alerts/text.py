@@ -12,7 +12,7 @@ MOST_SHOWN = 20  # alerts of one message that are shown in full
 
 
 def headline(what: Deed, alert: AlertRow) -> str:
-    """`CRITICAL no_worker: jobs are waiting …`, `resolved no_worker: …`."""
+    """`CRITICAL no_worker: jobs are pending …`, `resolved no_worker: …`."""
     word = {"resolved": "resolved", "repeated": f"still {alert.severity.upper()}"}.get(what, alert.severity.upper())
     return f"{word} {alert.rule}: {alert.summary}"
 
