@@ -153,7 +153,7 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(course_of: Callable[[st
     with Proxy(urlsplit(course.urls[1]).port or 0) as proxy:
 
         def go_away(step: CopyStep) -> None:
-            if step.stage == "carrying" and step.done > 300:
+            if step.stage == "copying" and step.done > 300:
                 proxy.refuse()
                 proxy.cut()
 

@@ -65,7 +65,7 @@ def test_a_backup_with_another_schema_is_refused(
     with pytest.raises(ConfigError, match=word):
         backups.examine(copy)
     with pytest.raises(ConfigError, match=word):
-        backups.restore(source, copy, over=True)
+        backups.restore(source, copy, replace_all=True)
     assert contents(source) == before
 
 
@@ -81,7 +81,7 @@ def test_tables_of_others_beside_the_jobs_come_with_a_backup(source: Engine, fol
         alter(source.store.path, statement)
     jobs = backups.take(source, folder / "copy.db").jobs
     assert backups.examine(folder / "copy.db") == jobs
-    assert backups.restore(source, folder / "copy.db", over=True).jobs == jobs
+    assert backups.restore(source, folder / "copy.db", replace_all=True).jobs == jobs
 
 
 @pytest.mark.engines("sqlite")

@@ -100,7 +100,7 @@ def test_a_restored_store_goes_on(make_store: Callable[[str, str], Engine], sour
     source.insert([new_job("a"), new_job("b")])
     (claimed,) = source.exchange([], want(1)).claims
     backups.take(source, folder / "copy.db")
-    backups.restore(source, folder / "copy.db", over=True)
+    backups.restore(source, folder / "copy.db", replace_all=True)
     assert source.exchange([succeed(claimed)], None).refused, "the run of the other life is fenced out"
     again = source.exchange([], want(2)).claims
     assert sorted(claim.id for claim in again) == ["a", "b"]
@@ -117,7 +117,7 @@ def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     with pytest.raises(ConfigError, match="2 jobs"):
         backups.restore(source, folder / "copy.db")
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
-    assert backups.restore(source, folder / "copy.db", over=True).jobs == 1
+    assert backups.restore(source, folder / "copy.db", replace_all=True).jobs == 1
     assert states(source) == {"old": State.PENDING}
     assert source.queries.count(Filter(tag="t")) == 1
 
@@ -130,7 +130,7 @@ def test_a_process_that_enqueued_before_a_restore_may_go_on(engine_name: str, fo
         operator.insert([new_job("old")])
         backups.take(operator, folder / "copy.db")
         producer.insert([new_job("lost", queue="mail")])
-        backups.restore(operator, folder / "copy.db", over=True)
+        backups.restore(operator, folder / "copy.db", replace_all=True)
         producer.insert([new_job("new", queue="mail")])
         assert {claim.id for claim in operator.exchange([], want(5)).claims} == {"old", "new"}
 
@@ -143,7 +143,7 @@ def test_nothing_is_restored_while_a_worker_is_alive(source: Engine, folder: Pat
     backups.take(source, folder / "copy.db")
     source.renew(worker_row("w1", seen_at=source.clock.now()), [], 0)
     with pytest.raises(ConfigError, match="1 workers are alive, such as w1"):
-        backups.restore(source, folder / "copy.db", over=True)
+        backups.restore(source, folder / "copy.db", replace_all=True)
 
 
 @pytest.mark.engines("sqlite")
@@ -165,7 +165,7 @@ def test_a_place_that_can_not_be_is_refused_and_nothing_is_left_behind(source: E
         with pytest.raises(ConfigError, match=word):
             backups.take(source, path, overwrite=True)
     with pytest.raises(ConfigError, match="the store itself"):
-        backups.restore(source, source.store.path, over=True)
+        backups.restore(source, source.store.path, replace_all=True)
     assert [path.name for path in folder.iterdir()] == ["source"]
 
 
@@ -201,7 +201,7 @@ def test_what_is_no_whole_backup_changes_nothing(
     spoil(folder / "copy.db")
     before = contents(source)
     with pytest.raises(error, match=word):
-        backups.restore(source, folder / "copy.db", over=True)
+        backups.restore(source, folder / "copy.db", replace_all=True)
     assert contents(source) == before
     assert source.transfer.store_status() is None
 
@@ -271,7 +271,7 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
                 source.exchange([succeed(claimed)], None)
 
     view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
-    backups._fill(folder / "copy.db", view, None, mend=True)
+    backups._fill(folder / "copy.db", view, None, in_use=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert len(states(copy)) == 3
         assert not [
@@ -295,7 +295,7 @@ def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(so
             source.insert_graph([new_job("helper")], [Dependency("helper", "two")])
 
     view: StoreView = _Busy(source, go_on)  # type: ignore[assignment]
-    backups._fill(folder / "copy.db", view, None, mend=True)
+    backups._fill(folder / "copy.db", view, None, in_use=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
         assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
         assert copy.queries.edges(["two"]) == [Dependency("helper", "two")]
@@ -320,7 +320,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
 
     monkeypatch.setattr(type(source.transfer), "unpack", fails_later)
     with pytest.raises(ConnectionError):
-        backups.restore(source, folder / "copy.db", over=True)
+        backups.restore(source, folder / "copy.db", replace_all=True)
     monkeypatch.undo()
     store_status = source.transfer.store_status()
     assert store_status is not None
@@ -340,7 +340,7 @@ def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, 
     source.transfer.post(StoreStatus("moved", "elsewhere", 5))
     backups.take(source, folder / "copy.db")
     source.transfer.post(None)
-    backups.restore(source, folder / "copy.db", over=True)
+    backups.restore(source, folder / "copy.db", replace_all=True)
     assert source.transfer.store_status() is None, "it is restored to be used"
     assert source.exchange([], want(1)).claims
 
@@ -351,7 +351,7 @@ def test_nothing_is_restored_to_a_store_that_a_copy_fills(source: Engine, folder
     store_status = StoreStatus("arriving", "sqlite:////elsewhere.db", 5)
     source.transfer.post(store_status)
     with pytest.raises(ConfigError, match=r"is being filled from sqlite:////elsewhere\.db"):
-        backups.restore(source, folder / "copy.db", over=True)
+        backups.restore(source, folder / "copy.db", replace_all=True)
     assert source.transfer.store_status() == store_status
     assert states(source) == {"job": State.PENDING}
 
@@ -417,7 +417,7 @@ def test_lost_leases_of_the_old_life_can_not_be_renewed(source: Engine, folder: 
     source.insert([new_job("job")])
     (claimed,) = source.exchange([], want(1)).claims
     backups.take(source, folder / "copy.db")
-    backups.restore(source, folder / "copy.db", over=True)
+    backups.restore(source, folder / "copy.db", replace_all=True)
     now = source.clock.now()
     lost = source.renew(worker_row("w1", seen_at=now), [lease_of(claimed)], 30_000).lost
     assert lost == {lease_of(claimed)}

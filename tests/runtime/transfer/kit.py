@@ -30,7 +30,7 @@ def stop_at(number: int) -> Callable[[CopyStep], None]:
     """Cut the move off after so many jobs."""
 
     def look(step: CopyStep) -> None:
-        if step.stage == "carrying" and step.done >= number:
+        if step.stage == "copying" and step.done >= number:
             raise Stopped
 
     return look

@@ -36,7 +36,7 @@ def test_a_move_that_was_cut_off_goes_on_where_it_stopped(
     there = len(contents(target))
     assert 0 < there < JOBS
     again = StoreCopy(source, target)
-    assert again.standing() == "begun"
+    assert again.copy_status() == "begun"
     carried = again.run(0)
     assert (carried.jobs, carried.known) == (JOBS - there, 0)
     assert again.verify().differences == []
@@ -55,7 +55,7 @@ def test_it_may_be_cut_off_again_and_again_anywhere(source: Engine, target: Engi
 def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engine) -> None:
     fill(source, 50)
     target.transfer.post(StoreStatus("arriving", source.url, 0))
-    assert StoreCopy(source, target).standing() == "new"
+    assert StoreCopy(source, target).copy_status() == "new"
     move(source, target)
     assert contents(target) == without_nul(contents(source))
 
@@ -66,7 +66,7 @@ def test_a_move_that_is_done_is_done(source: Engine, target: Engine) -> None:
     target.queries.move(Filter(), Trigger.DELETE, 1000)
     left = contents(target)
     again = StoreCopy(source, target)
-    assert again.standing() == "done"
+    assert again.copy_status() == "done"
     assert again.run(0).jobs == 0
     assert contents(target) == left, "what was finished and deleted since does not come back"
 
@@ -78,7 +78,7 @@ def test_two_that_move_at_once_do_not_disturb_each_other(source: Engine, target:
     def let_the_other(step: CopyStep) -> None:
         nonlocal turns
         turns += 1
-        if step.stage == "carrying" and turns == 2:
+        if step.stage == "copying" and turns == 2:
             StoreCopy(source, target).run(0)
 
     made = StoreCopy(source, target, progress=let_the_other)
@@ -88,7 +88,7 @@ def test_two_that_move_at_once_do_not_disturb_each_other(source: Engine, target:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("stage", ["waiting", "carrying"])
+@pytest.mark.parametrize("stage", ["waiting", "copying"])
 def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, stage: str
 ) -> None:
@@ -152,7 +152,7 @@ def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     assert made.verify().differences == []
     made.open()
     assert (states(target), target.transfer.store_status()) == ({}, None)
-    assert StoreCopy(source, target).standing() == "done"
+    assert StoreCopy(source, target).copy_status() == "done"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,7 +203,7 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
     assert states(target) == {"other": State.PENDING}
 
 
-@pytest.mark.parametrize("stage", ["carrying", "comparing"])
+@pytest.mark.parametrize("stage", ["copying", "comparing"])
 def test_a_store_that_somebody_else_began_to_fill_is_not_said_to_have_all(
     source: Engine, target: Engine, stage: str
 ) -> None:

@@ -63,7 +63,7 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     assert verdict.contents.history == sum(len(job_export.history) for job_export in expected) > 0
     assert verdict.contents.logs == sum(len(job_export.logs) for job_export in expected) > 0
     assert verdict.contents.dead_letters == len(expected_letters)
-    assert {step.stage for step in steps} == {"waiting", "carrying", "comparing"}
+    assert {step.stage for step in steps} == {"waiting", "copying", "comparing"}
     assert steps[-1] == CopyStep("comparing", JOBS, JOBS)
 
     assert target.exchange([], want()).claims == [], "workers wait until all is there"
@@ -157,7 +157,7 @@ def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
-@pytest.mark.parametrize("stage", ["carrying", "comparing"])
+@pytest.mark.parametrize("stage", ["copying", "comparing"])
 def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str, stage: str
 ) -> None:
@@ -223,7 +223,7 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     ),
     "lifecycle": (
         lambda target: target.staleness_store.order_policy("task", "send", StoredPolicy(max_age=9)),
-        "lifecycle task send differs in what is ordered",
+        "lifecycle task send differs in its ordered terms",
     ),
     "no lifecycle": (
         lambda target: target.staleness_store.order_policy("task", "send", None),
@@ -362,7 +362,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
         target.exchange([], only("no such queue"), now=late)
         target.reap(10, now=late)
 
-    made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
+    made = StoreCopy(source, target, progress=lambda step: work() if step.stage == "copying" else None)
     made.run(0)
     assert made.verify().differences == []
     assert target.queries.edges(names) == edges

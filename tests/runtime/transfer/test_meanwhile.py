@@ -108,7 +108,7 @@ def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_
     source.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
 
     def end_late(step: CopyStep) -> None:
-        if step.stage == "carrying":
+        if step.stage == "copying":
             source.exchange([succeed(held)], None)
 
     made = StoreCopy(source, target, progress=end_late)
@@ -140,7 +140,7 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
 
     def produce(step: CopyStep) -> None:
         nonlocal producer
-        if step.stage == "carrying":
+        if step.stage == "copying":
             producer += 1
             target.insert([new_job(f"new-{producer}-{part}") for part in range(20)])
 

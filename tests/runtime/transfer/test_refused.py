@@ -85,7 +85,7 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
     [
         (StoreStatus("moved", ELSEWHERE, 1), None, "were copied to postgresql://elsewhere/db on 1970-01-01"),
         (StoreStatus("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
-        (None, StoreStatus("moved", ELSEWHERE, 1), "choose another store, an empty one"),
+        (None, StoreStatus("moved", ELSEWHERE, 1), "choose an empty store"),
         (None, StoreStatus("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     fill(source, JOBS)
     before = contents(source)
     plan = StoreCopy(source, bare).plan()
-    assert (plan.standing, plan.has_tables) == ("new", False)
+    assert (plan.copy_status, plan.has_tables) == ("new", False)
     assert plan.contents.jobs == JOBS
     assert plan.contents.history == sum(len(job_export.history) for job_export in before)
     assert plan.contents.logs == sum(len(job_export.logs) for job_export in before)
@@ -195,11 +195,11 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
 def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
     fill(source, JOBS)
     target.migrate()
-    assert StoreCopy(source, target).plan().standing == "new"
+    assert StoreCopy(source, target).plan().copy_status == "new"
     cut_off(source, target, 100)
-    assert StoreCopy(source, target).plan().standing == "begun"
+    assert StoreCopy(source, target).plan().copy_status == "begun"
     move(source, target)
-    assert StoreCopy(source, target).plan().standing == "done"
+    assert StoreCopy(source, target).plan().copy_status == "done"
 
 
 def test_a_plan_does_not_bring_old_tables_up_to_date(

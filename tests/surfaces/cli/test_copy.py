@@ -185,7 +185,7 @@ def test_a_bar_is_drawn_on_a_terminal(shell: Shell, source: Engine, monkeypatch:
     monkeypatch.delenv("NO_COLOR", raising=False)
     ran = copy(shell)
     assert ran.code == 0
-    assert "carrying" in ran.err
+    assert "copying" in ran.err
     assert f"copied {JOBS} of {JOBS} jobs" not in ran.err
 
 

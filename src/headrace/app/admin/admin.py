@@ -23,9 +23,9 @@ from headrace.core.text import nearest, short
 from headrace.errors import ConfigError
 from headrace.runtime.jobs.async_twin import twin
 
-_AT_ONCE = 1000
-_SHOWN = 5
-_HEAVY = 256 * 1024
+_BATCH = 1000
+_EXAMPLES = 5
+_LARGE = 256 * 1024  # bytes
 
 
 class Admin:
@@ -39,7 +39,7 @@ class Admin:
         """Migrate the tables to the schema version of this headrace; returns the names of the migrations that ran."""
         return self._services.engine.migrate()
 
-    # -- copies
+    # -- backups
 
     def backup(
         self,
@@ -70,7 +70,7 @@ class Admin:
             _path(path),
             archive=self._services.archive,
             interval=self._settings.archive_partition,
-            over=replace,
+            replace_all=replace,
             progress=progress,
         )
 
@@ -78,7 +78,7 @@ class Admin:
         """Check that a file is a complete backup; returns the number of its jobs."""
         return backups.examine(_path(path))
 
-    # -- upkeep by hand
+    # -- maintenance
 
     def checkpoint(self) -> dict[str, int]:
         """Truncate the write-ahead log of an SQLite file; returns its bytes before and after. Empty for servers."""
@@ -91,16 +91,16 @@ class Admin:
         """
         return self._services.engine.maintenance.optimize(full=full)
 
-    # -- looking
+    # -- storage
 
     def storage(self, pattern: str = "*", *, limit: int = 100) -> list[StoragePart]:
         """The tables or keys of the store that match the pattern: kind, entries, bytes, no values.
 
-        It blocks nobody. A pattern has the wildcards `*`, `?` and `[ab]`.
+        It blocks no other process. A pattern has the wildcards `*`, `?` and `[ab]`.
         """
         return self._services.engine.maintenance.storage(check_text("pattern", pattern), check_limit("limit", limit))
 
-    # -- checking
+    # -- checks and repairs
 
     def check(self, *, deep: bool = False) -> list[Finding]:
         """Problems of the store and its data, each with advice; nothing changes.
@@ -138,31 +138,31 @@ class Admin:
         done = dict.fromkeys(found, 0)
         left = set(found)
         while left:  # each round is a few short commits
-            fresh = self._services.engine.maintenance.repair(left, _AT_ONCE)
+            fresh = self._services.engine.maintenance.repair(left, _BATCH)
             for code, count in fresh.items():
                 done[code] += count
-            left = {code for code in left if fresh.get(code, 0) >= _AT_ONCE}
+            left = {code for code in left if fresh.get(code, 0) >= _BATCH}
         return done
 
     def _read_all(self) -> list[Finding]:
         damaged: list[str] = []
         unreadable: list[str] = []
-        heaviest: list[tuple[int, str]] = []
+        largest: list[tuple[int, str]] = []
         for job_export in itertools.chain.from_iterable(pages(self._services.engine.transfer)):
             row = job_export.job
             if not _is_whole(row):
                 damaged.append(row.id)
             unreadable += damage_in(job_export)
-            heaviest = heapq.nlargest(_SHOWN, [*heaviest, (_weight(row), row.id)])
+            largest = heapq.nlargest(_EXAMPLES, [*largest, (_size(row), row.id)])
         found = []
         if damaged:
             found.append(
                 Finding(
                     code="damaged_payloads",
-                    sentence=f"{len(damaged)} jobs have arguments or results that are not as they were stored",
+                    sentence=f"{len(damaged)} jobs have arguments or results whose checksum does not match",
                     advice="delete them and enqueue them again, or restore a backup",
                     count=len(damaged),
-                    examples=tuple(damaged[:_SHOWN]),
+                    examples=tuple(damaged[:_EXAMPLES]),
                 )
             )
         unreadable += damage_beside_jobs(self._services.engine)
@@ -171,21 +171,21 @@ class Admin:
                 Finding(
                     code="damaged_values",
                     sentence=f"{len(unreadable)} stored values can't be read, such as {unreadable[0]}",
-                    advice="a job with damaged options fails; what else is damaged is taken for empty: write it anew, "
+                    advice="a job with damaged options fails; other damaged values count as empty: write them again, "
                     "or restore a backup",
                     count=len(unreadable),
-                    examples=tuple(unreadable[:_SHOWN]),
+                    examples=tuple(unreadable[:_EXAMPLES]),
                 )
             )
-        if heavy := [(size, job) for size, job in heaviest if size >= _HEAVY]:
+        if large := [(size, job) for size, job in largest if size >= _LARGE]:
             found.append(
                 Finding(
                     code="largest_jobs",
-                    sentence=f"the largest job has {heavy[0][0] / 2**20:.1f} MB of arguments and result",
+                    sentence=f"the largest job has {large[0][0] / 2**20:.1f} MB of arguments and result",
                     advice="store large data elsewhere and pass a reference",
-                    count=len(heavy),
+                    count=len(large),
                     note=True,
-                    examples=tuple(job for _, job in heavy),
+                    examples=tuple(job for _, job in large),
                 )
             )
         return found
@@ -219,7 +219,7 @@ def _refuse_unknown(codes: Collection[str]) -> None:
             near = nearest(str(code), REPAIRS)
             meant = f" (did you mean {near!r}?)" if near else ""
             raise ConfigError(
-                f"codes: there is no repair of {short(code)}{meant}; there is of {', '.join(REPAIRS)}", value=code
+                f"codes: {short(code)} can't be repaired{meant}; repairable are {', '.join(REPAIRS)}", value=code
             )
 
 
@@ -233,5 +233,5 @@ def _is_whole(row: JobRow) -> bool:
     return codec.is_whole(row.payload, row.checksum) and codec.is_whole(row.result, row.result_checksum)
 
 
-def _weight(row: JobRow) -> int:
+def _size(row: JobRow) -> int:
     return len(row.payload) + len(row.result or "") + len(row.metadata or "")

@@ -13,8 +13,8 @@ from headrace.core.damaged_records import readable
 from headrace.core.tasks.options import check_limit, check_text
 from headrace.runtime.jobs.async_twin import twin
 
-_KEPT_MS = 90 * 86_400_000
-_DROPPED_AT_ONCE = 20
+_KEEP_MS = 90 * 86_400_000
+_DELETE_BATCH = 20
 
 
 class Audit:
@@ -28,7 +28,7 @@ class Audit:
         document_store, now = self._services.engine.document_store, self._services.clock.now()
         shown = redact(detail or {}, frozenset(), self._services.words)
         document_store.put([document_of(now, secrets.token_hex(4), who, what, target, outcome, shown)])
-        document_store.drop(KIND, key_of(now - _KEPT_MS), _DROPPED_AT_ONCE)
+        document_store.drop(KIND, key_of(now - _KEEP_MS), _DELETE_BATCH)
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[AuditEntry]:
         """The newest entries, or those before the entry with this cursor."""

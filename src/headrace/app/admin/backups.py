@@ -19,9 +19,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.app.transfer.dependencies import carry_flows, edge_pages, with_kin
-from headrace.app.transfer.pages import pages, pages_of_dead, portable, portions, weight, weight_of_dead
-from headrace.app.transfer.settings import carry_settings
+from headrace.app.transfer.dependencies import copy_flows, edge_pages, with_dependents
+from headrace.app.transfer.pages import dead_letter_pages, dead_letter_size, export_size, pages, portable, portions
+from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import compare
 from headrace.core.jobs.dependencies import HELD, Dependency
 from headrace.core.jobs.records import DeadLetterRow, Filter, JobRow, QueueRow
@@ -35,10 +35,10 @@ from headrace.engines.protocol.maintenance import StoreView
 from headrace.errors import ConfigError, EngineUnavailable
 
 Progress = Callable[[int, int], None]
-_AT_ONCE = 500
-_LEFT_BEHIND = 86_400  # seconds
+_BATCH = 500
+_ABANDONED_AFTER = 86_400  # seconds
 _ALL_LINES = 1_000_000
-_NAMED = "backup "  # prefix of `other` in the store status during a restore
+_BACKUP_PREFIX = "backup "  # prefix of `other` in the store status during a restore
 
 
 class Backup(Struct, frozen=True):
@@ -62,7 +62,7 @@ class Restored(Struct, frozen=True):
     left_out: int = 0
 
 
-# -- out
+# -- backup
 
 
 def take(
@@ -79,14 +79,14 @@ def take(
     """
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
-    with _told_of(target), _part_of(target) as part:
-        engine.maintenance.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
+    with _explaining_errors(target), _temporary_file(target) as part:
+        engine.maintenance.backup(part, lambda view: _fill(part, view, progress, in_use=view is engine), progress)
         backup_file.finish(part)
         # After the jobs: a job archived meanwhile is then in both, not in neither.
         backup_file.put_archive(part, _archive_pages(archive))
         jobs, archived = backup_file.count_jobs(part), backup_file.count_archived(part)
-        _settle_down(part)
-        _refuse_target(engine, target, overwrite)  # it may have appeared meanwhile
+        _sync(part)
+        _refuse_target(engine, target, overwrite)  # it may have been created meanwhile
         os.replace(part, target)
     return Backup(str(target), jobs, target.stat().st_size, archived)
 
@@ -94,7 +94,7 @@ def take(
 def _archive_pages(archive: Archive | None) -> Iterator[list[ArchiveRow]]:
     cursor = None
     while archive is not None:
-        page = archive.find(Filter(), _AT_ONCE, cursor)
+        page = archive.find(Filter(), _BATCH, cursor)
         yield page.rows
         if (cursor := page.cursor) is None:
             return
@@ -108,12 +108,12 @@ def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
     if not target.parent.is_dir():
         raise ConfigError(f"there is no folder {target.parent}")
     if target.exists() and not overwrite:
-        raise ConfigError(f"{target} is there already; choose another name, or say overwrite (--overwrite)")
+        raise ConfigError(f"{target} exists already; choose another name, or give overwrite (--overwrite)")
     for log in (Path(f"{target}-wal"), Path(f"{target}-journal")):
         if log.exists() and log.stat().st_size:  # SQLite would apply this log to the new file and damage it
             raise ConfigError(
-                f"{target} is open, or whoever had it open was killed: {log.name} is beside it. Choose another name, "
-                "or move both away if nobody uses them"
+                f"{target} is open, or a process that had it open was killed: {log.name} is beside it. Choose another "
+                "name, or move both away if no process uses them"
             )
 
 
@@ -124,8 +124,8 @@ def _is_file_of(engine: Engine, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _told_of(target: Path) -> Iterator[None]:
-    """Blame the disk of the backup, not the store, for errors on it."""
+def _explaining_errors(target: Path) -> Iterator[None]:
+    """Report errors of the backup's disk as such, not as errors of the store."""
     try:
         yield
     except OSError as error:
@@ -137,16 +137,16 @@ def _told_of(target: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _part_of(target: Path) -> Iterator[Path]:
+def _temporary_file(target: Path) -> Iterator[Path]:
     """A temporary folder beside the target, on the same disk."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*/part.db"):
-        if time.time() - left.stat().st_mtime > _LEFT_BEHIND:  # left by a killed backup
+        if time.time() - left.stat().st_mtime > _ABANDONED_AFTER:  # left by a killed backup
             shutil.rmtree(left.parent, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         yield Path(folder, "part.db")
 
 
-def _settle_down(part: Path) -> None:
+def _sync(part: Path) -> None:
     """Sync the closed file to disk before the rename."""
     descriptor = os.open(part, os.O_RDONLY)
     try:
@@ -155,43 +155,43 @@ def _settle_down(part: Path) -> None:
         os.close(descriptor)
 
 
-def _fill(part: Path, view: StoreView, progress: Progress | None, *, mend: bool) -> None:
+def _fill(part: Path, view: StoreView, progress: Progress | None, *, in_use: bool) -> None:
     with contextlib.closing(backup_file.open_backup(part)) as target:
-        _carry(view, target, progress, mend=mend)
+        _copy(view, target, progress, in_use=in_use)
 
 
-def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend: bool = False) -> None:
-    """Copy everything. `mend`: the source is in use, so each page is of a different moment."""
+def _copy(source: StoreView, target: Engine, progress: Progress | None, *, in_use: bool = False) -> None:
+    """Copy everything. `in_use`: the source is in use, so each page is of a different moment."""
     total = sum(depth.jobs for depth in source.queries.queue_counts())
-    carry_settings(source, target, merged=False)
-    carry_flows(source, target)
-    kin: list[str] = []
+    copy_settings(source, target, merged=False)
+    copy_flows(source, target)
+    linked: list[str] = []
     done = 0
-    for page in _up_to_now(source) if mend else pages(source.transfer):
+    for page in _existing_pages(source) if in_use else pages(source.transfer):
         _import_jobs(target, page)
-        kin += _concerned(page) if mend else with_kin(page)
+        linked += _maybe_linked(page) if in_use else with_dependents(page)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
-    for records in pages_of_dead(source.transfer):
-        for some in portions(_of_failed(target, records) if mend else records, weight_of_dead):
+    for records in dead_letter_pages(source.transfer):
+        for some in portions(_without_outdated(target, records) if in_use else records, dead_letter_size):
             target.transfer.import_dead_letters(some)
-    if mend:
-        _carry_kin(source, target, kin)
+    if in_use:
+        _copy_dependencies(source, target, linked)
     else:
-        for edges in edge_pages(source.queries, kin):
+        for edges in edge_pages(source.queries, linked):
             target.transfer.import_edges(edges)
 
 
 def _import_jobs(target: Engine, page: list[JobExport]) -> None:
-    for portion in portions([portable(job_export) for job_export in page], weight):
+    for portion in portions([portable(job_export) for job_export in page], export_size):
         target.transfer.unpack(portion)
 
 
 # -- repairs after reading a store in use: each job is of a different moment
 
 
-def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
+def _existing_pages(source: StoreView) -> Iterator[list[JobExport]]:
     """The jobs that exist now. New ones may arrive faster than they are read."""
     newest = source.queries.find(Filter(), 1, light=True).jobs
     for page in pages(source.transfer) if newest else ():
@@ -200,25 +200,28 @@ def _up_to_now(source: StoreView) -> Iterator[list[JobExport]]:
             return
 
 
-def _concerned(page: list[JobExport]) -> list[str]:
+def _maybe_linked(page: list[JobExport]) -> list[str]:
     return [job_export.job.id for job_export in page if job_export.job.kin or job_export.job.state is State.WAITING]
 
 
-def _carry_kin(source: StoreView, target: Engine, names: list[str]) -> None:
+def _copy_dependencies(source: StoreView, target: Engine, names: list[str]) -> None:
     """Copy the dependencies of these jobs, with parents that arrived meanwhile."""
     known = set(names)
-    for start in itertools.count(0, _AT_ONCE):
-        if not (some := names[start : start + _AT_ONCE]):
+    for start in itertools.count(0, _BATCH):
+        if not (some := names[start : start + _BATCH]):
             return
         edges = source.queries.edges(some)
         parents = sorted({edge.parent for edge in edges})
-        there = {row.id for row in target.queries.get(parents, light=True)}
-        late = [_job_export(source, row) for row in source.queries.get([name for name in parents if name not in there])]
+        known_parents = {row.id for row in target.queries.get(parents, light=True)}
+        late = [
+            _job_export(source, row)
+            for row in source.queries.get([name for name in parents if name not in known_parents])
+        ]
         if late:
             _import_jobs(target, late)
             names += [job_export.job.id for job_export in late if job_export.job.id not in known]
             known |= {job_export.job.id for job_export in late}
-        _tie_anew(target, edges)
+        _copy_edges(target, edges)
 
 
 def _job_export(source: StoreView, row: JobRow) -> JobExport:
@@ -226,7 +229,7 @@ def _job_export(source: StoreView, row: JobRow) -> JobExport:
     return JobExport(row, queries.history(row.id), queries.logs(row.id, _ALL_LINES), queries.steps(row.id))
 
 
-def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
+def _without_outdated(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterRow]:
     """Drop pending dead letters of jobs that had not failed when they were copied: they get new ones if they fail."""
     states = {row.id: row.state for row in target.queries.get([record.job_id for record in records], light=True)}
     return [
@@ -236,7 +239,7 @@ def _of_failed(target: Engine, records: list[DeadLetterRow]) -> list[DeadLetterR
     ]
 
 
-def _tie_anew(target: Engine, edges: Sequence[Dependency]) -> None:
+def _copy_edges(target: Engine, edges: Sequence[Dependency]) -> None:
     """Set dependencies by the states in the copy, where a parent and its child may be of different moments.
 
     A child that had not started waits only for its unfinished parents: otherwise it would wait forever, or run without
@@ -244,17 +247,17 @@ def _tie_anew(target: Engine, edges: Sequence[Dependency]) -> None:
     """
     names = sorted({name for edge in edges for name in (edge.parent, edge.child)})
     rows = {row.id: row for row in target.queries.get(names, light=True)}
-    whole = [edge for edge in edges if edge.parent in rows and edge.child in rows]
+    complete = [edge for edge in edges if edge.parent in rows and edge.child in rows]
     of_child: dict[str, list[Dependency]] = {}
-    for edge in whole:
+    for edge in complete:
         of_child.setdefault(edge.child, []).append(edge)
-    anew = {name for name, own in of_child.items() if _is_torn(rows[name], own, rows)}
-    target.transfer.import_edges([edge for edge in whole if edge.child not in anew])
-    if decided := [replace(edge, blocks=True) for edge in whole if edge.child in anew]:
-        target.insert_graph([], decided)
+    changed = {name for name, own in of_child.items() if _is_inconsistent(rows[name], own, rows)}
+    target.transfer.import_edges([edge for edge in complete if edge.child not in changed])
+    if undecided := [replace(edge, blocks=True) for edge in complete if edge.child in changed]:
+        target.insert_graph([], undecided)
 
 
-def _is_torn(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
+def _is_inconsistent(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobRow]) -> bool:
     if child.state not in NOT_STARTED or child.reason == HELD:
         return False
     still_open = [rows[edge.parent].state not in FINAL for edge in edges]
@@ -263,7 +266,7 @@ def _is_torn(child: JobRow, edges: Sequence[Dependency], rows: Mapping[str, JobR
     return not any(still_open) or still_open != [edge.blocks for edge in edges]
 
 
-# -- back
+# -- restore
 
 
 def examine(path: Path) -> int:
@@ -283,10 +286,10 @@ def restore(
     *,
     archive: Archive | None = None,
     interval: Interval = "weekly",
-    over: bool = False,
+    replace_all: bool = False,
     progress: Progress | None = None,
 ) -> Restored:
-    """Restore the backup. The store must be empty unless `replace` is given, and no worker may be alive.
+    """Restore the backup. The store must be empty unless `replace_all`, and no worker may be alive.
 
     Jobs that were running at the backup are released, which does not count as an attempt. Archived jobs are added to
     the archive, where nothing is deleted.
@@ -294,11 +297,11 @@ def restore(
     if _is_file_of(engine, path):
         raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     backup_file.check(path)
-    _refuse_in_use(engine, path, over)
+    _refuse_in_use(engine, path, replace_all)
     # First, so that an interrupted restore can be repeated.
-    archived = 0 if archive is None else _bring_archive(archive, path, interval)
+    archived = 0 if archive is None else _add_to_archive(archive, path, interval)
     queues = {queue.name for queue in engine.queries.queues()}
-    engine.maintenance.restore(path, lambda: _bring_back(engine, path, over, progress))
+    engine.maintenance.restore(path, lambda: _transfer_back(engine, path, replace_all, progress))
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
         engine.transfer.post(None)
@@ -306,7 +309,7 @@ def restore(
     return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
 
 
-def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
+def _add_to_archive(archive: Archive, path: Path, interval: Interval) -> int:
     done = 0
     for rows in backup_file.archive_pages(path):
         archive.add(rows, interval)
@@ -321,40 +324,44 @@ def _keep_queues(engine: Engine, names: Collection[str]) -> None:
     engine.transfer.import_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
-def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:
+def _refuse_in_use(engine: Engine, path: Path, replace_all: bool) -> None:
     engine.schema()
     now = engine.clock.now()
     if alive := [worker.id for worker in engine.queries.workers() if not worker.is_silent(now)]:
         raise ConfigError(f"{len(alive)} workers are alive, such as {alive[0]}; stop them before you restore")
     store_status = engine.transfer.store_status()
-    if store_status is not None and store_status.kind == "arriving" and not store_status.other.startswith(_NAMED):
+    if (
+        store_status is not None
+        and store_status.kind == "arriving"
+        and not store_status.other.startswith(_BACKUP_PREFIX)
+    ):
         raise ConfigError(
-            f"{engine.url} is being filled from {store_status.other}; run that copy to its end first, or "
+            f"{engine.url} is being filled from {store_status.other}; finish that copy first, or "
             f"reopen the store with `headrace copy --reopen {engine.url}`"
         )
-    if over or _is_begun(engine, path):
+    if replace_all or _has_begun(engine, path):
         return
     if engine.queries.find(Filter(), 1, light=True).jobs or engine.transfer.export_dead_letters("", 1):
         raise ConfigError(
             f"{engine.url} is in use: it has {engine.queries.count(Filter())} jobs. Restore into an empty store, or "
-            "say replace (--replace): then all that is there now is lost"
+            "give replace (--replace), which deletes everything in it"
         )
 
 
-def _is_begun(engine: Engine, path: Path) -> bool:
+def _has_begun(engine: Engine, path: Path) -> bool:
     store_status = engine.transfer.store_status()
     return store_status is not None and store_status.other == _name_of(path)
 
 
 def _name_of(path: Path) -> str:
-    return f"{_NAMED}{path.absolute()}"
+    return f"{_BACKUP_PREFIX}{path.absolute()}"
 
 
-def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:
+def _transfer_back(engine: Engine, path: Path, replace_all: bool, progress: Progress | None) -> None:
     """Transfer everything from a copy of the backup. After an interruption, the next run continues."""
-    is_begun = _is_begun(engine, path)
+    has_begun = _has_begun(engine, path)
     engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
-    if over and not is_begun:
+    if replace_all and not has_begun:
         engine.maintenance.clear()
     with (
         tempfile.TemporaryDirectory(prefix="headrace-restore-") as folder,
@@ -362,13 +369,13 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
     ):
         source.maintenance.restore(path, lambda: None)
         source.transfer.post(None)
-        _carry(source, engine, progress)
-        verdict = compare(source, engine, merged=False, progress=lambda done: None)
-    if verdict.different:
-        first = "; ".join(map(str, verdict.differences[:3]))
+        _copy(source, engine, progress)
+        verification = compare(source, engine, merged=False, progress=lambda done: None)
+    if verification.different:
+        first = "; ".join(map(str, verification.differences[:3]))
         raise ConfigError(
-            f"{engine.url} is not as the backup: {verdict.different} differences, such as {first}. It stays closed: "
-            "restore again, or accept what is there with `headrace copy --reopen`"
+            f"{engine.url} differs from the backup in {verification.different} places, such as {first}. It stays "
+            "closed: restore again, or accept it as it is with `headrace copy --reopen`"
         )
     engine.transfer.post(None)
 

@@ -1,4 +1,4 @@
-"""Finds what is stored and can no longer be read, for `app.admin.check(deep=True)`."""
+"""Finds stored values that can no longer be read, for `app.admin.check(deep=True)`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _OF_JOB = {
     "progress": _json,
     "lane": msgspec.json.Decoder(list[str]).decode,
 }
-_OF_LETTER = {
+_OF_DEAD_LETTER = {
     "snapshot": msgspec.json.Decoder(JobSnapshot).decode,
     "notes": msgspec.json.Decoder(list[DeadLetterNote]).decode,
 }
@@ -36,7 +36,9 @@ _OF_SCHEDULE = {"timing": msgspec.json.Decoder(Timing).decode, "call": msgspec.j
 
 def damage_of(row: JobRow | DeadLetterRow | ScheduleRow) -> Iterator[str]:
     """The fields of a record that no longer decode."""
-    decoders = _OF_JOB if isinstance(row, JobRow) else _OF_LETTER if isinstance(row, DeadLetterRow) else _OF_SCHEDULE
+    decoders = (
+        _OF_JOB if isinstance(row, JobRow) else _OF_DEAD_LETTER if isinstance(row, DeadLetterRow) else _OF_SCHEDULE
+    )
     for name, decode in decoders.items():
         stored = getattr(row, name)
         if stored and read(decode, stored) is None:
@@ -44,7 +46,7 @@ def damage_of(row: JobRow | DeadLetterRow | ScheduleRow) -> Iterator[str]:
 
 
 def damage_in(job_export: JobExport) -> Iterator[str]:
-    """What of a job no longer decodes, with what was filed about it: an entry is read without the values it lost."""
+    """The damaged values of a job, its history, logs and steps, one line each."""
     found = [*damage_of(job_export.job)]
     found += ["history" for history_row in job_export.history if not is_whole(history_row) or history_row.at <= 0]
     found += ["logs" for line in job_export.logs if not _is_whole_line(line)]
@@ -61,10 +63,10 @@ def _is_whole_step(step: Step) -> bool:
 
 
 def damage_beside_jobs(engine: Engine) -> Iterator[str]:
-    """What else no longer decodes: of dead letters, schedules and the rules of queues."""
+    """The damaged values of dead letters, schedules and queue rules, one line each."""
     before: str | None = None
     while dead_letters := engine.dead_letters.find(DeadLetterFilter(), _AT_ONCE, before):
-        yield from (f"dead letter {letter.id}: {what}" for letter in dead_letters for what in damage_of(letter))
+        yield from (f"dead letter {row.id}: {what}" for row in dead_letters for what in damage_of(row))
         before = dead_letters[-1].id
         if len(dead_letters) < _AT_ONCE:
             break

@@ -15,7 +15,7 @@ from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.protocol.queries import Queries
 
 _AT_ONCE = 500
-_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker", "kin")
+_CHANGING_FIELDS = ("state", "version", "attempt", "started_at", "finished_at", "worker", "kin")
 
 
 def flow_pages(queries: Queries) -> Iterator[list[FlowRow]]:
@@ -29,7 +29,7 @@ def flow_pages(queries: Queries) -> Iterator[list[FlowRow]]:
         last = reached
 
 
-def with_kin(page: Sequence[JobExport]) -> list[str]:
+def with_dependents(page: Sequence[JobExport]) -> list[str]:
     """The jobs of a page that others wait for."""
     return [job_export.job.id for job_export in page if job_export.job.kin]
 
@@ -43,35 +43,35 @@ def edge_pages(queries: Queries, parents: Sequence[str]) -> Iterator[list[Depend
             yield page
 
 
-def carry_flows(source: StoreView, target: Engine) -> None:
+def copy_flows(source: StoreView, target: Engine) -> None:
     for page in flow_pages(source.queries):
         target.transfer.import_flows(page)
 
 
 def copy_edges(source: StoreView, target: Engine, parents: Sequence[str], *, merged: bool) -> None:
-    """As they are, but for those of a job whose id is taken at the target: what became of that one has to decide."""
+    """Copy the dependencies of these parents, except those of a job whose id another job has at the target."""
     for page in edge_pages(source.queries, parents):
         names = sorted({name for edge in page for name in (edge.parent, edge.child)})
         there = {row.id: row for row in target.queries.get(names)}
-        ours = {
+        copied = {
             row.id
             for row in source.queries.get(names)
             if row.id in there
             and row.created_at == there[row.id].created_at
-            and not (merged and lives_apart(row, there[row.id]))
+            and not (merged and changed_at_one_store(row, there[row.id]))
         }
-        target.transfer.import_edges([edge for edge in page if edge.parent in ours and edge.child in ours])
+        target.transfer.import_edges([edge for edge in page if edge.parent in copied and edge.child in copied])
 
 
-def tie_loose(target: Engine, edges: Sequence[Dependency]) -> None:
-    """Let what waits for a job whose id is taken at the target wait for the one there, or go on if that has ended."""
+def link_to_existing(target: Engine, edges: Sequence[Dependency]) -> None:
+    """Link children of a job whose id another job has at the target to that job; they run if it has finished."""
     for start in range(0, len(edges), _AT_ONCE):
         target.insert_graph([], edges[start : start + _AT_ONCE])
 
 
-def lives_apart(ours: JobRow, theirs: JobRow) -> bool:
-    """Whether a job that is at both stores was run, moved or tied to others at one of them only."""
-    return any(getattr(ours, name) != getattr(theirs, name) for name in _OF_ITS_LIFE)
+def changed_at_one_store(original: JobRow, copy: JobRow) -> bool:
+    """Whether a job that is at both stores was run, moved or linked at only one of them."""
+    return any(getattr(original, name) != getattr(copy, name) for name in _CHANGING_FIELDS)
 
 
 def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
@@ -81,11 +81,10 @@ def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
         yield from (flow.id for flow in page if flow not in there)
 
 
-def missing_edges(source: Engine, target: Engine, parents: Sequence[str], excused: Collection[str]) -> Iterator[str]:
+def missing_edges(source: Engine, target: Engine, parents: Sequence[str], ignored: Collection[str]) -> Iterator[str]:
     """The edges that are missing or different at the target, as text."""
     for page in edge_pages(source.queries, parents):
-        asked = list({edge.parent for edge in page})
-        there = set(target.queries.edges(asked))
+        there = set(target.queries.edges(list({edge.parent for edge in page})))
         for edge in page:
-            if edge not in there and not {edge.parent, edge.child} & set(excused):
+            if edge not in there and not {edge.parent, edge.child} & set(ignored):
                 yield f"{edge.parent} -> {edge.child}"

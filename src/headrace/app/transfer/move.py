@@ -3,11 +3,11 @@
 The store status of both stores records how far a move is, so that it can be interrupted at any moment and continued by
 running it again. Uses only the engine protocol.
 
-1. `arriving` at the target, with no time but a number below 0, of whoever hung it out: it is announced
-2. `moved` at the source: from here on nobody enqueues or claims there, and when all that ran has ended or was taken
-   from its workers, nothing changes any more: what is carried fits together, whenever it is read
-3. `arriving` at the target, with the time: jobs are on their way
-4. no notice at the target: it is in use, and the source stays closed
+1. `arriving` at the target, with a random negative number in place of the time: the move is announced
+2. `moved` at the source: it refuses enqueues and claims. When running jobs have ended or were taken from their workers,
+   the source does not change any more, so all pages that are read from it are consistent
+3. `arriving` at the target, with the time: jobs are being copied
+4. no status at the target: it is open, and the source stays closed
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from headrace.app.transfer.dependencies import carry_flows, copy_edges, tie_loose, with_kin
+from headrace.app.transfer.dependencies import copy_edges, copy_flows, link_to_existing, with_dependents
 from headrace.app.transfer.pages import (
     StoreContents,
-    ahead,
+    dead_letter_pages,
+    dead_letter_size,
+    export_size,
     pages,
-    pages_of_dead,
     portable,
     portions,
-    weight,
-    weight_of_dead,
+    read_ahead,
 )
-from headrace.app.transfer.settings import carry_settings
+from headrace.app.transfer.settings import copy_settings
 from headrace.app.transfer.verify import CopyVerification, compare
 from headrace.core.clock import to_datetime
 from headrace.core.jobs.dependencies import Dependency
@@ -45,16 +45,16 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.shared.decisions import CopyFinished
 from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
 
-Stage = Literal["reading", "waiting", "carrying", "comparing"]
-Standing = Literal["new", "begun", "done"]
+Stage = Literal["reading", "waiting", "copying", "comparing"]
+CopyStatus = Literal["new", "begun", "done"]
 _RUNNING = Filter(states=(State.RUNNING,))
-_REAPED_AT_ONCE = 1000
-_LOOK_AGAIN = 0.5
-_GLANCE = 0.01
+_REAP_BATCH = 1000
+_POLL_INTERVAL = 0.5  # seconds
+_SETTLE_INTERVAL = 0.01  # seconds
 
 
 class CopyStep(Struct, frozen=True):
-    """How far it is. While it waits, `done` are the jobs that no longer run."""
+    """The progress of a move. In the stage "waiting", `done` counts the jobs that no longer run."""
 
     stage: Stage
     done: int
@@ -64,7 +64,7 @@ class CopyStep(Struct, frozen=True):
 class CopyPlan(Struct):
     """What a move would copy. `has_tables`: the target already has tables."""
 
-    standing: Standing
+    copy_status: CopyStatus
     has_tables: bool
     contents: StoreContents
 
@@ -92,9 +92,9 @@ class StoreCopy:
         self._source, self._target = source, target
         self._into_used = into_used
         self._progress = progress
-        self._loose: list[Dependency] = []
+        self._unlinked: list[Dependency] = []
 
-    # -- looking
+    # -- before copying
 
     def plan(self) -> CopyPlan:
         """Read everything that would be copied; change nothing at either store."""
@@ -105,58 +105,58 @@ class StoreCopy:
         has_tables = _has_tables(self._target)
         if has_tables:
             _refuse_old_tables(self._target)
-        plan = CopyPlan(self._standing() if has_tables else "new", has_tables, StoreContents())
+        plan = CopyPlan(self._copy_status() if has_tables else "new", has_tables, StoreContents())
         total = self._total()
-        for page in ahead(pages(self._source.transfer)):
+        for page in read_ahead(pages(self._source.transfer)):
             plan.contents.add(page)
             self._progress(CopyStep("reading", plan.contents.jobs, total))
-        for records in pages_of_dead(self._source.transfer):
+        for records in dead_letter_pages(self._source.transfer):
             plan.contents.add_dead(records)
         return plan
 
-    def standing(self) -> Standing:
-        """How far the move is; ConfigError if these two stores can't be used for one."""
+    def copy_status(self) -> CopyStatus:
+        """Whether the move has begun or is done; ConfigError if these two stores can't be used for one."""
         _refuse_same_address(self._source, self._target)
         if not _has_tables(self._source):
             raise ConfigError(f"there are no jobs to copy: {self._source.url} has no tables of headrace")
-        return self._standing()
+        return self._copy_status()
 
-    def _standing(self) -> Standing:
-        ours, theirs = self._source.transfer.store_status(), self._target.transfer.store_status()
-        self._refuse_elsewhere(ours, theirs)
-        if theirs is None:
-            if ours is not None:
+    def _copy_status(self) -> CopyStatus:
+        source_status, target_status = self._source.transfer.store_status(), self._target.transfer.store_status()
+        self._refuse_elsewhere(source_status, target_status)
+        if target_status is None:
+            if source_status is not None:
                 return "done"
             self._refuse_used()
             return "new"
-        if theirs.at > 0 and ours is None:
+        if target_status.at > 0 and source_status is None:
             raise ConfigError(
                 f"{self._source.url} was reopened after a part of its jobs had been copied to "
-                f"{self._target.url}, where they are as of then; copy them to another, empty store"
+                f"{self._target.url}, which has them in their old states; copy to another, empty store"
             )
-        return "begun" if theirs.at > 0 else "new"
+        return "begun" if target_status.at > 0 else "new"
 
-    def _refuse_elsewhere(self, ours: StoreStatus | None, theirs: StoreStatus | None) -> None:
+    def _refuse_elsewhere(self, source_status: StoreStatus | None, target_status: StoreStatus | None) -> None:
         """Refuse stores that take part in another move."""
         source, target = self._source.url, self._target.url
-        if ours is not None and ours.kind == "arriving":
+        if source_status is not None and source_status.kind == "arriving":
             raise ConfigError(
-                f"{source} is itself being filled from {ours.other}; finish that copy first, or reopen "
+                f"{source} is itself being filled from {source_status.other}; finish that copy first, or reopen "
                 f"it with `headrace copy --reopen {source}`"
             )
-        if ours is not None and ours.other != target:
+        if source_status is not None and source_status.other != target:
             raise ConfigError(
-                f"the jobs of {source} were copied to {ours.other} {_since(ours)}; to copy them from here "
-                f"again, reopen it with `headrace copy --reopen {source}`"
+                f"the jobs of {source} were copied to {source_status.other} {_since(source_status)}; to copy "
+                f"them again, reopen it with `headrace copy --reopen {source}`"
             )
-        if theirs is not None and theirs.kind == "moved":
+        if target_status is not None and target_status.kind == "moved":
             raise ConfigError(
-                f"the jobs of {target} were themselves copied to {theirs.other} {_since(theirs)}, and what is "
-                "left there is of that time; choose another store, an empty one"
+                f"the jobs of {target} were themselves copied to {target_status.other} {_since(target_status)}; "
+                "choose an empty store"
             )
-        if theirs is not None and theirs.other != source:
+        if target_status is not None and target_status.other != source:
             raise ConfigError(
-                f"{target} is being filled from {theirs.other}; finish that copy first, or choose another store"
+                f"{target} is being filled from {target_status.other}; finish that copy first, or choose another store"
             )
 
     def _refuse_used(self) -> None:
@@ -176,52 +176,52 @@ class StoreCopy:
 
     def run(self, wait: float = 30.0) -> CopyResult:
         """Copy everything, or the rest of an earlier run. Running jobs may finish within `wait` seconds."""
-        standing = self.standing()
-        carried = CopyResult()
-        if standing == "done":
-            return carried
+        status = self.copy_status()
+        result = CopyResult()
+        if status == "done":
+            return result
         try:
-            self._hang_notices()
-            self._let_running_end(wait)
-            carried.running = self._take_from_workers()
-            self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
+            self._set_statuses()
+            self._wait_for_running(wait)
+            result.running = self._take_from_workers()
+            self._copy_all(result, is_begun=status == "begun" and not self._into_used)
         except CopyFinished:  # another run has finished: the target is in use and changes
             self._refuse_elsewhere(None, self._target.transfer.store_status())
-        return carried
+        return result
 
-    def _carry_all(self, carried: CopyResult, *, is_begun: bool) -> None:
+    def _copy_all(self, result: CopyResult, *, is_begun: bool) -> None:
         self._check_arriving()
-        carry_settings(self._source, self._target, merged=self._into_used)
+        copy_settings(self._source, self._target, merged=self._into_used)
         start = self._first_missing() if is_begun else 0
-        carry_flows(self._source, self._target)
-        self._carry_jobs(start, carried)
-        for page in pages_of_dead(self._source.transfer):
-            for portion in portions(page, weight_of_dead):
-                carried.dead_letters += self._target.transfer.import_dead_letters(portion, self._source.url)
+        copy_flows(self._source, self._target)
+        self._copy_jobs(start, result)
+        for page in dead_letter_pages(self._source.transfer):
+            for portion in portions(page, dead_letter_size):
+                result.dead_letters += self._target.transfer.import_dead_letters(portion, self._source.url)
 
     def verify(self) -> CopyVerification:
-        """Compare the stores. The target may only be opened without differences."""
+        """Compare the stores. Open the target only if there are no differences."""
         total = self._total()
-        verdict = compare(
+        verification = compare(
             self._source,
             self._target,
             merged=self._into_used,
             progress=lambda done: self._progress(CopyStep("comparing", done, total)),
         )
-        self._loose = verdict.loose
-        theirs = self._target.transfer.store_status()
-        if not self._is_arriving(theirs):  # another run has opened it, and it has changed since
-            self._refuse_elsewhere(None, theirs)
-            verdict.different, verdict.differences = 0, []
-        return verdict
+        self._unlinked = verification.unlinked
+        target_status = self._target.transfer.store_status()
+        if not self._is_arriving(target_status):  # another run has opened it, and it has changed since
+            self._refuse_elsewhere(None, target_status)
+            verification.different, verification.differences = 0, []
+        return verification
 
     def open(self) -> None:
         """Open the target for its workers."""
         self._check_closed()
-        theirs = self._target.transfer.store_status()
-        if self._is_arriving(theirs):
-            tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
-            self._target.transfer.swap(theirs, None)
+        target_status = self._target.transfer.store_status()
+        if self._is_arriving(target_status):
+            link_to_existing(self._target, self._unlinked)  # after the comparison, which expects unchanged jobs
+            self._target.transfer.swap(target_status, None)
 
     def _is_arriving(self, store_status: StoreStatus | None) -> bool:
         return store_status is not None and (store_status.kind, store_status.other) == ("arriving", self._source.url)
@@ -230,65 +230,63 @@ class StoreCopy:
         if self._source.transfer.store_status() is None:
             raise ConfigError(
                 f"{self._source.url} was reopened while its jobs were copied; {self._target.url} stays "
-                "closed: else they would run at both stores"
+                "closed, because the jobs would run at both stores"
             )
 
     def _check_arriving(self) -> None:
         if not self._is_arriving(self._target.transfer.store_status()):
             raise CopyFinished
 
-    def _hang_notices(self) -> None:
-        """Hang them out where none hang. Others may try the same at this moment, from or to other stores as well."""
+    def _set_statuses(self) -> None:
+        """Set the status of both stores if they have none. Other moves may do so concurrently, also of other stores."""
         source, target = self._source, self._target
-        mine = StoreStatus("arriving", source.url, -1 - secrets.randbits(40))
-        is_first = self._announce(mine)
+        announcement = StoreStatus("arriving", source.url, -1 - secrets.randbits(40))
+        is_first = self._announce(announcement)
         try:
-            if self._is_arriving(
-                source.transfer.store_status()
-            ):  # the one that was hung out at the other door just now
+            if self._is_arriving(source.transfer.store_status()):  # the status just set under the other URL
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
             if not source.transfer.swap(None, StoreStatus("moved", target.url, source.clock.now())):
                 self._refuse_elsewhere(source.transfer.store_status(), None)
                 # Closed before our announcement: that copy has finished. A later copy would have replaced our
                 # announcement.
-                if is_first and target.transfer.swap(mine, None):
+                if is_first and target.transfer.swap(announcement, None):
                     raise CopyFinished
         except BaseException:
             if is_first:
-                self._take_back(mine)
+                self._withdraw(announcement)
             raise
-        theirs = target.transfer.store_status()
-        if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
-            target.transfer.swap(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
+        target_status = target.transfer.store_status()
+        if target_status is not None and self._is_arriving(target_status) and target_status.at <= 0:
+            target.transfer.swap(target_status, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
 
-    def _take_back(self, mine: StoreStatus) -> None:
-        """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
+    def _withdraw(self, announcement: StoreStatus) -> None:
+        """Clear the announcement, unless the source was closed and only the answer was lost, or that is unknown.
 
-        A closed source and no notice at the target would mean that all is carried.
+        A closed source and a target without a status would mean that everything is copied.
         """
         with contextlib.suppress(HeadraceError):
-            ours = self._source.transfer.store_status()
-            if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
-                self._target.transfer.swap(mine, None)
+            source_status = self._source.transfer.store_status()
+            if source_status is None or (source_status.kind, source_status.other) != ("moved", self._target.url):
+                self._target.transfer.swap(announcement, None)
 
-    def _announce(self, mine: StoreStatus) -> bool:
-        """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
+    def _announce(self, announcement: StoreStatus) -> bool:
+        """Announce the move, or take it over from another run, alive or not; whether there was no other run."""
         transfer = self._target.transfer
-        while not transfer.swap(None, mine):
-            theirs = transfer.store_status()
-            self._refuse_elsewhere(None, theirs)
-            if theirs is not None and (theirs.at > 0 or transfer.swap(theirs, mine)):
+        while not transfer.swap(None, announcement):
+            target_status = transfer.store_status()
+            self._refuse_elsewhere(None, target_status)
+            if target_status is not None and (target_status.at > 0 or transfer.swap(target_status, announcement)):
                 return False
         return True
 
-    def _let_running_end(self, seconds: float) -> None:
+    def _wait_for_running(self, seconds: float) -> None:
         """Wait for running jobs. Those of dead workers are released at once."""
         deadline = time.monotonic() + seconds
         bell = self._source.listen("done")
         most = 0
         try:
             while True:
-                while len(self._source.reap(_REAPED_AT_ONCE)) == _REAPED_AT_ONCE:
+                while len(self._source.reap(_REAP_BATCH)) == _REAP_BATCH:
                     pass
                 left = self._source.queries.count(_RUNNING)
                 most = max(most, left)
@@ -297,28 +295,28 @@ class StoreCopy:
                 rest = deadline - time.monotonic()
                 if not left or rest <= 0:
                     return
-                bell.wait(min(rest, _LOOK_AGAIN))
+                bell.wait(min(rest, _POLL_INTERVAL))
         finally:
             bell.close()
 
     def _take_from_workers(self) -> list[str]:
-        """End what still runs, as if its workers had died; which these were.
+        """Take running jobs from their workers, as if these had died; returns the ids of the jobs.
 
-        A late success would tear what is carried apart: of a parent that runs and a child that need not wait for it.
+        A late success would make the copy inconsistent: a running parent with a child that no longer waits for it.
         """
         taken: list[str] = []
         while self._source.queries.count(_RUNNING):
-            self._check_closed()  # else its workers fetch the next ones meanwhile
-            some = self._source.reap(_REAPED_AT_ONCE, alive=True)
+            self._check_closed()  # an open store would let workers claim the next jobs
+            some = self._source.reap(_REAP_BATCH, alive=True)
             taken += [job.id for job in some]
-            if not some:  # a worker is just settling it
-                time.sleep(_GLANCE)
+            if not some:  # a worker is settling the job now
+                time.sleep(_SETTLE_INTERVAL)
         if taken:
             self._source.ring("orders")  # notify their workers at once, not with their next heartbeat
         return taken
 
     def _first_missing(self) -> int:
-        """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""
+        """The last seq up to which all jobs are at the target, by binary search: jobs are copied in order."""
         newest = self._source.queries.find(Filter(), 1).jobs
         there, missing = 0, newest[0].seq if newest else 0
         while there < missing:
@@ -330,26 +328,26 @@ class StoreCopy:
                 missing = middle
         return there
 
-    def _carry_jobs(self, after: int, carried: CopyResult) -> None:
+    def _copy_jobs(self, after: int, result: CopyResult) -> None:
         total = self._total()
         parents = self._parents_before(after)
         done = min(self._target.queries.count(Filter()), total) if after else 0
-        for page in ahead(pages(self._source.transfer, after)):
-            for portion in portions([portable(job_export) for job_export in page], weight):
+        for page in read_ahead(pages(self._source.transfer, after)):
+            for portion in portions([portable(job_export) for job_export in page], export_size):
                 fresh = self._target.transfer.unpack(portion, self._source.url)
-                carried.jobs += fresh
-                carried.known += len(portion) - fresh
-            parents += with_kin(page)
+                result.jobs += fresh
+                result.known += len(portion) - fresh
+            parents += with_dependents(page)
             done += len(page)
-            self._progress(CopyStep("carrying", done, total))
+            self._progress(CopyStep("copying", done, total))
         self._check_arriving()
         copy_edges(self._source, self._target, parents, merged=self._into_used)
 
     def _parents_before(self, end: int) -> list[str]:
-        """The jobs that others wait for of those which an earlier run has carried; it was cut off before the bonds."""
+        """The parents among the jobs that an earlier run copied: it was interrupted before the dependencies."""
         parents: list[str] = []
         for page in pages(self._source.transfer) if end else ():
-            parents += with_kin([job_export for job_export in page if job_export.job.seq <= end])
+            parents += with_dependents([job_export for job_export in page if job_export.job.seq <= end])
             if page[-1].job.seq >= end:
                 break
         return parents
@@ -385,12 +383,12 @@ def _refuse_old_tables(engine: Engine) -> None:
 
 
 def _refuse_same_address(source: Engine, target: Engine) -> None:
-    """A first look; servers have many names, so the notice tells for certain."""
+    """A first check by URL. A server may have several URLs; the store status finds those."""
     if "memory://" in (source.url, target.url):
         raise ConfigError("a memory:// store is gone when its process ends, so it can't be copied")
-    ours, theirs = file_of(source), file_of(target)
-    is_same_file = ours is not None and theirs is not None and ours.exists() and theirs.exists()
-    if source.url == target.url or (is_same_file and os.path.samefile(str(ours), str(theirs))):
+    source_file, target_file = file_of(source), file_of(target)
+    both_exist = source_file is not None and target_file is not None and source_file.exists() and target_file.exists()
+    if source.url == target.url or (both_exist and os.path.samefile(str(source_file), str(target_file))):
         raise ConfigError(f"{source.url} and {target.url} are the same store")
 
 

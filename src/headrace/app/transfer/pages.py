@@ -17,13 +17,13 @@ from headrace.engines.protocol.queries import Transfer
 
 T = TypeVar("T")
 
-# A page is to be stored in a moment, since it holds up others there, and to fit into memory and into one statement.
-# Arguments and results may be a megabyte each and come in runs, so there is a limit to what a page of unknown weight
-# may bring along. Larger pages gain nothing.
-MOST = 250
-_FIRST = 16
-_HEAVY = 4 * 1024 * 1024
-_EACH = 300  # what numbers, names and separators come to, about
+# A page must be stored quickly, because its transaction blocks others, and fit into memory and into one statement.
+# Arguments and results may be a megabyte each and often follow each other, so the first page
+# is small. Larger pages gain nothing.
+MAX_PAGE = 250
+_FIRST_PAGE = 16
+_MAX_BYTES = 4 * 1024 * 1024
+_OVERHEAD = 300  # approximate bytes of numbers, names and separators
 
 
 class RecordCount(Struct, frozen=True):
@@ -35,14 +35,14 @@ class RecordCount(Struct, frozen=True):
 
 
 class StoreContents(Struct):
-    """What was found in a store. The names are those of the JSON."""
+    """The contents of a store. The field names are those of the JSON output."""
 
     jobs: int = 0
     history: int = 0
     logs: int = 0
     dead_letters: int = 0
     bytes: int = 0
-    damaged: list[str] = msgspec.field(default_factory=list)  # what can't be read; it is carried as it is
+    damaged: list[str] = msgspec.field(default_factory=list)  # unreadable values; they are copied unchanged
     by_queue_and_state: dict[tuple[str, State], int] = msgspec.field(default_factory=dict)
 
     def add(self, page: list[JobExport]) -> None:
@@ -54,12 +54,12 @@ class StoreContents(Struct):
         self.jobs += len(page)
         self.history += sum([len(job_export.history) for job_export in page])
         self.logs += sum([len(job_export.logs) for job_export in page])
-        self.bytes += sum(map(weight, page))
+        self.bytes += sum(map(export_size, page))
 
     def add_dead(self, page: list[DeadLetterRow]) -> None:
         self.dead_letters += len(page)
         self.damaged += [f"dead letter {record.id}: {what}" for record in page for what in damage_of(record)]
-        self.bytes += sum(map(weight_of_dead, page))
+        self.bytes += sum(map(dead_letter_size, page))
 
     def counts(self) -> list[RecordCount]:
         return [
@@ -73,63 +73,63 @@ class StoreContents(Struct):
         return totals
 
 
-# -- weight
+# -- sizes
 
 
-def weight(job_export: JobExport) -> int:
+def export_size(job_export: JobExport) -> int:
     """The approximate size of an exported job in bytes."""
     job = job_export.job
-    total = _EACH + len(job.payload) + len(job.result or "") + len(job.metadata or "") + len(job.progress or "")
+    total = _OVERHEAD + len(job.payload) + len(job.result or "") + len(job.metadata or "") + len(job.progress or "")
     for history_row in job_export.history:
-        total += _EACH + len(history_row.error_message or "") + len(history_row.error_traceback or "")
+        total += _OVERHEAD + len(history_row.error_message or "") + len(history_row.error_traceback or "")
     for line in job_export.logs:
-        total += _EACH + len(line.message) + len(line.fields or "")
+        total += _OVERHEAD + len(line.message) + len(line.fields or "")
     for step in job_export.steps:
-        total += _EACH + len(step.value or "")
+        total += _OVERHEAD + len(step.value or "")
     return total
 
 
-def weight_of_dead(record: DeadLetterRow) -> int:
-    return _EACH + len(record.snapshot)
+def dead_letter_size(record: DeadLetterRow) -> int:
+    return _OVERHEAD + len(record.snapshot)
 
 
 # -- pages
 
 
 def pages(transfer: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
-    """Every job behind this one in the order of submission."""
-    return _pages(transfer.pack, after, lambda job_export: job_export.job.seq, weight)
+    """Every job after this seq, in the order of submission."""
+    return _pages(transfer.pack, after, lambda job_export: job_export.job.seq, export_size)
 
 
-def pages_of_dead(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:
-    """Every dead letter in the order of the ids."""
-    return _pages(transfer.export_dead_letters, "", lambda record: record.id, weight_of_dead)
+def dead_letter_pages(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:
+    """Every dead letter in the order of ids."""
+    return _pages(transfer.export_dead_letters, "", lambda record: record.id, dead_letter_size)
 
 
 K = TypeVar("K", int, str)
 
 
 def _pages(
-    read: Callable[[K, int], list[T]], after: K, key: Callable[[T], K], weigh: Callable[[T], int]
+    read: Callable[[K, int], list[T]], after: K, key: Callable[[T], K], size_of: Callable[[T], int]
 ) -> Iterator[list[T]]:
-    limit = _FIRST
+    limit = _FIRST_PAGE
     while page := read(after, limit):
         yield page
         reached = max(map(key, page))
         if reached <= after:  # a damaged index leads back
             return
         after = reached
-        each = sum(map(weigh, page)) / len(page)
-        limit = max(1, min(MOST, limit * 4, int(_HEAVY / each)))
+        each = sum(map(size_of, page)) / len(page)
+        limit = max(1, min(MAX_PAGE, limit * 4, int(_MAX_BYTES / each)))
 
 
-def portions(page: list[T], weigh: Callable[[T], int]) -> Iterator[list[T]]:
-    """The page in parts that are not heavy, for when it turned out to be."""
+def portions(page: list[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Split a page that is too large."""
     portion: list[T] = []
     load = 0
     for item in page:
-        own = weigh(item)
-        if portion and load + own > 2 * _HEAVY:
+        own = size_of(item)
+        if portion and load + own > 2 * _MAX_BYTES:
             yield portion
             portion, load = [], 0
         portion.append(item)
@@ -137,14 +137,14 @@ def portions(page: list[T], weigh: Callable[[T], int]) -> Iterator[list[T]]:
     yield portion
 
 
-def ahead(source: Iterator[list[T]]) -> Iterator[list[T]]:
-    """The same pages; the next one is read while this one is worked on."""
+def read_ahead(source: Iterator[list[T]]) -> Iterator[list[T]]:
+    """The same pages; a thread reads the next page while this one is processed."""
     from concurrent.futures import ThreadPoolExecutor  # deferred: other commands have no use for it
 
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, source, None)
-        while page := coming.result():
-            coming = reader.submit(next, source, None)
+        upcoming = reader.submit(next, source, None)
+        while page := upcoming.result():
+            upcoming = reader.submit(next, source, None)
             yield page
 
 

@@ -1,7 +1,7 @@
 """Copies queues, rules, lifecycle terms, documents and schedules.
 
-Knows stores by the engine seam alone. A store that was in use before keeps what it has, and so does everybody who made
-a schedule at the target in the meantime; what is kept is told, for it is not what the source has.
+Uses only the engine protocol. A target that was in use keeps its settings, and so do schedules that were created at the
+target meanwhile. The comparison reports kept settings, because they differ from those of the source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALL_OCCURRENCES = 1000
 
 
 class SettingDifference(Struct, frozen=True):
-    """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
+    """A setting of the source that is missing or different at the target. `is_kept`: the difference is intended."""
 
     what: Literal["queue", "task", "lifecycle", "document", "schedule"]
     id: str
@@ -32,37 +32,37 @@ class SettingDifference(Struct, frozen=True):
     is_kept: bool = False
 
 
-def carry_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
-    """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
+def copy_settings(source: StoreView, target: Engine, *, merged: bool) -> None:
+    """Copy all settings, queues first: they must exist before their jobs. `merged`: the target was in use before."""
     known = {queue.name for queue in target.queries.queues()} if merged else set()
     target.transfer.import_queues([queue for queue in source.queries.queues() if queue.name not in known])
     ruled = {row.name for row in target.queries.tasks()} if merged else set()
     for task in source.queries.tasks():
         if task.name not in ruled:
             target.queries.rule_task(task.name, task.rules)
-    _carry_terms(source, target, merged)
+    _copy_policies(source, target, merged)
     _copy_documents(source, target)
     there = {row.id: row for row in target.schedule_store.all()}
     for row in source.schedule_store.all():
-        _carry_schedule(source, target, row, there.get(row.id), merged)
+        _copy_schedule(source, target, row, there.get(row.id), merged)
 
 
-def _carry_terms(source: StoreView, target: Engine, merged: bool) -> None:
-    known = _terms_in(target) if merged else {}
-    rows = [row for key, row in _terms_in(source).items() if key not in known]
+def _copy_policies(source: StoreView, target: Engine, merged: bool) -> None:
+    known = _policies_in(target) if merged else {}
+    rows = [row for key, row in _policies_in(source).items() if key not in known]
     target.staleness_store.declare_policy(rows)
     for row in rows:
         target.staleness_store.order_policy(row.kind, row.name, row.ordered)
 
 
 def _copy_documents(source: StoreView, target: Engine) -> None:
-    """Those that are not at the target yet; what somebody put there meanwhile stays."""
+    """Copy the documents that the target does not have; existing ones stay."""
     for kind, documents in _documents_of(source):
         _import_documents(target, kind, _missing_documents(target, kind, documents))
 
 
 def _import_documents(target: Engine, kind: str, documents: list[Document]) -> None:
-    """All that are not there. Workers that came early write there as well: if one was faster, none was taken."""
+    """Insert the missing documents. Workers of the target may write too: after a conflict, insert the rest again."""
     left = len(documents) + 1
     while documents and len(documents) < left:
         if target.document_store.put([Document(kind, document.key, 0, document.value) for document in documents]):
@@ -88,84 +88,84 @@ def _missing_documents(target: Engine, kind: str, documents: list[Document]) -> 
     return [document for document in documents if document.key not in there]
 
 
-def _terms_in(store: StoreView) -> dict[str, PolicyRow]:
+def _policies_in(store: StoreView) -> dict[str, PolicyRow]:
     return {f"{row.kind} {row.name}": row for row in store.staleness_store.terms()}
 
 
-def _carry_schedule(
-    source: StoreView, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool
+def _copy_schedule(
+    source: StoreView, target: Engine, original: ScheduleRow, copy: ScheduleRow | None, merged: bool
 ) -> None:
-    """With what became of its times. Neither store fires while its notice hangs."""
-    if theirs is not None and theirs != ours:
-        if _is_kept(ours, theirs, merged) or not target.schedule_store.delete(theirs.id, theirs.version):
+    """Copy a schedule with its past runs. Neither store fires schedules while it has a status."""
+    if copy is not None and copy != original:
+        if _is_kept(original, copy, merged) or not target.schedule_store.delete(copy.id, copy.version):
             return
-        theirs = None
-    if theirs is None and not target.schedule_store.put(ours, new=True):
-        return  # somebody made one just now
-    target.schedule_store.record(_missing_occurrences(source, target, ours.id)[::-1])
+        copy = None
+    if copy is None and not target.schedule_store.put(original, new=True):
+        return  # one was created meanwhile
+    target.schedule_store.record(_missing_occurrences(source, target, original.id)[::-1])
 
 
-def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
-    """Whether the schedule at the target stays, which is another one or was changed there since it was carried."""
+def _is_kept(original: ScheduleRow, copy: ScheduleRow, merged: bool) -> bool:
+    """Whether the schedule at the target stays: it is another one, or was changed there after the copy."""
     if merged:
         return True
-    if ours.created_at == theirs.created_at:
-        return theirs.version > ours.version
-    # A worker that came early stores what its code declares. That is no more than the source knows: an operator's
-    # pause must not be lost to it.
-    is_untouched = theirs.updated_at == theirs.created_at and not theirs.fired
-    return not (is_untouched and theirs.declared is not None and theirs.declared == ours.declared)
+    if original.created_at == copy.created_at:
+        return copy.version > original.version
+    # A worker of the target may have stored the declarations of its code. The source has these too, and an operator's
+    # pause of the source must not be lost.
+    is_untouched = copy.updated_at == copy.created_at and not copy.fired
+    return not (is_untouched and copy.declared is not None and copy.declared == original.declared)
 
 
-def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
-    """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but documents."""
+def differing_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[SettingDifference]:
+    """The settings of the source that are missing or different at the target. It only copies late documents."""
     queues = {queue.name: queue for queue in target.queries.queues()}
     for queue in source.queries.queues():
-        if how := _unlike_queue(queue, queues.get(queue.name)):
+        if how := _queue_difference(queue, queues.get(queue.name)):
             yield SettingDifference("queue", queue.name, how, is_kept=merged and queue.name in queues)
     tasks = {row.name: row.rules for row in target.queries.tasks()}
     for task in source.queries.tasks():
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
             yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)
-    yield from _unlike_terms(source, target, merged)
+    yield from _differing_policies(source, target, merged)
     yield from _differing_documents(source, target)
     schedules = {row.id: row for row in target.schedule_store.all()}
     for row in source.schedule_store.all():
-        if (theirs := schedules.get(row.id)) is None:
+        if (copy := schedules.get(row.id)) is None:
             yield SettingDifference("schedule", row.id, "is missing")
-        elif theirs != row:
-            how = f"differs in {', '.join(_differing_fields(row, theirs))}"
-            yield SettingDifference("schedule", row.id, how, _is_kept(row, theirs, merged))
+        elif copy != row:
+            how = f"differs in {', '.join(_differing_fields(row, copy))}"
+            yield SettingDifference("schedule", row.id, how, _is_kept(row, copy, merged))
         elif lost := len(_missing_occurrences(source, target, row.id)):
             yield SettingDifference("schedule", row.id, f"lacks {lost} of its past runs")
 
 
-def _unlike_queue(ours: QueueRow, theirs: QueueRow | None) -> str | None:
-    if theirs is None:
+def _queue_difference(original: QueueRow, copy: QueueRow | None) -> str | None:
+    if copy is None:
         return "is missing"
-    if ours.paused != theirs.paused:
-        return f"should be {'paused' if ours.paused else 'open'} and is not"
-    wanted, found = _rules_of(ours), _rules_of(theirs)
-    if wanted == found:
+    if original.paused != copy.paused:
+        return f"should be {'paused' if original.paused else 'open'} and is not"
+    expected, found = _rules_of(original), _rules_of(copy)
+    if expected == found:
         return None
-    return f"should have {in_words(wanted) or 'no rules'} and has {in_words(found) or 'no rules'}"
+    return f"should have {in_words(expected) or 'no rules'} and has {in_words(found) or 'no rules'}"
 
 
 def _rules_of(queue: QueueRow) -> QueueRules:
     return queue_rules(queue.rules)
 
 
-def _unlike_terms(source: StoreView, target: Engine, merged: bool) -> Iterator[SettingDifference]:
-    there = _terms_in(target)
-    for key, ours in _terms_in(source).items():
-        if (theirs := there.get(key)) != ours:
-            how = "is missing" if theirs is None else f"differs in {_differing_terms(ours, theirs)}"
-            yield SettingDifference("lifecycle", key, how, is_kept=merged and theirs is not None)
+def _differing_policies(source: StoreView, target: Engine, merged: bool) -> Iterator[SettingDifference]:
+    there = _policies_in(target)
+    for key, original in _policies_in(source).items():
+        if (copy := there.get(key)) != original:
+            how = "is missing" if copy is None else f"differs in {_differing_layers(original, copy)}"
+            yield SettingDifference("lifecycle", key, how, is_kept=merged and copy is not None)
 
 
 def _differing_documents(source: StoreView, target: Engine) -> Iterator[SettingDifference]:
-    """Workers of the source write on, of what they measure and watch: what came since is brought along."""
+    """Copy documents that workers of the source have written since, such as metrics; report the missing ones."""
     for kind, documents in _documents_of(source):
         if late := _missing_documents(target, kind, documents):
             _import_documents(target, kind, late)
@@ -173,17 +173,17 @@ def _differing_documents(source: StoreView, target: Engine) -> Iterator[SettingD
                 yield SettingDifference("document", f"{kind} {document.key}", "is missing")
 
 
-def _differing_terms(ours: PolicyRow, theirs: PolicyRow) -> str:
-    unlike = [name for name in ("declared", "ordered") if getattr(ours, name) != getattr(theirs, name)]
-    return f"what is {' and '.join(unlike)}"
+def _differing_layers(original: PolicyRow, copy: PolicyRow) -> str:
+    layers = [name for name in ("declared", "ordered") if getattr(original, name) != getattr(copy, name)]
+    return f"its {' and '.join(layers)} terms"
 
 
 def _missing_occurrences(source: StoreView, target: Engine, schedule_id: str) -> list[Occurrence]:
-    """What became of its times and is at the source only, the newest first."""
+    """The past runs of a schedule that only the source has, newest first."""
     there = set(target.schedule_store.occurrences(schedule_id, _ALL_OCCURRENCES))
-    ours = source.schedule_store.occurrences(schedule_id, _ALL_OCCURRENCES)
-    return [occurrence for occurrence in ours if occurrence not in there]
+    original = source.schedule_store.occurrences(schedule_id, _ALL_OCCURRENCES)
+    return [occurrence for occurrence in original if occurrence not in there]
 
 
-def _differing_fields(ours: ScheduleRow, theirs: ScheduleRow) -> list[str]:
-    return [name for name in ScheduleRow.__struct_fields__ if getattr(ours, name) != getattr(theirs, name)]
+def _differing_fields(original: ScheduleRow, copy: ScheduleRow) -> list[str]:
+    return [name for name in ScheduleRow.__struct_fields__ if getattr(original, name) != getattr(copy, name)]

@@ -14,18 +14,24 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from headrace.app.transfer.dependencies import edge_pages, lives_apart, missing_edges, missing_flows, with_kin
-from headrace.app.transfer.pages import MOST, StoreContents, ahead, pages, pages_of_dead, portable
-from headrace.app.transfer.settings import unlike_settings
+from headrace.app.transfer.dependencies import (
+    changed_at_one_store,
+    edge_pages,
+    missing_edges,
+    missing_flows,
+    with_dependents,
+)
+from headrace.app.transfer.pages import MAX_PAGE, StoreContents, dead_letter_pages, pages, portable, read_ahead
+from headrace.app.transfer.settings import differing_settings
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, JobRow
 from headrace.core.jobs.states import Trigger
 from headrace.core.jobs.transfer import JobExport
 from headrace.engines.protocol.engine import Engine
 
-_TOLD = 20
-_GAP = 8  # so many jobs of others in between are read along rather than jumped over
-# What the engines file of a job when another one is stored.
+_LISTED = 20
+_GAP = 8  # other jobs between two compared ones that are read along rather than skipped
+# The history details that engines write for a job when another one is stored.
 _BY_NEW_JOBS = frozenset(
     {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
 )
@@ -34,7 +40,7 @@ Finding = Literal["same", "taken", "different"]
 
 
 class Difference(Struct, frozen=True):
-    """Something that is not at the target as it is at the source."""
+    """An item of the source that is missing or different at the target."""
 
     what: Kind
     id: str
@@ -45,47 +51,49 @@ class Difference(Struct, frozen=True):
 
 
 class CopyVerification(Struct):
-    """What a comparison found. `differences` has the first of them, `different` their number.
+    """The result of a comparison. `differences` has the first differences, `different` their number.
 
-    The ids of `taken` were given to other jobs at the target before, and what is bound to these is `loose`. What is
-    `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
+    `taken` are ids that other jobs have at the target, `unlinked` the dependencies on these. `kept` are settings and
+    schedules that the target already had, or that were changed there; they stay.
     """
 
     contents: StoreContents = msgspec.field(default_factory=StoreContents)
     different: int = 0
     differences: list[Difference] = msgspec.field(default_factory=list)
     taken: set[str] = msgspec.field(default_factory=set)
-    loose: list[Dependency] = msgspec.field(default_factory=list)
+    unlinked: list[Dependency] = msgspec.field(default_factory=list)
     kept: list[Difference] = msgspec.field(default_factory=list)
 
-    def tell(self, what: Kind, name: str, how: str) -> None:
+    def add(self, what: Kind, name: str, how: str) -> None:
         self.different += 1
-        if len(self.differences) < _TOLD:
+        if len(self.differences) < _LISTED:
             self.differences.append(Difference(what, name, how))
 
 
 def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[[int], None]) -> CopyVerification:
-    """Look for everything of the source at the target. Of a target that was in use before, the order can't be asked."""
-    verdict = CopyVerification()
+    """Look up everything of the source at the target. The order is not compared if the target was in use before."""
+    verification = CopyVerification()
     reader = _Reader(target)
     newest = 0
     parents: list[str] = []
-    for page in ahead(pages(source.transfer)):
-        verdict.contents.add(page)
-        for ours, theirs in zip(page, reader.beside(page), strict=True):
-            finding = _compare_job(ours, theirs, verdict, merged)
-            if finding == "taken" or theirs is None or merged:
+    for page in read_ahead(pages(source.transfer)):
+        verification.contents.add(page)
+        for original, copy in zip(page, reader.beside(page), strict=True):
+            finding = _compare_job(original, copy, verification, merged)
+            if finding == "taken" or copy is None or merged:
                 continue
-            if theirs.job.seq < newest:
-                verdict.tell("job", ours.job.id, "is out of order: it comes before one that was submitted earlier")
-            newest = max(newest, theirs.job.seq)
-        parents += with_kin(page)
-        progress(verdict.contents.jobs)
-    _compare_kin(source, target, parents, verdict)
-    _compare_dead(source, target, verdict, merged)
-    _compare_settings(source, target, verdict, merged)
-    _compare_counts(source, verdict)
-    return verdict
+            if copy.job.seq < newest:
+                verification.add(
+                    "job", original.job.id, "is out of order: it comes before one that was submitted earlier"
+                )
+            newest = max(newest, copy.job.seq)
+        parents += with_dependents(page)
+        progress(verification.contents.jobs)
+    _compare_dependencies(source, target, parents, verification)
+    _compare_dead(source, target, verification, merged)
+    _compare_settings(source, target, verification, merged)
+    _compare_counts(source, verification)
+    return verification
 
 
 # -- jobs
@@ -99,13 +107,13 @@ class _Reader:
         self._after = 0
 
     def beside(self, page: list[JobExport]) -> Sequence[JobExport | None]:
-        """The parcels of the same ids, None for those that are not there."""
+        """The exported jobs with the same ids, None for missing ones."""
         ids = [job_export.job.id for job_export in page]
         next_ones = self._transfer.pack(self._after, len(page))
         if [job_export.job.id for job_export in next_ones] == ids:
             self._after = next_ones[-1].job.seq
             return next_ones
-        found = self._look_up(ids)  # others came in between, or not all are there
+        found = self._look_up(ids)  # there are other jobs in between, or some are missing
         self._after = max((job_export.job.seq for job_export in found.values()), default=self._after)
         return [found.get(job_id) for job_id in ids]
 
@@ -121,13 +129,13 @@ class _Reader:
 
     def _between(self, first: int, last: int) -> Iterator[JobExport]:
         after = first - 1
-        while after < last and (some := self._transfer.pack(after, min(last - after, MOST))):
+        while after < last and (some := self._transfer.pack(after, min(last - after, MAX_PAGE))):
             yield from some
             after = some[-1].job.seq
 
 
 def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
-    """The places that are close together, as first and last of each group."""
+    """Group places that are close together: the first and the last of each group."""
     start = 0
     for n in range(1, len(places) + 1):
         if n == len(places) or places[n] - places[n - 1] > _GAP:
@@ -135,107 +143,111 @@ def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
             start = n
 
 
-def _compare_job(ours: JobExport, theirs: JobExport | None, verdict: CopyVerification, merged: bool) -> Finding:
-    if theirs is None:
-        verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
+def _compare_job(original: JobExport, copy: JobExport | None, verification: CopyVerification, merged: bool) -> Finding:
+    if copy is None:
+        verification.add("job", original.job.id, f"({original.job.state}) is missing")
         return "different"
-    if _is_same(ours, theirs) or _is_same(portable(ours), theirs) or _is_called_anew(portable(ours), theirs):
+    if (
+        _is_same(original, copy)
+        or _is_same(portable(original), copy)
+        or _was_changed_by_new_jobs(portable(original), copy)
+    ):
         return "same"
-    if (merged and _has_own_life(ours, theirs)) or ours.job.created_at != theirs.job.created_at:
-        verdict.taken.add(ours.job.id)
+    if (merged and _changed_at_one_store(original, copy)) or original.job.created_at != copy.job.created_at:
+        verification.taken.add(original.job.id)
         return "taken"
-    verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(portable(ours), theirs))}")
+    verification.add("job", original.job.id, f"differs in {', '.join(_differing_fields(portable(original), copy))}")
     return "different"
 
 
-def _has_own_life(ours: JobExport, theirs: JobExport) -> bool:
-    """Whether a job that was at both stores, say by way of a backup, was run or moved at one of them by itself."""
-    return _story(portable(ours)) != _story(theirs) or lives_apart(ours.job, theirs.job)
+def _changed_at_one_store(original: JobExport, copy: JobExport) -> bool:
+    """Whether a job that is at both stores, for example after a restore, was run or moved at only one of them."""
+    return _history(portable(original)) != _history(copy) or changed_at_one_store(original.job, copy.job)
 
 
-def _is_same(ours: JobExport, theirs: JobExport) -> bool:
+def _is_same(original: JobExport, copy: JobExport) -> bool:
     return (
-        astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
-        and _story(ours) == _story(theirs)
-        and ours.logs == theirs.logs
-        and ours.steps == theirs.steps
+        astuple(original.job)[1:] == astuple(copy.job)[1:]  # all but `seq`, each store's own
+        and _history(original) == _history(copy)
+        and original.logs == copy.logs
+        and original.steps == copy.steps
     )
 
 
-def _is_called_anew(ours: JobExport, theirs: JobExport) -> bool:
-    """Whether jobs that came to the target meanwhile have changed it: as nobody else may, there."""
-    if theirs.job.kin and not ours.job.kin:
-        theirs = replace(theirs, job=replace(theirs.job, kin=ours.job.kin))
-    before = _story(ours)
-    since = _story(theirs)[len(before) :]
+def _was_changed_by_new_jobs(original: JobExport, copy: JobExport) -> bool:
+    """Whether only new jobs at the target have changed it: a closed store allows no other change."""
+    if copy.job.kin and not original.job.kin:
+        copy = replace(copy, job=replace(copy.job, kin=original.job.kin))
+    before = _history(original)
+    since = _history(copy)[len(before) :]
     if not since:
-        return _is_same(ours, theirs)
-    if _story(theirs)[: len(before)] != before or ours.job.created_at != theirs.job.created_at:
+        return _is_same(original, copy)
+    if _history(copy)[: len(before)] != before or original.job.created_at != copy.job.created_at:
         return False
     return all(history_row.event == Trigger.AMEND and history_row.detail in _BY_NEW_JOBS for history_row in since)
 
 
-def _story(job_export: JobExport) -> list[HistoryRow]:
-    """What happened to the job. Its old worker may come too late at any time, and that is filed at the source."""
+def _history(job_export: JobExport) -> list[HistoryRow]:
+    """The history without "lease lost", which a late worker may still add at the source."""
     return [history_row for history_row in job_export.history if history_row.event != "lease lost"]
 
 
-def _differing(ours: JobExport, theirs: JobExport) -> list[str]:
+def _differing_fields(original: JobExport, copy: JobExport) -> list[str]:
     fields = JobRow.__struct_fields__[1:]
-    names = [name for name in fields if getattr(ours.job, name) != getattr(theirs.job, name)]
-    names += ["history"] if _story(ours) != _story(theirs) else []
-    names += ["logs"] if ours.logs != theirs.logs else []
-    return names + (["steps"] if ours.steps != theirs.steps else [])
+    names = [name for name in fields if getattr(original.job, name) != getattr(copy.job, name)]
+    names += ["history"] if _history(original) != _history(copy) else []
+    names += ["logs"] if original.logs != copy.logs else []
+    return names + (["steps"] if original.steps != copy.steps else [])
 
 
 # -- the rest
 
 
-def _compare_dead(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
-    theirs = (record for page in pages_of_dead(target.transfer) for record in page)
-    beside: DeadLetterRow | None = next(theirs, None)
-    for page in pages_of_dead(source.transfer):
-        verdict.contents.add_dead(page)
+def _compare_dead(source: Engine, target: Engine, verification: CopyVerification, merged: bool) -> None:
+    copies = (record for page in dead_letter_pages(target.transfer) for record in page)
+    copy: DeadLetterRow | None = next(copies, None)
+    for page in dead_letter_pages(source.transfer):
+        verification.contents.add_dead(page)
         for record in page:
-            while beside is not None and beside.id < record.id:
-                beside = next(theirs, None)
-            found = beside is not None and beside.id == record.id
-            if (found and (merged or beside == record)) or record.job_id in verdict.taken:
+            while copy is not None and copy.id < record.id:
+                copy = next(copies, None)
+            found = copy is not None and copy.id == record.id
+            if (found and (merged or copy == record)) or record.job_id in verification.taken:
                 continue
-            if merged and not found and _has_open_letter(target, record.job_id):
-                continue  # one is pending for a job, and the one that was there goes before
-            verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
+            if merged and not found and _has_pending_dead_letter(target, record.job_id):
+                continue  # a job has at most one pending dead letter, and the target keeps its own
+            verification.add("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
 
 
-def _has_open_letter(target: Engine, job_id: str) -> bool:
-    return any(letter.status == "pending" for letter in target.dead_letters.latest([job_id]))
+def _has_pending_dead_letter(target: Engine, job_id: str) -> bool:
+    return any(dead_letter.status == "pending" for dead_letter in target.dead_letters.latest([job_id]))
 
 
-def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: CopyVerification) -> None:
+def _compare_dependencies(source: Engine, target: Engine, parents: list[str], verification: CopyVerification) -> None:
     for flow_id in missing_flows(source, target):
-        verdict.tell("flow", flow_id, "is missing")
-    for edge in missing_edges(source, target, parents, verdict.taken):
-        verdict.tell("dependency", edge, "is missing")
-    taken = [parent for parent in parents if parent in verdict.taken]
+        verification.add("flow", flow_id, "is missing")
+    for edge in missing_edges(source, target, parents, verification.taken):
+        verification.add("dependency", edge, "is missing")
+    taken = [parent for parent in parents if parent in verification.taken]
     for page in edge_pages(source.queries, taken):
-        verdict.loose += [edge for edge in page if edge.blocks and edge.child not in verdict.taken]
+        verification.unlinked += [edge for edge in page if edge.blocks and edge.child not in verification.taken]
 
 
-def _compare_settings(source: Engine, target: Engine, verdict: CopyVerification, merged: bool) -> None:
-    for unlike in unlike_settings(source, target, merged=merged):
-        if unlike.is_kept:
-            verdict.kept.append(Difference(unlike.what, unlike.id, unlike.how))
+def _compare_settings(source: Engine, target: Engine, verification: CopyVerification, merged: bool) -> None:
+    for difference in differing_settings(source, target, merged=merged):
+        if difference.is_kept:
+            verification.kept.append(Difference(difference.what, difference.id, difference.how))
         else:
-            verdict.tell(unlike.what, unlike.id, unlike.how)
+            verification.add(difference.what, difference.id, difference.how)
 
 
-def _compare_counts(source: Engine, verdict: CopyVerification) -> None:
-    # The same number by another way: what the source did not hand out could not be missed at the target.
+def _compare_counts(source: Engine, verification: CopyVerification) -> None:
+    # A second count of the source: a job that export() left out would not be missed at the target.
     expected: dict[str, int] = {}
     for depth in source.queries.queue_counts():
         expected[depth.queue] = expected.get(depth.queue, 0) + depth.jobs
-    found = verdict.contents.per_queue()
+    found = verification.contents.per_queue()
     for name in sorted(expected.keys() | found.keys()):
         if found.get(name, 0) != expected.get(name, 0):
             how = f"has {expected.get(name, 0)} jobs by its count, of which {found.get(name, 0)} were found"
-            verdict.tell("queue", name, how)
+            verification.add("queue", name, how)

@@ -118,19 +118,19 @@ def _errors_say_how_to_continue() -> Iterator[None]:
 
 def _report_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) -> int:
     if as_json:
-        facts = {"standing": plan.standing, "target_has_tables": plan.has_tables}
+        facts = {"standing": plan.copy_status, "target_has_tables": plan.has_tables}
         print_json({"from": source.url, "to": target.url, **facts, **_contents_record(plan.contents)})
         return 0
     columns = (Column("QUEUE", least=8), Column("STATE"), Column("JOBS", right=True))
     print_table(columns, [[count.queue, count.state, f"{count.jobs:,}"] for count in plan.contents.counts()])
     print_facts(_in_words(plan.contents))
     _report_damage(plan.contents)
-    if plan.standing == "done":
+    if plan.copy_status == "done":
         say(_already_done(source, target))
         return 0
     if not plan.has_tables:
         say(f"{target.url} has no tables yet; the copy creates them")
-    if plan.standing == "begun":
+    if plan.copy_status == "begun":
         say("an earlier copy was interrupted; this one continues it")
     say(f"this would be copied from {source.url} to {target.url}; nothing was changed")
     return 0
@@ -173,7 +173,7 @@ def _copy(
 ) -> int:
     source, target = engines
     began = time.monotonic()
-    if move.standing() == "done":
+    if move.copy_status() == "done":
         if as_json:
             print_json({"from": source.url, "to": target.url, "standing": "done"})
         else:

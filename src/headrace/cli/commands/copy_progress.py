@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _EVERY = 2.0
 _WORDS = {
     "reading": "read {done:,} of {total:,} jobs",
-    "carrying": "copied {done:,} of {total:,} jobs",
+    "copying": "copied {done:,} of {total:,} jobs",
     "comparing": "compared {done:,} of {total:,} jobs",
 }
 
