@@ -66,7 +66,7 @@ class Headrace:
         self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
         self.services = Services(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self.cipher = self.services.cipher
-        self.services.keep_archive_in(self._archive)
+        self.services.use_archive(self._archive)
         self.submitter = Submitter(self.engine, self.clock, self.settings, self.services, self.spool)
         self.registry = Registry(self.submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
@@ -166,7 +166,7 @@ class Headrace:
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
         return self.services.signal(job_id, check_name("event", name), data)
 
-    # -- watching
+    # -- following events
 
     def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Event]:
         """Like events(), for `async for`."""
@@ -208,15 +208,15 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Pause a worker: it starts no more jobs. False if it is unknown."""
-        return self.services.wish(worker_id, "pause")
+        return self.services.command_worker(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Resume a paused worker; False if it is unknown."""
-        return self.services.wish(worker_id, "run")
+        return self.services.command_worker(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Stop a worker after its running jobs; False if it is unknown."""
-        return self.services.wish(worker_id, "stop")
+        return self.services.command_worker(worker_id, "stop")
 
     def set_worker_log_level(self, worker_id: str, level: str) -> bool:
         """Set the log level of a worker's process, such as "INFO,headrace.store=DEBUG"; False if it is unknown."""
@@ -294,7 +294,7 @@ class Headrace:
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
-        """Store what the code declares. Lifecycle terms first, because storing a schedule may raise."""
+        """Store the declarations of the code. Lifecycle policies first, because storing a schedule may raise."""
         self.lifecycle.sync()
         self.schedules.sync()
 

@@ -87,6 +87,6 @@ def test_a_held_job_whose_own_run_is_over_is_not_to_be_promoted(app: Headrace) -
     job = parent.enqueue()
     drain(app)
     [child] = job.parents()
-    assert f"held for a person to decide, because its parent {child.id} (task broken) failed" in job.why()
+    assert f"held until you decide, because its parent {child.id} (task broken) failed" in job.why()
     assert f"headrace jobs retry {child.id}`, or cancel it" in job.why()
     assert "promote" not in job.why()

@@ -479,7 +479,7 @@ def test_a_job_is_not_completed_before_those_it_spawned(
     gate.wait_until_reached()
     first = run.jobs[0]
     eventually(lambda: first.refresh().state == "waiting", "its own run")
-    assert "Its own run is over" in first.why()
+    assert "Its own run has ended" in first.why()
     gate.open()
     child_id = run.result(PATIENCE)
     spawned = app.jobs.get(child_id)

@@ -143,7 +143,7 @@ def test_a_running_job_that_is_stale_is_fenced_and_its_worker_goes_on(app: Headr
 
 
 def test_why_tells_of_stale_and_nearly_stale_jobs(app: Headrace, stock: None) -> None:
-    assert "It is stale: pending for 3 d, at most 1 d; its terms leave it for review." in app.jobs.get("old").why()
+    assert "It is stale: pending for 3 d, at most 1 d; its policy leaves it for review." in app.jobs.get("old").why()
     assert "the next check makes it a dead letter." in app.jobs.get("strict").why()
     assert "It is nearly stale: pending for 20 h, at most 1 d." in app.jobs.get("nearly").why()
     assert "stale" not in app.jobs.get("fresh").why()

@@ -139,17 +139,17 @@ def test_a_schedule_that_was_made_by_hand_is_taken_over_by_code_of_its_name(app:
 def test_mistakes_in_a_declaration_are_told_where_it_stands(app: Headrace) -> None:
     with pytest.raises(InvalidSchedule, match="cron"):
         app.cron("every monday")
-    with pytest.raises(InvalidSchedule, match="say how often"):
+    with pytest.raises(InvalidSchedule, match="give an interval"):
         app.every()
-    with pytest.raises(InvalidSchedule, match="say how often"):
+    with pytest.raises(InvalidSchedule, match="give an interval"):
         app.every(5, minutes=5)
     with pytest.raises(InvalidSchedule, match="expected numbers of minutes"):
         app.every(minutes="5")
-    with pytest.raises(InvalidSchedule, match="say how often"):
+    with pytest.raises(InvalidSchedule, match="give an interval"):
         app.every(minute=5)
     with pytest.raises(InvalidSchedule, match="did you mean 'overlap'"):
         app.every(5, overlapp="skip")
-    with pytest.raises(InvalidSchedule, match=r"say args=\(...\) or kwargs"):
+    with pytest.raises(InvalidSchedule, match=r"give args=\(...\) or kwargs"):
 
         @app.every(minutes=5)
         @app.task

@@ -491,7 +491,7 @@ def test_a_wrong_call_is_refused_when_it_is_scheduled(app: Headrace) -> None:
 
     with pytest.raises(InvalidJob, match="b"):
         app.schedules.create("x", add.bind(1), every=60)
-    with pytest.raises(InvalidSchedule, match="args and kwargs go with a task"):
+    with pytest.raises(InvalidSchedule, match="args and kwargs belong to a task"):
         app.schedules.create("x", add.bind(1, 2), args=(1,), every=60)
     with pytest.raises(InvalidSchedule, match="belongs to a single job"):
         app.schedules.create("x", add.using(job_id="mine").bind(1, 2), every=60)

@@ -106,7 +106,7 @@ def test_a_server_that_is_away_from_the_start(app: Headrace, outage: Outage) -> 
     assert app.spooled() == 1
     assert app.jobs.get(job.id).spooled
     assert (job.logs(), job.errors, [entry.event for entry in job.history()]) == ([], [], ["submit"])
-    assert "the server is away" in job.why()
+    assert "the server is unavailable" in job.why()
     assert "0 jobs are in front of it; it is forwarded when the server returns" in job.why()
     outage.end()
     answers(app)

@@ -79,11 +79,11 @@ def test_a_running_job_says_where_and_how_long() -> None:
 
 def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
     told = why(row(state=State.RUNNING, attempt=1, worker="w1", started_at=0, lease_until=NOW - 1))
-    assert told.startswith("Worker w1 fell silent")
+    assert told.startswith("Worker w1 did not renew its lease")
 
 
 def test_a_job_that_waits_for_others_says_so() -> None:
-    assert "nothing that it waits for is open" in why(row(state=State.WAITING))
+    assert "all its parents have finished" in why(row(state=State.WAITING))
 
 
 def test_a_scheduled_job_says_when_it_is_due() -> None:
@@ -94,7 +94,7 @@ def test_a_scheduled_job_says_when_it_is_due() -> None:
 
 def test_a_job_to_be_retried_says_when_and_after_what() -> None:
     told = why(row(state=State.RETRYING, run_at=NOW + 4000, reason="attempt 1 of 4 failed"))
-    assert told == "It is to be retried in 4.0 s: attempt 1 of 4 failed."
+    assert told == "It will be retried in 4.0 s: attempt 1 of 4 failed."
 
 
 def test_a_paused_queue_comes_before_every_other_reason() -> None:
@@ -143,7 +143,7 @@ def test_otherwise_it_is_next() -> None:
     assert told == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
 
 
-@pytest.mark.parametrize(("attempt", "told"), [(0, ""), (1, "It was tried before, so jobs that never were go first")])
+@pytest.mark.parametrize(("attempt", "told"), [(0, ""), (1, "It was tried before, so untried jobs go first")])
 def test_a_job_that_was_tried_before_is_told_who_goes_first(
     monkeypatch: pytest.MonkeyPatch, attempt: int, told: str
 ) -> None:

@@ -684,8 +684,8 @@ def test_the_place_in_the_spool_is_told(spool: Spool, server: Server) -> None:
     assert (in_front, error) == (2, "connection refused")
     told = explain_spooled("web-1:/var/spool.db", 2, "connection refused")
     assert told == (
-        "It waits in the spool of web-1:/var/spool.db: the server is away (connection refused), 2 jobs are in front "
-        "of it; it is forwarded when the server returns."
+        "It waits in the spool of web-1:/var/spool.db: the server is unavailable (connection refused), 2 jobs are in "
+        "front of it; it is forwarded when the server returns."
     )
     assert explain_spooled("web-1:/x", 2, None).endswith("2 jobs are in front of it, and are being forwarded now.")
 

@@ -93,7 +93,7 @@ class Jobs:
         which = as_filter(filters)
         if not _flag("archived", archived):
             return self._services.engine.queries.count(which)
-        archive.refuse_what_is_not_there(which)
+        archive.refuse_unsupported(which)
         return 0 if self._services.archive is None else self._services.archive.count(which)
 
     def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:

@@ -74,7 +74,7 @@ class JobArchive:
 
     def _walk(self, tally: RetentionCounts, *, dry_run: bool) -> None:
         for _ in RetentionSweep(
-            self._services.engine, self._settings, self._services.archive, self._services.terms()
+            self._services.engine, self._settings, self._services.archive, self._services.policies()
         ).walk(tally, dry_run=dry_run):
             pass
 
@@ -126,7 +126,7 @@ class JobArchive:
 
     def durations(self, filters: dict[str, Any]) -> list[TaskDurations]:
         which = as_filter(filters)
-        archived_jobs.refuse_what_is_not_there(which)
+        archived_jobs.refuse_unsupported(which)
         found = [] if self._services.archive is None else self._services.archive.durations(which)
         return [
             TaskDurations(one.task, one.jobs, one.average / 1000, one.p95 / 1000, one.longest / 1000) for one in found
@@ -150,7 +150,7 @@ class JobArchive:
 
     def _rows(self, filters: dict[str, Any]) -> Iterator[ArchiveRow]:
         which = as_filter(filters)
-        archived_jobs.refuse_what_is_not_there(which)
+        archived_jobs.refuse_unsupported(which)
         cursor = None
         while True:
             page = self._own().find(which, _AT_ONCE, cursor)

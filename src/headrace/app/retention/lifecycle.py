@@ -60,11 +60,11 @@ class Lifecycles:
 
     def all_terms(self) -> list[PolicyLayers]:
         """All tasks and queues with terms, set in code or by an operator."""
-        return [policy_layers(row) for row in self._services.terms()]
+        return [policy_layers(row) for row in self._services.policies()]
 
     def policies_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
         """The terms of any job, under ("any", "job"), and of each of those: ("queue", "mail"), ("task", "send")."""
-        rows = self._services.terms()
+        rows = self._services.policies()
         book = Policies(rows, self._settings)
         found = {("any", "job"): policy_of(book, None, None)}
         for row in rows:
@@ -148,7 +148,7 @@ class Lifecycles:
         return self._archiving.restore(job_id)
 
     def _book(self) -> Policies:
-        return Policies(self._services.terms(), self._settings)
+        return Policies(self._services.policies(), self._settings)
 
     # -- stale jobs
 
@@ -189,7 +189,7 @@ class Lifecycles:
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
-        survey = StaleScan(self._services.engine, self._settings, self._services.terms())
+        survey = StaleScan(self._services.engine, self._settings, self._services.policies())
         found: dict[str, StaleFinding] = {}  # a job that changes meanwhile may be found twice
         while not survey.is_over:
             found |= {finding.job.id: finding for finding in survey.look()}

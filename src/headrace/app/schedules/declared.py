@@ -1,7 +1,7 @@
-"""Schedules that code declares with @app.cron and @app.every, and how they get into the store.
+"""Schedules that code declares with @app.cron and @app.every, and their storage.
 
-A declaration is stored by whoever starts a worker; several versions of the code may be at it at the same time. So
-nothing is ever deleted here: a worker that knows only some of the code must not take away what others declare.
+Each worker stores the declarations of its code at its start, possibly of different versions at the same time. So this
+module never deletes a schedule: a worker with a part of the code must not delete what other code declares.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from headrace.runtime.submit.submitter import Submitter
 
 log = logging.getLogger("headrace.schedules")
 
-_OF_ONE_CALL = ("job_id", "run_at", "connection", "idempotency_key")
+_SINGLE_JOB_OPTIONS = ("job_id", "run_at", "connection", "idempotency_key")
 _UNITS = ("weeks", "days", "hours", "minutes", "seconds")
 _TIMING_NAMES = Timing.__struct_fields__
 _ATTEMPTS = 50
 
 
 class Declaration(Struct, frozen=True):
-    """What a decorator said."""
+    """The arguments of a decorator, checked."""
 
     id: str
     timing: Timing
@@ -65,11 +65,11 @@ class Declarations:
     def declaring(
         self, register: Callable[[Any], Task[..., Any, Any]], name: str | None, how: dict[str, Any]
     ) -> Callable[[Any], Task[..., Any, Any]]:
-        """The decorator. Mistakes are told where they stand, not when a worker starts."""
+        """The decorator. It raises errors at import, not when a worker starts."""
         args, kwargs = how.pop("args", ()), how.pop("kwargs", None)
         immediate = is_immediate(how.pop("immediate", False))
-        fields, options = split(_in_all(how))
-        # Not the store's clock: at import no server need be there.
+        fields, options = split(_with_interval(how))
+        # Not the store's clock: the server need not be reachable at import.
         when = timing(**fields, now=SystemClock().now())
 
         def declare(function: Any) -> Task[..., Any, Any]:
@@ -81,7 +81,7 @@ class Declarations:
                 task.signature.check(call.args, call.kwargs)
             except InvalidJob as error:
                 raise InvalidSchedule(
-                    f"schedule {schedule_id!r} can't call its task: {error}; say args=(...) or kwargs={{...}} beside "
+                    f"schedule {schedule_id!r} can't call its task: {error}; give args=(...) or kwargs={{...}} with "
                     "its times"
                 ) from None
             self.known[schedule_id] = Declaration(schedule_id, when, task, call, immediate)
@@ -90,23 +90,23 @@ class Declarations:
         return declare
 
     def _free_id(self, task: Task[..., Any, Any]) -> str:
-        """The task's name, and for further schedules of the same task a number. Not the expression: it may change."""
+        """The task's name, with a number for further schedules of the task. The expression is no id: it may change."""
         others = sum(known.task is task for known in self.known.values())
         return schedule_id_of(task.name if not others else f"{task.name}-{others + 1}")
 
     def _refuse_taken(self, schedule_id: str, task: Task[..., Any, Any]) -> None:
         known = self.known.get(schedule_id)
-        # A task that was defined anew, as in a notebook, brings its schedules along.
+        # A task that is defined again, as in a notebook, declares its schedules again.
         if known is not None and (known.task is task or known.task.name != task.name):
             raise InvalidSchedule(
                 f"two schedules are called {schedule_id!r}, of task {known.task.name!r} and task {task.name!r}; "
                 "give one of them another name with name=..."
             )
 
-    # -- into the store
+    # -- storage
 
     def store(self, since: int | None = None) -> list[str]:
-        """Store all of them; if one can't be, the others are all the same, and then it is told."""
+        """Store all declarations; returns the ids of new and changed ones. The first error is raised at the end."""
         stored = {row.id: row for row in self._services.engine.schedule_store.all()}
         changed: list[str] = []
         first_error: HeadraceError | None = None
@@ -118,8 +118,8 @@ class Declarations:
                 raise
             except HeadraceError as error:
                 first_error = first_error or error
-        self._encrypt_anew(stored.values())
-        self._tell_orphans(stored.values())
+        self._reencrypt(stored.values())
+        self._log_undeclared(stored.values())
         if first_error is not None:
             raise first_error
         return changed
@@ -128,33 +128,33 @@ class Declarations:
         schedule_store = self._services.engine.schedule_store
         now = self._services.clock.now()
         template = records.as_template(self._submitter.draft(self._current(declaration)))
-        said = records.digest(declaration.timing, self._in_clear(template))
+        digest = records.digest(declaration.timing, self._in_clear(template))
         for _ in range(_ATTEMPTS):
             if row is None:
                 begin = now if since is None else min(since, now)
-                new = records.new_row(declaration.id, declaration.timing, template, "code", begin, said)
+                new = records.new_row(declaration.id, declaration.timing, template, "code", begin, digest)
                 if schedule_store.put(new, new=True):
                     if declaration.immediate:
                         self._run_now(declaration.id)
                     return True
-            elif row.declared == said:
+            elif row.declared == digest:
                 return False
             else:
-                changed = structs.replace(records.called(row, template), origin="code", declared=said, updated_at=now)
+                changed = structs.replace(records.called(row, template), origin="code", declared=digest, updated_at=now)
                 if schedule_store.put(records.retimed(changed, declaration.timing, now)):
                     return True
             row = schedule_store.get(declaration.id)
-        raise EngineUnavailable(f"schedule {declaration.id!r} is being changed by others all the time")
+        raise EngineUnavailable(f"schedule {declaration.id!r} keeps being changed by others; try again")
 
     def _in_clear(self, template: NewJob) -> NewJob:
-        """What a declaration is told by: a sealed text is never the same twice, and a key's hash goes with the key."""
+        """The template in plain text, for the digest: encryption differs each time, and the unique key with its key."""
         if self._services.cipher is None:
             return template
         payload = self._services.opened(template.payload, "call", template.task)
         return structs.replace(template, payload=payload, checksum=codec.checksum(payload), unique_key=None)
 
-    def _encrypt_anew(self, rows: Iterable[ScheduleRow]) -> None:
-        """Schedules outlive keys: seal with the first key what is in clear or sealed with an older one."""
+    def _reencrypt(self, rows: Iterable[ScheduleRow]) -> None:
+        """Encrypt calls that are in plain text or under an older key with the first key: schedules outlive keys."""
         if self._services.cipher is None:
             return
         for row in rows:
@@ -164,28 +164,30 @@ class Declarations:
                     continue
                 clear = self._services.opened(template.payload, "call", template.task)
             except (CorruptPayload, DecodeError) as error:
-                log.warning("schedule %s can't be sealed with the first of the keys: %s", row.id, error)
+                log.warning("schedule %s can't be encrypted with the first key: %s", row.id, error)
                 continue
             payload = self._services.encrypted(clear, "call", template.task)
             encrypted = structs.replace(template, payload=payload, checksum=codec.checksum(payload))
-            self._services.engine.schedule_store.put(records.called(row, encrypted))  # unless it was changed just now
+            self._services.engine.schedule_store.put(
+                records.called(row, encrypted)
+            )  # a no-op if it was changed meanwhile
 
     def _current(self, declaration: Declaration) -> Call[Any]:
-        """The call, with the task as it was last registered: @app.task may stand above the schedule as well."""
+        """The call with the registered task: @app.task may be above the schedule decorator too."""
         call = declaration.call
         return structs.replace(call, task=self._tasks.get(declaration.task.name, call.task))
 
-    def _tell_orphans(self, stored: Any) -> None:
+    def _log_undeclared(self, stored: Any) -> None:
         for row in stored:
             if row.origin == "code" and row.id not in self.known and row.task in self._tasks and not row.paused:
                 log.warning(
-                    "schedule %s of task %s is no longer declared by this code and goes on firing; if it is not "
-                    "declared elsewhere, end it with `headrace schedules delete %s`",
+                    "schedule %s of task %s is no longer declared by this code and still fires; if no other code "
+                    "declares it, delete it with `headrace schedules delete %s`",
                     *(row.id, row.task, row.id),
                 )
 
 
-# -- what users write
+# -- input of users
 
 
 def schedule_id_of(value: Any) -> str:
@@ -204,9 +206,9 @@ def is_immediate(value: Any) -> bool:
 
 
 def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What concerns the times, and what concerns the jobs."""
+    """Split options into those of the timing and those of the jobs."""
     for name in how:
-        if name in _OF_ONE_CALL:
+        if name in _SINGLE_JOB_OPTIONS:
             raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
         if name not in (*_TIMING_NAMES, *OPTION_NAMES):
             near = nearest(name, (*_TIMING_NAMES, *OPTION_NAMES))
@@ -219,7 +221,7 @@ def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def bound(
     task: Task[..., Any, Any], args: Any, kwargs: Any, options: dict[str, Any], overrides: Options | None = None
 ) -> Call[Any]:
-    """The call of a task with these options over those it was made with."""
+    """The call of a task; these options override those of the task."""
     if not isinstance(args, list | tuple):
         raise InvalidSchedule(
             f"args: expected a list or tuple, got {short(args)}; for one argument write (value,)", value=args
@@ -227,20 +229,20 @@ def bound(
     if kwargs is not None and not isinstance(kwargs, Mapping):
         raise InvalidSchedule(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
     chosen = checked(options).over(task.overrides if overrides is None else overrides)
-    for name in _OF_ONE_CALL:
+    for name in _SINGLE_JOB_OPTIONS:
         if getattr(chosen, name, UNSET) is not UNSET:
             raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
     return Call(task, chosen, tuple(args), dict(kwargs or {}))
 
 
-def _in_all(how: dict[str, Any]) -> dict[str, Any]:
-    """With the interval of @app.every in one: it may be given as hours=1, minutes=30."""
+def _with_interval(how: dict[str, Any]) -> dict[str, Any]:
+    """Sum up the interval of @app.every, which may be given as hours=1, minutes=30."""
     if "every" not in how:
         return how
     units = {name: value for name, value in how.items() if name in _UNITS}
     interval, rest = how["every"], {name: value for name, value in how.items() if name not in _UNITS}
     if (interval is None) == (not units):
-        raise InvalidSchedule("every: say how often, either every(minutes=5) or every(timedelta(minutes=5))")
+        raise InvalidSchedule("every: give an interval, either every(minutes=5) or every(timedelta(minutes=5))")
     if interval is None:
         try:
             interval = timedelta(**units)

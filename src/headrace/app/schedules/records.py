@@ -1,6 +1,6 @@
-"""Schedules as users see them, and as they are made: from a timing and a call to a stored row and back.
+"""Schedules as users see them, and the conversion of a timing and a call to a stored row and back.
 
-It decides nothing about when; `core.schedule` does. Who may change a stored row, and how, is the facade's matter.
+`core.schedules.schedule` decides when a schedule fires; `app.schedules` changes stored rows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.schedules.fire import call_of, timing_of
 
-_WHEN = ("cron", "every", "at", "tz", "start", "end", "dst_gap", "dst_overlap")
+_TIME_FIELDS = ("cron", "every", "at", "tz", "start", "end", "dst_gap", "dst_overlap")
 
 
 class Schedule(Struct, frozen=True, kw_only=True):
-    """A schedule as it was when it was read. Its times are in its own zone.
+    """A schedule as of its reading. Times are in its own zone.
 
-    `next_run` is None while it is paused, and when it will not fire again. `args` and `kwargs` are shown as they may
-    be: secrets of the task's `redact` are starred out. `error` tells why it could not fire the last time.
+    `next_run` is None while it is paused, and when it will not fire again. `args` and `kwargs` are redacted by
+    the task's `redact`. `error` is the reason why it could not fire the last time.
     """
 
     id: str
@@ -67,14 +67,14 @@ class Schedule(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether it will never fire again as it is: its end, its limit or its only time has passed."""
+        """Whether it will never fire again: its end, its limit or its only time has passed."""
         return not self.paused and self.next_run is None
 
 
 class ScheduleRun(Struct, frozen=True, kw_only=True):
-    """What became of one occurrence of a schedule: enqueued, skipped or error.
+    """The result of one occurrence of a schedule: enqueued, skipped or error.
 
-    `skipped` is more than one where so many older ones were skipped together.
+    `skipped` is more than one if several older occurrences were skipped together.
     """
 
     at: datetime
@@ -89,8 +89,8 @@ class ScheduleRun(Struct, frozen=True, kw_only=True):
 
 
 def as_schedule(row: ScheduleRow, services: JobServices) -> Schedule:
-    """What is damaged is told as the schedule's error: it must be possible to look at it."""
-    timing, trouble = Timing(), row.error
+    """The schedule for users. A damaged row is shown with its damage as the error."""
+    timing, failure = Timing(), row.error
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
     priority = 0
@@ -99,7 +99,7 @@ def as_schedule(row: ScheduleRow, services: JobServices) -> Schedule:
         priority = template.priority
         args, kwargs = Job[Any](services, template).redacted_call()
     except (*DAMAGE, HeadraceError) as error:
-        trouble = why(error)
+        failure = why(error)
     known = {**structs.asdict(timing), **_times(timing)}
     return Schedule(
         id=row.id,
@@ -116,15 +116,15 @@ def as_schedule(row: ScheduleRow, services: JobServices) -> Schedule:
         origin=row.origin,
         created_at=local(row.created_at, timing.tz),
         updated_at=local(row.updated_at, timing.tz),
-        error=trouble,
+        error=failure,
         **known,
     )
 
 
 def as_given(timing: Timing) -> dict[str, Any]:
-    """The timing in the terms in which a user describes one; what was not said is left out."""
-    said = {**structs.asdict(timing), **_times(timing)}
-    return {name: value for name, value in said.items() if value is not None}
+    """The arguments of `timing()` that make this timing, without those that are None."""
+    fields = {**structs.asdict(timing), **_times(timing)}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def as_run(occurrence: Occurrence, tz: str) -> ScheduleRun:
@@ -152,7 +152,7 @@ def in_zone(ms: int | None, tz: str) -> datetime | None:
 
 
 def local(ms: int, tz: str) -> datetime:
-    """The moment on the clocks of this zone; of UTC, if this system does not know the zone."""
+    """The time in this zone; in UTC if this system does not know the zone."""
     moment = to_datetime(ms)
     assert moment is not None
     try:
@@ -165,7 +165,7 @@ def local(ms: int, tz: str) -> datetime:
 
 
 def as_template(draft: NewJob) -> NewJob:
-    """The job without what differs from run to run; its times count from 0, the moment of firing."""
+    """The job without the fields that differ between runs; its times are relative to the firing."""
     return structs.replace(
         draft,
         id="",
@@ -184,7 +184,7 @@ def new_row(
     """A schedule that begins now."""
     blank = ScheduleRow(
         schedule_id,
-        now,  # where its versions begin: one that was made anew must not be taken for the one that was there before
+        now,  # its first version: a schedule that is created again must not have a version of its predecessor
         "",
         "",
         False,
@@ -204,25 +204,25 @@ def new_row(
 
 
 def called(row: ScheduleRow, template: NewJob) -> ScheduleRow:
-    """The schedule with another job to make."""
+    """The schedule with this job template."""
     return structs.replace(row, task=template.task, queue=template.queue, call=msgspec.json.encode(template).decode())
 
 
 def retimed(row: ScheduleRow, timing: Timing, now: int) -> ScheduleRow:
-    """The schedule with another timing. Its next run is looked for anew if the times differ, or it had none left."""
-    if row.occurrence is None or _when(row) != _when_of(timing):
+    """The schedule with another timing. The next run is computed again if the times differ, or if it had none."""
+    if row.occurrence is None or _stored_times(row) != _times_of(timing):
         return rescheduled(row, timing, now)
     used_up = timing.limit is not None and row.fired >= timing.limit
-    return _at(row, timing, None if used_up else row.occurrence)
+    return _with_next(row, timing, None if used_up else row.occurrence)
 
 
 def rescheduled(row: ScheduleRow, timing: Timing, now: int) -> ScheduleRow:
-    """The schedule with its next run later than now, whatever it missed before."""
+    """The schedule with its next run after now; missed runs are dropped."""
     used_up = timing.limit is not None and row.fired >= timing.limit
-    return _at(row, timing, None if used_up else next_after(timing, now, row.created_at))
+    return _with_next(row, timing, None if used_up else next_after(timing, now, row.created_at))
 
 
-def _at(row: ScheduleRow, timing: Timing, occurrence: int | None) -> ScheduleRow:
+def _with_next(row: ScheduleRow, timing: Timing, occurrence: int | None) -> ScheduleRow:
     never = row.paused or occurrence is None
     return structs.replace(
         row,
@@ -233,20 +233,20 @@ def _at(row: ScheduleRow, timing: Timing, occurrence: int | None) -> ScheduleRow
     )
 
 
-def _when(row: ScheduleRow) -> tuple[Any, ...] | None:
+def _stored_times(row: ScheduleRow) -> tuple[Any, ...] | None:
     try:
-        return _when_of(timing_of(row))
+        return _times_of(timing_of(row))
     except DAMAGE:
         return None
 
 
-def _when_of(timing: Timing) -> tuple[Any, ...]:
-    return tuple(getattr(timing, name) for name in _WHEN)
+def _times_of(timing: Timing) -> tuple[Any, ...]:
+    return tuple(getattr(timing, name) for name in _TIME_FIELDS)
 
 
 def digest(timing: Timing, template: NewJob) -> str:
-    """By this a declaration is told from an earlier one. A field that is not used does not count, so that a version
-    of headrace with more of them still recognizes what an older one stored."""
+    """A hash that changes with the declaration. Unset fields do not count, so that a headrace with more fields still
+    recognizes it."""
     used = {name: value for name, value in structs.asdict(template).items() if value is not None}
     text = msgspec.json.encode([timing, used], order="sorted")
     return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -37,7 +37,7 @@ from headrace.runtime.submit.submitter import Submitter
 _ATTEMPTS = 50
 _MOST_PREVIEWED = 1000
 _CHANGES = (*Timing.__struct_fields__, "queue", "priority", "args", "kwargs")
-_EITHER = ("cron", "every", "at")
+_KINDS = ("cron", "every", "at")
 
 
 class Schedules:
@@ -56,7 +56,7 @@ class Schedules:
         self._declarations = Declarations(services, submitter, tasks, self.run_now)
         self.declaring = self._declarations.declaring
 
-    # -- making
+    # -- creating
 
     def create(
         self,
@@ -75,7 +75,7 @@ class Schedules:
         catch_up_limit, catch_up_window and overlap. Anything else is an option of its jobs, as for using(). With
         `immediate` its job is also enqueued once now, as by run_now().
         """
-        at_once = is_immediate(immediate)
+        run_at_once = is_immediate(immediate)
         name = schedule_id_of(schedule_id)
         fields, options = split(how)
         now = self._services.clock.now()
@@ -84,7 +84,7 @@ class Schedules:
         row = records.new_row(name, when, template, "api", now)
         if not self._schedule_store.put(row, new=True):
             raise InvalidSchedule(f"schedule {name!r} exists already; change it with update(), or delete() it first")
-        if at_once:
+        if run_at_once:
             self.run_now(name)
             return self.get(name)
         return self._shown(row)
@@ -95,7 +95,7 @@ class Schedules:
         if not isinstance(call, Call):
             return bound(self._as_task(call), args, kwargs, options)
         if args or kwargs:
-            raise InvalidSchedule("args and kwargs go with a task; a call made with bind() has its own")
+            raise InvalidSchedule("args and kwargs belong to a task; a call made with bind() has its own")
         return bound(call.task, call.args, call.kwargs, options, call.options)
 
     def sync(self, *, since: datetime | None = None) -> builtins.list[str]:
@@ -112,7 +112,7 @@ class Schedules:
         """The ids of the schedules that the code of this app declares."""
         return tuple(self._declarations.known)
 
-    # -- looking
+    # -- reading
 
     def get(self, schedule_id: str) -> Schedule:
         """The schedule with this id, or ScheduleNotFound."""
@@ -189,13 +189,13 @@ class Schedules:
             raise InvalidSchedule("args and kwargs change the stored call; a new call has its own")
 
         def change(row: ScheduleRow, now: int) -> ScheduleRow:
-            changed = self._recalled(row, call, changes)
+            changed = self._with_call(row, call, changes)
             fields = {name: value for name, value in changes.items() if name in Timing.__struct_fields__}
             return changed if not fields else records.retimed(changed, _merged(row, fields, now), now)
 
         return self._change(schedule_id, change)
 
-    def _recalled(self, row: ScheduleRow, call: Call[Any] | None, changes: dict[str, Any]) -> ScheduleRow:
+    def _with_call(self, row: ScheduleRow, call: Call[Any] | None, changes: dict[str, Any]) -> ScheduleRow:
         if call is None and not {"queue", "priority", "args", "kwargs"} & changes.keys():
             return row
         template = call_of(row)
@@ -211,11 +211,11 @@ class Schedules:
 
     def _with_arguments(self, template: NewJob, changes: dict[str, Any]) -> NewJob:
         job = Job[Any](self._services, template)
-        had = {"args": job.args, "kwargs": job.kwargs}
-        shown = dict(zip(had, job.redacted_call(), strict=True))
-        given = {name: changes[name] for name in had if changes.get(name) is not None}
-        meant = {**had, **unmasked(given, shown, had)}
-        call = bound(self._as_task(template.task), meant["args"], meant["kwargs"], {})
+        before = {"args": job.args, "kwargs": job.kwargs}
+        shown = dict(zip(before, job.redacted_call(), strict=True))
+        given = {name: changes[name] for name in before if changes.get(name) is not None}
+        after = {**before, **unmasked(given, shown, before)}
+        call = bound(self._as_task(template.task), after["args"], after["kwargs"], {})
         fresh = records.as_template(self._submitter.draft(call))
         kept = structs.replace(template, payload=fresh.payload, checksum=fresh.checksum)
         if template.unique_key is None:
@@ -232,13 +232,13 @@ class Schedules:
             row = self._row(schedule_id)
             now = self._services.clock.now()
             new = job_for(row, now, now, ids.new_id(now))
-            told = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
-            if self._schedule_store.fire([ScheduleFire(row, (new,), (told,))], now) == [True]:
+            occurrence = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
+            if self._schedule_store.fire([ScheduleFire(row, (new,), (occurrence,))], now) == [True]:
                 job = Job[Any](self._services, new)
                 if self._submitter.intercept is not None:
                     self._submitter.intercept(job)
                 return job
-        raise self._closed() or _too_busy(schedule_id)
+        raise self._closed() or _conflict(schedule_id)
 
     def _closed(self) -> HeadraceError | None:
         """The error of a store that is being moved, or None."""
@@ -277,7 +277,7 @@ class Schedules:
             wanted = change(row, now)
             if wanted == row or self._schedule_store.put(structs.replace(wanted, updated_at=now)):
                 return self._shown(wanted)
-        raise _too_busy(schedule_id)
+        raise _conflict(schedule_id)
 
     def _shown(self, row: ScheduleRow) -> Schedule:
         return records.as_schedule(row, self._services)
@@ -286,10 +286,10 @@ class Schedules:
 def _merged(row: ScheduleRow, fields: dict[str, Any], now: int) -> Timing:
     """The stored timing with these fields changed, validated as a whole; a new cron, every or at replaces it."""
     given = records.as_given(timing_of(row))
-    if any(fields.get(name) is not None for name in _EITHER):
-        given = {name: value for name, value in given.items() if name not in _EITHER}
+    if any(fields.get(name) is not None for name in _KINDS):
+        given = {name: value for name, value in given.items() if name not in _KINDS}
     return timing(**{**given, **fields}, now=now)
 
 
-def _too_busy(schedule_id: str) -> EngineUnavailable:
+def _conflict(schedule_id: str) -> EngineUnavailable:
     return EngineUnavailable(f"schedule {schedule_id!r} keeps being changed by others; try again")

@@ -13,28 +13,28 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import ARCHIVED
 
-_OF_ONE_ID = 100  # jobs that may have had the same id over time
-_NOT_THERE = ("worker", "text", "flow")
+_MAX_PER_ID = 100  # jobs that may have had the same id over time
+_UNSUPPORTED_FILTERS = ("worker", "text", "flow")
 
 
-def row_in(archive: Archive | None, job_id: str) -> JobRow | None:
+def archived_row(archive: Archive | None, job_id: str) -> JobRow | None:
     """The archived job, or None."""
-    kept = keepsake_in(archive, job_id)
-    return None if kept is None else replace(kept.job, seq=ARCHIVED)
+    found = archived_job(archive, job_id)
+    return None if found is None else replace(found.job, seq=ARCHIVED)
 
 
-def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = None) -> ArchivedJob | None:
+def archived_job(archive: Archive | None, job_id: str, created_at: int | None = None) -> ArchivedJob | None:
     """The full job; `created_at` selects one of several with the same id."""
     if archive is None:
         return None
-    rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), 100).rows
+    rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), _MAX_PER_ID).rows
     found = next((row for row in rows if created_at in (None, row.created_at)), None)
     return None if found is None else shown(found)
 
 
 def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> JobRowPage:
     """Matching archived jobs, newest finish first, without those that are also live."""
-    refuse_what_is_not_there(which)
+    refuse_unsupported(which)
     if archive is None:
         return JobRowPage([], None)
     page = archive.find(which, limit, cursor)
@@ -55,14 +55,14 @@ def delete(engine: Engine, archive: Archive | None, ids: Sequence[str]) -> list[
     """Delete these jobs from the archive; returns the ids of those that existed only there."""
     if archive is None:
         return []
-    rows = only_archived(engine, archive.find(Filter(ids=tuple(ids)), _OF_ONE_ID * len(ids)).rows)
+    rows = only_archived(engine, archive.find(Filter(ids=tuple(ids)), _MAX_PER_ID * len(ids)).rows)
     archive.remove([key_of(row) for row in rows])
     return sorted({row.id for row in rows})
 
 
-def refuse_what_is_not_there(which: Filter) -> None:
-    for name in _NOT_THERE:
+def refuse_unsupported(which: Filter) -> None:
+    for name in _UNSUPPORTED_FILTERS:
         if getattr(which, name) is not None:
             raise InvalidJob(
-                f"{name}: archived jobs are not found by it; use ids, state, queue, task, tag, since and until"
+                f"{name}: archived jobs have no such filter; use ids, state, queue, task, tag, since and until"
             )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from headrace.runtime.jobs.waiter import Waiter
     from headrace.runtime.spool.spool import Spool
 
-_AT_ONCE = 1000
+_BATCH = 1000
 
 
 class Services:
@@ -65,9 +65,9 @@ class Services:
         self.clock = clock
         self._spool = spool
         self._waiter: Waiter | None = None
-        self._making = threading.Lock()
+        self._waiter_lock = threading.Lock()
 
-    def keep_archive_in(self, store: Engine | None) -> None:
+    def use_archive(self, store: Engine | None) -> None:
         """Use a separate store as the archive."""
         self._archive_of = (self.engine, store)
 
@@ -77,27 +77,27 @@ class Services:
         engine, store = self._archive_of
         return store.archive if store is not None and engine is self.engine else self.engine.archive
 
-    def terms(self) -> list[PolicyRow]:
-        """Lifecycle terms of tasks and queues, from the store and the known code."""
+    def policies(self) -> list[PolicyRow]:
+        """The lifecycle policies of tasks and queues, from the store and the known code."""
         return with_declared(self.engine.staleness_store.terms(), declared_by(self.tasks))
 
     def close(self) -> None:
         if self._waiter is not None:
             self._waiter.close()
 
-    def wish(self, worker_id: str, wish: str) -> bool:
+    def command_worker(self, worker_id: str, command: str) -> bool:
         """Send a worker the command run, pause or stop; False if it is unknown."""
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
-        return self.engine.queries.wish(worker_id, wish)
+        return self.engine.queries.wish(worker_id, command)
 
     def set_log_level(self, worker_id: str, level: str) -> bool:
         """Set the log level of a worker, next to other commands; False if it is unknown."""
         from headrace.runtime.context.logs import levels_in  # deferred, as above
 
         levels_in(level)
-        wishes = {row.id: row.wish for row in self.engine.queries.workers()}
-        return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
+        commands = {row.id: row.wish for row in self.engine.queries.workers()}
+        return worker_id in commands and self.command_worker(worker_id, with_log_level(commands[worker_id], level))
 
     def row(self, job_id: str, *, light: bool = True) -> JobRow:
         """The job from the store, the spool or the archive."""
@@ -109,7 +109,7 @@ class Services:
             return spooled
         if rows:
             return rows[0]
-        if (found := self._spooled(job_id) or archived_jobs.row_in(self.archive, job_id)) is None:
+        if (found := self._spooled(job_id) or archived_jobs.archived_row(self.archive, job_id)) is None:
             raise JobNotFound(job_id)
         return found
 
@@ -159,7 +159,7 @@ class Services:
         return {edge.child: parents[edge.parent] for edge in edges if edge.parent in ended}
 
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> JobRowPage:
-        return self.engine.queries.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
+        return self.engine.queries.find(structs.replace(which, states=states), _BATCH, cursor, light=True)
 
     def amend(self, job_id: str, changes: JobUpdate) -> bool:
         changed = self.engine.queries.amend(job_id, changes)
@@ -173,15 +173,15 @@ class Services:
             text = codec.encode(data, models=True, limit=self.settings.max_payload, where="data")
             value = self.encrypted(text, f"event {name}", job_id)
             checksum = codec.checksum(value)
-        left = self.engine.queries.signal(job_id, name, value, checksum)
-        if not left:
+        is_open = self.engine.queries.signal(job_id, name, value, checksum)
+        if not is_open:
             self._refuse_if_spooled([job_id])
-        return left
+        return is_open
 
     def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
         """Raise for a spooled job: only the store can change it, and False would mean that it is finished."""
         if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
-            raise EngineUnavailable(f"job {held} still waits in the spool; do it again when it is forwarded")
+            raise EngineUnavailable(f"job {held} still waits in the spool; try again after it is forwarded")
 
     def _refuse_if_archived(self, ids: Sequence[str]) -> None:
         rows = [] if self.archive is None else archived_jobs.only_archived(self.engine, self.archive.get(ids))
@@ -211,15 +211,15 @@ class Services:
         # Deferred, with its thread: many programs never wait for a job.
         from headrace.runtime.jobs.waiter import Waiter
 
-        with self._making:  # a second waiter would not be closed with the app
+        with self._waiter_lock:  # a second waiter would not be closed with the app
             if self._waiter is None:
                 self._waiter = Waiter(self.engine)
             return self._waiter
 
     def history_of(self, row: JobRow) -> tuple[list[HistoryEntry], list[AttemptError]]:
         if row.seq == ARCHIVED:
-            kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
-            history_rows = [] if kept is None else kept.history
+            archived = archived_jobs.archived_job(self.archive, row.id, row.created_at)
+            history_rows = [] if archived is None else archived.history
         else:
             history_rows = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
         return tell(row, history_rows), errors_of(history_rows)
@@ -228,8 +228,8 @@ class Services:
         if row.seq == SPOOLED:
             return []
         if row.seq == ARCHIVED:
-            kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
-            lines = [] if kept is None else kept.logs
+            archived = archived_jobs.archived_job(self.archive, row.id, row.created_at)
+            lines = [] if archived is None else archived.logs
         else:
             lines = self.engine.queries.logs(row.id)
         return [self.log_entry(row.id, line) for line in lines]
@@ -246,28 +246,28 @@ class Services:
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
-        told = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
+        text = explain(row, self.engine.queries, self.clock.now(), self.engine.transfer.store_status())
         if row.state in (State.FAILED, State.RETRYING):
-            told += explain_error(self.history_of(row)[1])
+            text += explain_error(self.history_of(row)[1])
         if row.seq == ARCHIVED:
-            return f"{told} It is in the archive."
+            return f"{text} It is in the archive."
         if row.state is State.FAILED:
-            return told + self._letter_in_words(row)
-        return told if row.state in FINAL else told + self._staleness_in_words(row)
+            return text + self._describe_dead_letter(row)
+        return text if row.state in FINAL else text + self._describe_staleness(row)
 
-    def _staleness_in_words(self, row: JobRow) -> str:
-        book = Policies(self.terms(), self.settings)
-        found = verdict(job_age_of(row, self.engine.queries.history(row.id)), book, self.clock.now())
+    def _describe_staleness(self, row: JobRow) -> str:
+        policies = Policies(self.policies(), self.settings)
+        found = verdict(job_age_of(row, self.engine.queries.history(row.id)), policies, self.clock.now())
         return "" if found is None else explain_stale(found)
 
-    def _letter_in_words(self, row: JobRow) -> str:
-        for letter in self.engine.dead_letters.latest([row.id]):
-            return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
+    def _describe_dead_letter(self, row: JobRow) -> str:
+        for dead_letter in self.engine.dead_letters.latest([row.id]):
+            return f" Its dead letter {dead_letter.id} is {dead_letter.status}: `headrace dead show {dead_letter.id}`."
         return ""
 
     def edges(self, ids: Sequence[str]) -> list[Dependency]:
         """All dependencies of these jobs, each once."""
-        pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+        pages = (ids[start : start + _BATCH] for start in range(0, len(ids), _BATCH))
         found = {(edge.parent, edge.child): edge for page in pages for edge in self.engine.queries.edges(page)}
         return list(found.values())
 
@@ -279,7 +279,7 @@ class Services:
         """Every job that matches, newest first."""
         cursor = None
         while True:
-            page = self.engine.queries.find(which, _AT_ONCE, cursor, light=light)
+            page = self.engine.queries.find(which, _BATCH, cursor, light=light)
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
@@ -316,7 +316,7 @@ class Services:
 
 
 def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPolicy]:
-    """The lifecycle terms in the definitions of these tasks."""
+    """The lifecycle policies in the definitions of these tasks."""
     return {
         name: structs.replace(
             (task.options.lifecycle or Lifecycle()).terms(),

@@ -20,17 +20,17 @@ from headrace.core.queues.rules_text import rate_in_words
 from headrace.core.retention.staleness import StaleFinding
 from headrace.engines.protocol.queries import Queries
 
-_LONGEST_MESSAGE = 200  # characters
+_MAX_MESSAGE = 200  # characters
 
 
 def explain(row: JobRow, queries: Queries, now: int, store_status: StoreStatus | None = None) -> str:
     """The sentence. `store_status` is set while the store is closed by a copy."""
     if row.state in FINAL:
-        return _over(row) + (explain_end(row, queries) if row.reason == PARENT_FAILED else "")
+        return _finished(row) + (explain_end(row, queries) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
         return _running(row, now)
     if store_status is not None:
-        return _held_up(store_status)
+        return _closed(store_status)
     if row.state is State.WAITING:
         return explain_waiting(row, queries)
     if row.state is State.PENDING or row.run_at <= now:
@@ -44,7 +44,7 @@ def explain_spooled(where: str, in_front: int, error: str | None) -> str:
     if error is None:
         return f"It waits in the spool of {where}: {in_front} jobs are in front of it, and are being forwarded now."
     return (
-        f"It waits in the spool of {where}: the server is away ({error}), {in_front} jobs are in front of it; "
+        f"It waits in the spool of {where}: the server is unavailable ({error}), {in_front} jobs are in front of it; "
         "it is forwarded when the server returns."
     )
 
@@ -54,7 +54,7 @@ def explain_stale(found: StaleFinding) -> str:
     if not found.is_stale:
         return f" It is nearly stale: {found.in_words()}."
     if found.action == "review":
-        return f" It is stale: {found.in_words()}; its terms leave it for review."
+        return f" It is stale: {found.in_words()}; its policy leaves it for review."
     becomes = "a dead letter" if found.action == "dead" else "failed"
     return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
 
@@ -64,11 +64,11 @@ def explain_error(errors: Sequence[AttemptError]) -> str:
     if not errors:
         return ""
     last = errors[-1]
-    message = last.message.strip().partition("\n")[0][:_LONGEST_MESSAGE]
+    message = last.message.strip().partition("\n")[0][:_MAX_MESSAGE]
     return f" Its last error was {last.type}: {message}." if message else f" Its last error was {last.type}."
 
 
-def _over(row: JobRow) -> str:
+def _finished(row: JobRow) -> str:
     when = to_datetime(row.finished_at)
     reason = f" ({row.reason})" if row.reason else ""
     return f"It is over: {row.state}{reason} at {when:%Y-%m-%d %H:%M:%S} UTC."
@@ -76,12 +76,12 @@ def _over(row: JobRow) -> str:
 
 def _running(row: JobRow, now: int) -> str:
     if row.lease_until is not None and row.lease_until <= now:
-        return f"Worker {row.worker} fell silent while running it; the next worker to look takes it over."
+        return f"Worker {row.worker} did not renew its lease; the next worker to check takes it over."
     since = _span(now - (row.started_at or now))
     return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
 
 
-def _held_up(store_status: StoreStatus) -> str:
+def _closed(store_status: StoreStatus) -> str:
     if store_status.kind == "moved":
         return f"The jobs of this store were copied to {store_status.other}; look there, no job starts here."
     return f"This store is being filled from {store_status.other}; its workers start when `headrace copy` ends."
@@ -92,7 +92,7 @@ def _not_due(row: JobRow, now: int) -> str:
     if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
         return _suspended(row, left, now)
     if row.state is State.RETRYING:
-        return f"It is to be retried in {left}: {row.reason}."
+        return f"It will be retried in {left}: {row.reason}."
     reason = f" ({row.reason})" if row.reason else ""
     return f"It is scheduled to run in {left}{reason}."
 
@@ -104,8 +104,8 @@ def _suspended(row: JobRow, left: str, now: int) -> str:
         name = reason.partition(": ")[2]
         until = to_datetime(row.run_at)
         return f"It sleeps{f' ({name})' if name else ''} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}."
-    patience = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
-    return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
+    deadline = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
+    return f"It {reason}{deadline}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
 
 
 def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) -> str:
@@ -113,16 +113,16 @@ def _pending(row: JobRow, queries: Queries, alive: list[WorkerRow], now: int) ->
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
     lane_limits = lane_limits_of(row.lane)
-    ruled = {task.name: task.rules for task in queries.tasks()}
-    # Behind the gate of a task without rules: a worker put it there that did not know the task.
-    was_unknown = row.task not in ruled and Limit("task", row.task) in lane_limits
-    working = _willing(row, alive, was_unknown)
+    rules_by_task = {task.name: task.rules for task in queries.tasks()}
+    # A worker that did not know the task has put the job into the lane of the task, which has no rules.
+    was_unknown = row.task not in rules_by_task and Limit("task", row.task) in lane_limits
+    working = _able_workers(row, alive, was_unknown)
     if isinstance(working, str):
         return working
     of_queue = _rules(queue)
-    of_task = ruled.get(row.task, TaskRules())
-    if (shut := _shut(row, lane_limits, of_queue, of_task, queries, now)) is not None:
-        return shut
+    of_task = rules_by_task.get(row.task, TaskRules())
+    if (blocked := _blocked(row, lane_limits, of_queue, of_task, queries, now)) is not None:
+        return blocked
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
     waiting = queries.count(Filter(states=(State.PENDING,), queue=row.queue))
     pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
@@ -139,10 +139,10 @@ def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
     """The addition for a retried job under the strategy fresh_first."""
     if strategy != "fresh_first" or row.attempt == 0:
         return ""
-    return " It was tried before, so jobs that never were go first (strategy fresh_first)."
+    return " It was tried before, so untried jobs go first (strategy fresh_first)."
 
 
-def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
+def _able_workers(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
     """The workers that could run it, or the sentence that says why there is none."""
     if not alive:
         return f"No worker is alive; start one with `{_command(row, any_queue=True)}`."
@@ -168,11 +168,11 @@ def _rules(queue: QueueRow | None) -> QueueRules:
 
 
 def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
-    """The sentence for a job whose needs no worker has, or has all together."""
+    """The sentence for a job if no worker has all its needs."""
     found = {name for worker in workers for name in _capabilities(worker)}
-    told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
-    whole = f"has {missing}, which it needs" if missing else f"has all that it needs together ({told})"
-    return f"No live worker of queue {row.queue!r} {whole}; start one with `{_command(row)}`."
+    all_needs, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
+    lack = f"has {missing}, which it needs" if missing else f"has all that it needs together ({all_needs})"
+    return f"No live worker of queue {row.queue!r} {lack}; start one with `{_command(row)}`."
 
 
 def _command(row: JobRow, *, any_queue: bool = False) -> str:
@@ -181,7 +181,7 @@ def _command(row: JobRow, *, any_queue: bool = False) -> str:
     return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
 
 
-def _shut(
+def _blocked(
     row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules, queries: Queries, now: int
 ) -> str | None:
     """The sentence for a job that a pause or a concurrency limit blocks, None if none does now."""
@@ -202,9 +202,9 @@ def _shut(
     return None
 
 
-def _full(who: str, most: int, held: int) -> str:
+def _full(name: str, most: int, held: int) -> str:
     jobs = "1 job" if most == 1 else f"{most} jobs"
-    return f"{who} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
+    return f"{name} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
 
 
 def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task: TaskRules) -> str:
@@ -213,7 +213,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
     rates |= {
         f"rate key {lane_limit.name!r}": of_queue.key_rate for lane_limit in lane_limits if lane_limit.kind == "rate"
     }
-    return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
+    return " and ".join(f"{name} starts {rate_in_words(rate)}" for name, rate in rates.items() if rate is not None)
 
 
 def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:

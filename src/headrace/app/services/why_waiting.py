@@ -21,13 +21,13 @@ def explain_waiting(row: JobRow, queries: Queries) -> str:
         return _held(row, ended)
     left = [parent for parent in parents if parent.state not in FINAL]
     if not left:
-        return f"It waits, but nothing that it waits for is open; run it with `headrace jobs promote {row.id}`."
-    begun = "Its own run is over, and it" if row.finished_at is not None else "It"
-    return f"{begun} waits for {_which(left, edges)}."
+        return f"It waits, but all its parents have finished; run it with `headrace jobs promote {row.id}`."
+    subject = "Its own run has ended, and it" if row.finished_at is not None else "It"
+    return f"{subject} waits for {_which(left, edges)}."
 
 
 def explain_end(row: JobRow, queries: Queries) -> str:
-    """A second sentence for a job that was cancelled because of another, if that one is still there."""
+    """A second sentence for a job that was cancelled because of a parent, if that parent still exists."""
     rows = rows_of(queries, [edge.parent for edge in queries.edges([row.id]) if edge.child == row.id and edge.blocks])
     ended = [parent for parent in rows.values() if parent.state in FINAL]
     if not ended:
@@ -50,10 +50,10 @@ def _which(left: Sequence[JobRow], edges: Sequence[Dependency]) -> str:
 def _held(row: JobRow, ended: Sequence[JobRow]) -> str:
     parent = ended[0]
     more = f", and {len(ended) - 1} more did not complete" if len(ended) > 1 else ""
-    ways = [f"retry the parent with `headrace jobs retry {parent.id}`"]
-    if row.finished_at is None:  # else it has run, and there is nothing left of it to be started
-        ways.append(f"run this job without it with `headrace jobs promote {row.id}` (job.promote())")
+    options = [f"retry the parent with `headrace jobs retry {parent.id}`"]
+    if row.finished_at is None:  # otherwise it has already run
+        options.append(f"run this job without it with `headrace jobs promote {row.id}` (job.promote())")
     return (
-        f"It is held for a person to decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
-        f"{', '.join(ways)}, or cancel it with `headrace jobs cancel {row.id}`."
+        f"It is held until you decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
+        f"{', '.join(options)}, or cancel it with `headrace jobs cancel {row.id}`."
     )
