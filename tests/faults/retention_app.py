@@ -13,7 +13,7 @@ def main(what: str) -> None:
     with Headrace() as app:
         print("ready", flush=True)
         if what == "drop":
-            archive = app.lifecycle._archiving._own()
+            archive = app.lifecycle._archive._required_archive()
             now, week = app.clock.now(), 7 * 86_400_000
             for moment in range(now - 61 * week, now - 10 * week, week):
                 archive.drop(moment)

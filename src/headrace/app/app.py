@@ -14,14 +14,12 @@ from msgspec import structs
 
 from headrace.app import parts
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
-from headrace.app.extensions import extend
 from headrace.app.forking import start_afresh_after_fork
 from headrace.app.jobs.jobs import Jobs
-from headrace.app.queues.queues import Queue, QueueStats, all_stats
-from headrace.app.queues.task_rules import rule_task, rules_of_tasks
+from headrace.app.queues.queues import Queue, QueueStats, all_stats, change_task_rules, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.services.services import Services
-from headrace.app.web_entry import ASGI, BackgroundReads, asgi_of
+from headrace.app.surfaces import ASGI, BackgroundReads, asgi_of, load_extensions
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.jobs.queue_rules import TaskRules
@@ -77,7 +75,7 @@ class Headrace:
         start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
-        extend(self, self.settings)
+        load_extensions(self, self.settings)
 
     # -- its parts, each created on first use
 
@@ -233,15 +231,15 @@ class Headrace:
         queues and workers. `strategy` is the order among its own jobs, which overrides the queue's: priority, fifo,
         lifo, weighted_random or fresh_first. None removes a rule.
         """
-        return rule_task(self.engine, name, lambda before: changed(before, rules))
+        return change_task_rules(self.engine, name, lambda before: changed(before, rules))
 
     def pause_task(self, name: str) -> None:
         """Pause a task: workers start none of its jobs. Running jobs and other tasks continue."""
-        rule_task(self.engine, name, lambda before: structs.replace(before, paused=True))
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=True))
 
     def resume_task(self, name: str) -> None:
         """Resume a task."""
-        rule_task(self.engine, name, lambda before: structs.replace(before, paused=False))
+        change_task_rules(self.engine, name, lambda before: structs.replace(before, paused=False))
 
     def spooled(self) -> int:
         """The number of jobs in the spool, waiting for the server; 0 without a spool."""

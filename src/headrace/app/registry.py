@@ -70,7 +70,7 @@ class Registry:
         """A task to enqueue by name; its code need not be known here."""
         if is_reserved(check_task_name(name)):
             raise InvalidJob(f"task: {name!r} is headrace's own: names that begin with {RESERVED!r} are not enqueued")
-        return self.find(name) or Task(_elsewhere, name, Options(), self._submits)
+        return self.find(name) or Task(_unknown_code, name, Options(), self._submits)
 
     def as_task(self, task: Any) -> Task[..., Any, Any]:
         """Resolve a task given as a task, a name, or a plain importable function."""
@@ -117,7 +117,7 @@ class Registry:
         try:
             found = getattr(importlib.import_module(module), attribute, None)
         except BaseException as error:  # user code runs at import; its sys.exit() must not end the worker
-            _tell_import_error(name, error)
+            _log_import_error(name, error)
             return None
         # A function that the module imported from elsewhere does not count.
         if not isinstance(found, Task | FunctionType | BuiltinFunctionType) or not self._allows(found.__module__):
@@ -144,12 +144,12 @@ def _place(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
 
 
-def _tell_import_error(task: str, error: BaseException) -> None:
-    import logging  # deferred: a sixth of what `import headrace` would cost
+def _log_import_error(task: str, error: BaseException) -> None:
+    import logging  # deferred: it would be a sixth of the time of `import headrace`
 
     logging.getLogger("headrace.app").warning("task %r can't be imported: %s", task, why(error))
 
 
-def _elsewhere(*args: Any, **kwargs: Any) -> Any:
+def _unknown_code(*args: Any, **kwargs: Any) -> Any:
     """A placeholder for a task whose code is unknown here."""
     raise ConfigError("the code of this task is not known here")

@@ -55,9 +55,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         return knows(self.tasks, task)
 
     @classmethod
-    def of(
-        cls, row: WorkerRow, now: int, vitals: ProcessStats | None = None, stalled: Iterable[str] = ()
-    ) -> WorkerInfo:
+    def of(cls, row: WorkerRow, now: int, stats: ProcessStats | None = None, stalled: Iterable[str] = ()) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
         known.pop("wish")
         known["silent"] = row.is_silent(now)
@@ -70,9 +68,9 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
                 "heartbeat": row.heartbeat / 1000,
-                "cpu": None if vitals is None else vitals.cpu,
-                "memory": None if vitals is None else vitals.memory,
-                "memory_trace": None if vitals is None else vitals.trace,
+                "cpu": None if stats is None else stats.cpu,
+                "memory": None if stats is None else stats.memory,
+                "memory_trace": None if stats is None else stats.trace,
                 "stalled": sorted(stalled),
             }
         )

@@ -28,7 +28,7 @@ def _sent(app: Headrace, webhook_id: str) -> int:
 
 
 def test_a_new_webhook_is_sent_all_that_happens_from_then_on(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "_LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(webhooks, "_REFRESH_INTERVAL", 3600.0)
     first = app.webhooks.create(URL, "queue.paused")
     with app.listening():
         app.queue("a").pause()
@@ -41,7 +41,7 @@ def test_a_new_webhook_is_sent_all_that_happens_from_then_on(app: Headrace, monk
 
 
 def test_what_happened_while_a_webhook_was_paused_is_not_sent(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(webhooks, "_LOOK_EVERY", 0.0)
+    monkeypatch.setattr(webhooks, "_REFRESH_INTERVAL", 0.0)
     hook = app.webhooks.create(URL, "queue.paused")
     app.webhooks.pause(hook.id)
     app.queue("meanwhile").pause()
@@ -76,13 +76,13 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
 @pytest.mark.engines("sqlite")
 def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", (0.01, 0.01))
-    tried, hand_on = [], app.webhooks._hand_on
+    tried, hand_on = [], app.webhooks._enqueue_deliveries
 
     def hand_on_and_count(event: Event) -> None:
         tried.append(event.cursor)
         hand_on(event)
 
-    monkeypatch.setattr(app.webhooks, "_hand_on", hand_on_and_count)
+    monkeypatch.setattr(app.webhooks, "_enqueue_deliveries", hand_on_and_count)
     app.task_by_name("x").using(queue=webhooks.QUEUE).enqueue()
     app.queue(webhooks.QUEUE).configure(max_length=1)
     hook = app.webhooks.create(URL, "queue.paused")

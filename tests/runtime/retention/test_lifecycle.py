@@ -20,7 +20,7 @@ def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app
     with app.worker():
         pass
     declared = {"max_pending": 600, "keep_failed": 3600, "remove_on_complete": 10, "remove_on_fail": True}
-    held = app.lifecycle.policies_by_name()
+    held = app.lifecycle.terms_by_name()
     assert held.pop(("any", "job")) == app.lifecycle.terms()
     assert held == {
         (row.kind, row.name): app.lifecycle.terms(**{row.kind: row.name}) for row in app.lifecycle.all_terms()

@@ -462,7 +462,6 @@ INNER = {
     "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "save_step"},
     "JobContext": {"relay", "still_held", "tell", "step_store", "enclosed"},
     "Task": {"submits"},
-    "Metrics": {"meter"},
 }
 
 

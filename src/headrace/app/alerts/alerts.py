@@ -37,7 +37,7 @@ from headrace.runtime.metrics.reader import MetricsReader
 
 _ATTEMPTS = 50
 _ORDER = {"critical": 0, "warning": 1, "info": 2}
-_LONGEST_SILENCE = 90 * 86_400_000
+_MAX_SILENCE = 90 * 86_400_000
 
 
 class Alerts:
@@ -50,22 +50,22 @@ class Alerts:
     @cached_property
     def rules(self) -> AlertRules:
         """The alert rules."""
-        return AlertRules(lambda: self._queries, self._readings)
+        return AlertRules(lambda: self._store, self._readings)
 
     @cached_property
     def channels(self) -> AlertChannels:
         """The alert channels."""
-        return AlertChannels(lambda: self._queries, lambda: self._services.clock, self._settings)
+        return AlertChannels(lambda: self._store, lambda: self._services.clock, self._settings)
 
     @property
-    def _queries(self) -> AlertStore:
+    def _store(self) -> AlertStore:
         return AlertStore(self._services.engine, self._settings, self._services.cipher)
 
     def _readings(self) -> MetricSource:
         MetricsReader(self._services.engine, self._settings).catch_up()
         return AlertInputs(self._services.engine, self._settings)
 
-    # -- looking
+    # -- reading
 
     def active(
         self, *, severity: str | None = None, acknowledged: bool | None = None, pending: bool = False
@@ -80,7 +80,7 @@ class Alerts:
             )
         found = [
             alert
-            for _, alert in open_alerts(self._queries)
+            for _, alert in open_alerts(self._store)
             if severity in (None, alert.severity)
             and acknowledged in (None, alert.state == "acknowledged")
             and (pending or alert.state != "pending")
@@ -107,7 +107,7 @@ class Alerts:
         last = None if before is None else cursor_of(check_moment("before", before))
         last = last if cursor is None else check_text("cursor", cursor)
         while len(found) < most:
-            page = self._queries.history(most, last)
+            page = self._store.history(most, last)
             found += [shown_change(key, one) for key, one in page if rule in (None, one.alert.rule)]
             if len(page) < most:
                 break
@@ -115,10 +115,10 @@ class Alerts:
         return found[:most]
 
     def _shown(self, alerts: list[core.AlertRow]) -> list[Alert]:
-        silences, now = [silence for _, silence in self._queries.silences()], self._services.clock.now()
+        silences, now = [silence for _, silence in self._store.silences()], self._services.clock.now()
         return [shown_alert(alert, silences, now) for alert in alerts]
 
-    # -- acting
+    # -- changing
 
     def acknowledge(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
         """Acknowledge an alert: it is not repeated, and resolves when its rule no longer holds."""
@@ -134,7 +134,7 @@ class Alerts:
         )
 
     def _is_muted(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
-        return any(silence.mutes(rule, labels, now) for _, silence in self._queries.silences())
+        return any(silence.mutes(rule, labels, now) for _, silence in self._store.silences())
 
     def _act(
         self,
@@ -143,21 +143,22 @@ class Alerts:
         note: str | None,
         change: Callable[[core.AlertRow, int], core.AlertTransition],
     ) -> Alert:
-        check_words("by", by), check_words("note", note)
+        check_words("by", by)
+        check_words("note", note)
         for _ in range(_ATTEMPTS):
             document, alert = self._find(alert_id)
             if not alert.is_open:
                 raise InvalidAlert(f"alert {alert.id} is resolved already")
             if alert.state == "pending":
                 raise InvalidAlert(f"alert {alert.id} is pending: its rule has not held long enough")
-            step = change(alert, self._services.clock.now())
-            if self._queries.keep(document, step, by, note):
-                assert step.alert is not None
-                return self._shown([step.alert])[0]
+            transition = change(alert, self._services.clock.now())
+            if self._store.keep(document, transition, by, note):
+                assert transition.alert is not None
+                return self._shown([transition.alert])[0]
         raise EngineUnavailable(f"alert {alert_id!r} keeps being changed by others; try again")
 
     def _find(self, alert_id: str) -> tuple[Document, core.AlertRow]:
-        found = list(self._queries.alerts())
+        found = list(self._store.alerts())
         exact = [one for one in found if one[1].id == alert_id]
         of_rule = [one for one in found if one[1].rule == alert_id and one[1].is_open]
         if exact or len(of_rule) == 1:
@@ -173,15 +174,15 @@ class Alerts:
         """
         series = check_labels("labels", labels)
         made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
-        if check_rule_name(name) in self._queries.rules():
-            raise InvalidAlert(f"name: {name!r} is the name of a rule, which raises its alerts itself; use another")
-        self._queries.ensure_channels(made.notify)
+        if check_rule_name(name) in self._store.rules():
+            raise InvalidAlert(f"name: {name!r} is the name of a rule; use another name")
+        self._store.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
-            now, known = self._services.clock.now(), self._queries.alert(name, series)
+            now, known = self._services.clock.now(), self._store.alert(name, series)
             muted = self._is_muted(name, {**made.labels, **series}, now)
-            step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
-            if self._queries.keep(known and known[0], step) and step.alert is not None:
-                return self._shown([step.alert])[0]
+            transition = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
+            if self._store.keep(known and known[0], transition) and transition.alert is not None:
+                return self._shown([transition.alert])[0]
         raise EngineUnavailable(f"alert {name!r} keeps being changed by others; try again")
 
     def evaluate(self) -> list[Alert]:
@@ -189,10 +190,10 @@ class Alerts:
 
         Returns the changed alerts.
         """
-        clock, queries = self._services.clock, self._queries
-        steps = AlertEvaluation(queries, self._readings(), clock.now()).finish()
-        Outbox(queries, clock).deliver()
-        return self._shown([step.alert for step in steps if step.alert is not None])
+        clock, store = self._services.clock, self._store
+        transitions = AlertEvaluation(store, self._readings(), clock.now()).finish()
+        Outbox(store, clock).deliver()
+        return self._shown([one.alert for one in transitions if one.alert is not None])
 
     # -- silences
 
@@ -223,19 +224,19 @@ class Alerts:
             by=check_words("by", by),
             note=check_words("note", note),
         )
-        self._queries.put(SILENCE, made.id, 0, made)
+        self._store.put(SILENCE, made.id, 0, made)
         return shown_silence(made)
 
     def silences(self) -> list[AlertSilence]:
         """The active silences, by their end."""
         now = self._services.clock.now()
-        found = [silence for _, silence in self._queries.silences() if silence.until > now]
+        found = [silence for _, silence in self._store.silences() if silence.until > now]
         return [shown_silence(silence) for silence in sorted(found, key=lambda one: one.until)]
 
     def unsilence(self, silence_id: str) -> bool:
         """End a silence; False if there is none with this id."""
-        document = self._queries.get(SILENCE, check_text("silence", silence_id))
-        return document is not None and self._queries.remove(document)
+        document = self._store.get(SILENCE, check_text("silence", silence_id))
+        return document is not None and self._store.remove(document)
 
     aactive = twin(active)
     aget = twin(get)
@@ -253,6 +254,6 @@ def _end(now: int, for_: float | timedelta | None, until: datetime | None) -> in
     if (for_ is None) == (until is None):
         raise InvalidAlert("for_, until: give exactly one of them")
     end = now + check_span("for_", for_) if until is None else check_moment("until", until)
-    if not now < end <= now + _LONGEST_SILENCE:
+    if not now < end <= now + _MAX_SILENCE:
         raise InvalidAlert("for_, until: a silence ends within 90 days from now, and not in the past")
     return end

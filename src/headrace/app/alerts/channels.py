@@ -26,14 +26,14 @@ from headrace.runtime.jobs.async_twin import twin
 class AlertChannels:
     """The channels of one store: the log, those of the setting `alert_channels`, and stored ones."""
 
-    def __init__(self, queries: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
-        self._make_queries = queries
+    def __init__(self, store: Callable[[], AlertStore], clock: Callable[[], Clock], settings: Settings) -> None:
+        self._make_store = store
         self._clock = clock
         self._of_settings = {text.partition("=")[0] for text in settings.alert_channels}
 
     @property
-    def _queries(self) -> AlertStore:
-        return self._make_queries()
+    def _store(self) -> AlertStore:
+        return self._make_store()
 
     def create(self, name: str, /, *, kind: str, **fields: Any) -> AlertChannel:
         """Create a channel: kind="slack" with a `url`, "webhook" with a `url` and a signing `secret`, "email" with
@@ -42,10 +42,10 @@ class AlertChannels:
         `severity` is the lowest severity to send.
         """
         made = channel(name, kind, fields)
-        self._ensure_free(name)
-        if not self._queries.keep_channel(made, 0):
+        self._ensure_stored(name)
+        if not self._store.keep_channel(made, 0):
             raise InvalidAlert(f"channel: channel {name!r} exists already; change it with update()")
-        self._queries.tell_health(f"channel {name}", None)  # reset the health of an earlier one with this name
+        self._store.tell_health(f"channel {name}", None)  # reset the health of an earlier one with this name
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:
@@ -55,39 +55,39 @@ class AlertChannels:
 
     def list(self) -> builtins.list[AlertChannel]:
         """All channels, by name."""
-        queries = self._queries
-        posts, health = Counter(post.channel for post in waiting(queries)), queries.health()
+        store = self._store
+        unsent, health = Counter(post.channel for post in waiting(store)), store.health()
         return [
-            shown_channel(one, name in self._of_settings, health.get(f"channel {name}"), posts[name])
-            for name, one in sorted(queries.channels().items())
+            shown_channel(one, name in self._of_settings, health.get(f"channel {name}"), unsent[name])
+            for name, one in sorted(store.channels().items())
         ]
 
     def update(self, name: str, /, **fields: Any) -> AlertChannel:
         """Change fields of a stored channel. Omitted fields and secrets stay."""
         before = self._known(name)
-        self._ensure_free(name)
+        self._ensure_stored(name)
         if before.trouble is not None:
             raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it and create it again")
-        document = self._queries.get(CHANNEL, name)
-        if document is None or not self._queries.keep_channel(changed(before, fields), document.version):
-            raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; try again")
+        document = self._store.get(CHANNEL, name)
+        if document is None or not self._store.keep_channel(changed(before, fields), document.version):
+            raise InvalidAlert(f"channel: {name!r} was changed or deleted by another caller; try again")
         return self.get(name)
 
     def delete(self, name: str) -> bool:
         """Delete a stored channel that no rule uses; False if there is none."""
-        queries = self._queries
-        users = sorted(one.name for one in queries.rules().values() if name in (one.notify or ()))
+        store = self._store
+        users = sorted(one.name for one in store.rules().values() if name in (one.notify or ()))
         if users:
             raise InvalidAlert(f"channel: {name!r} is used by {', '.join(users)}; change these rules first")
-        self._ensure_free(name)
-        document = queries.get(CHANNEL, name)
-        return document is not None and queries.remove(document)
+        self._ensure_stored(name)
+        document = store.get(CHANNEL, name)
+        return document is not None and store.remove(document)
 
     def test(self, name: str) -> str | None:
         """Send a test message now; returns None on success, else the error."""
         now = self._clock().now()
         message_id = ids.new_id(now)
-        trial = AlertRow(
+        test_alert = AlertRow(
             id=message_id,
             rule="test",
             series={},
@@ -96,26 +96,26 @@ class AlertChannels:
             state="firing",
             since=now,
             fired_at=now,
-            summary="this is a test of the channel, nothing is wrong",
+            summary="test of the channel; nothing is wrong",
         )
         try:
-            deliver(self._known(name), [("raised", trial)], message_id, now)
+            deliver(self._known(name), [("raised", test_alert)], message_id, now)
         except Undelivered as error:
             return str(error)
         return None
 
     def _known(self, name: str) -> Channel:
-        known = self._queries.channels()
+        known = self._store.channels()
         if check_text("channel", name) not in known:
             near = nearest(name, known)
             raise AlertChannelNotFound(name, f"; did you mean {near!r}?" if near else "")
         return known[name]
 
-    def _ensure_free(self, name: str) -> None:
+    def _ensure_stored(self, name: str) -> None:
         if name in self._of_settings:
             raise InvalidAlert(f"channel: {name!r} is defined in the setting alert_channels; change it there")
         if name == BUILT_IN.name:
-            raise InvalidAlert(f"channel: {name!r} is built in; leave it out of alert_notify, or create another")
+            raise InvalidAlert(f"channel: {name!r} is built in; remove it from alert_notify, or create another")
 
     acreate = twin(create)
     aget = twin(get)

@@ -15,7 +15,7 @@ from headrace.runtime.alerts.channels import BUILT_IN, Channel, Kind
 from headrace.runtime.alerts.store import ChannelHealth
 
 RuleState = Literal["ok", "pending", "firing", "acknowledged", "no_data", "broken", "off"]
-_GRAVEST: tuple[AlertState, ...] = ("firing", "acknowledged", "pending")
+_MOST_SEVERE_FIRST: tuple[AlertState, ...] = ("firing", "acknowledged", "pending")
 
 
 class Alert(Struct, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def _state_of(rule: core.AlertRuleRow, open_alerts: list[core.AlertRow], health:
     if health is not None and health.state == "broken":
         return "broken"
     states = {alert.state for alert in open_alerts if alert.rule == rule.name}
-    for state in _GRAVEST:
+    for state in _MOST_SEVERE_FIRST:
         if state in states:
             return "firing" if state == "firing" else "acknowledged" if state == "acknowledged" else "pending"
     return "ok" if health is None else "no_data"

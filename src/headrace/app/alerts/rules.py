@@ -23,13 +23,13 @@ _ATTEMPTS = 50
 class AlertRules:
     """The rules of one store: built-in and custom ones."""
 
-    def __init__(self, queries: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
-        self._make_queries = queries
+    def __init__(self, store: Callable[[], AlertStore], readings: Callable[[], MetricSource]) -> None:
+        self._make_store = store
         self._readings = readings
 
     @property
-    def _queries(self) -> AlertStore:
-        return self._make_queries()
+    def _store(self) -> AlertStore:
+        return self._make_store()
 
     def create(self, name: str, /, **fields: Any) -> AlertRule:
         """Create a rule: `when`, a condition as text, or `metric`, `op`, `threshold` and `window`.
@@ -39,10 +39,10 @@ class AlertRules:
         `runbook` go into notifications; `notify` names the channels, by default those of `alert_notify`.
         """
         made = rule(name, fields)
-        self._queries.ensure_channels(made.notify)
-        if made.name in SHIPPED or not self._queries.put(RULE, made.name, 0, made):
+        self._store.ensure_channels(made.notify)
+        if made.name in SHIPPED or not self._store.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: rule {made.name!r} exists already; change it with update()")
-        self._queries.tell_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
+        self._store.tell_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
@@ -51,27 +51,27 @@ class AlertRules:
 
     def list(self) -> builtins.list[AlertRule]:
         """All rules with their states, by name."""
-        queries = self._queries
-        health, alerts = queries.health(), [alert for _, alert in open_alerts(queries)]
-        rules = queries.rules()
+        store = self._store
+        health, alerts = store.health(), [alert for _, alert in open_alerts(store)]
+        rules = store.rules()
         return [shown_rule(rules[name], alerts, health.get(f"rule {name}")) for name in sorted(rules)]
 
     def update(self, name: str, /, **fields: Any) -> AlertRule:
         """Change fields of a rule, also of a built-in one; the others stay. `enabled=False` switches it off."""
         for _ in range(_ATTEMPTS):
-            document = self._queries.get(RULE, check_rule_name(name))
+            document = self._store.get(RULE, check_rule_name(name))
             before = self._known(name) if document is None else rule_on(document)
             after = rule(name, fields, before)
-            self._queries.ensure_channels(after.notify)
-            if self._queries.put(RULE, name, 0 if document is None else document.version, after):
+            self._store.ensure_channels(after.notify)
+            if self._store.put(RULE, name, 0 if document is None else document.version, after):
                 return self.get(name)
         raise EngineUnavailable(f"rule {name!r} keeps being changed by others; try again")
 
     def delete(self, name: str) -> bool:
         """Delete a rule; a built-in one returns to its defaults. False if there is nothing to delete."""
-        document = self._queries.get(RULE, check_rule_name(name))
+        document = self._store.get(RULE, check_rule_name(name))
         if document is not None:
-            return self._queries.remove(document)
+            return self._store.remove(document)
         if name in SHIPPED:
             raise InvalidAlert(
                 f"rule {name!r} is built in and unchanged; switch it off with update(enabled=False), or "
@@ -84,20 +84,20 @@ class AlertRules:
 
         The rule is a stored one, a stored one with some fields changed, or, without a name, a new one.
         """
-        tried = rule("trial", fields) if name is None else rule(name, fields, self._known(name))
-        found = look(tried, self._readings(), [])
+        tested = rule("trial", fields) if name is None else rule(name, fields, self._known(name))
+        found = look(tested, self._readings(), [])
         return [
             AlertReading(
                 labels=series,
                 holds=answer.holds,
                 figures=answer.figures,
-                summary=in_words(tried, series, answer.figures),
+                summary=in_words(tested, series, answer.figures),
             )
             for series, answer in found
         ]
 
     def _known(self, name: str) -> AlertRuleRow:
-        rules = self._queries.rules()
+        rules = self._store.rules()
         if check_rule_name(name) not in rules:
             near = nearest(name, rules)
             raise AlertRuleNotFound(name, f"; did you mean {near!r}?" if near else "")

@@ -49,10 +49,10 @@ from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, I
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.task import Task
 
-_AT_ONCE = 500  # records per commit
-_MOST = 1 << 40
+_BATCH = 500  # records per commit
+_UNLIMITED = 1 << 40
 _FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
-_KEPT = 30 * 86_400  # seconds
+_KEEP = 30 * 86_400  # seconds
 
 
 class Dead:
@@ -65,7 +65,7 @@ class Dead:
         self._task_by_name = task_by_name
         self._settings = settings
 
-    # -- looking
+    # -- reading
 
     def list(
         self,
@@ -90,11 +90,11 @@ class Dead:
 
     def history(self, letter_id: str) -> builtins.list[HistoryEntry]:
         """The history of its job, oldest first; if the job is deleted, the last entries kept in the dead letter."""
-        letter = self._row(letter_id)
+        dead_letter = self._row(letter_id)
         try:
-            return self._services.history_of(self._services.row(letter.job_id))[0]
+            return self._services.history_of(self._services.row(dead_letter.job_id))[0]
         except JobNotFound:
-            return last_words(kept_history(letter))
+            return last_words(kept_history(dead_letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """The number of matching dead letters."""
@@ -119,16 +119,16 @@ class Dead:
         row = self._services.row(check_text("job", job_id))
         errors = self._services.history_of(row)[1]
         last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
-        why = check_text("reason", reason)
-        order = NewDeadLetter(row.id, why, fingerprint=fingerprint(row.task, last, why))
+        checked_reason = check_text("reason", reason)
+        request = NewDeadLetter(row.id, checked_reason, fingerprint=fingerprint(row.task, last, checked_reason))
         if last is not None:
-            order = replace(order, error_type=last.type, error_message=last.message)
-        verdict = self._services.engine.dead_letters.add(order, _who(by), _text(note))
-        if verdict == "missing":
+            request = replace(request, error_type=last.type, error_message=last.message)
+        result = self._services.engine.dead_letters.add(request, _who(by), _text(note))
+        if result == "missing":
             raise JobNotFound(job_id)
-        if verdict == "pending":
+        if result == "pending":
             raise InvalidJob(f"job {row.id} has a pending dead letter already; app.dead.note() adds to it")
-        if verdict == "busy":
+        if result == "busy":
             state = self._services.row(row.id).state
             hint = "; cancel it first" if state is State.RUNNING else ""
             raise InvalidJob(f"job {row.id} is {state}, so it can't become a dead letter{hint}")
@@ -154,11 +154,11 @@ class Dead:
         permanently_failed, as the result shows. The defaults of that limit and of the boost are settings.
         """
         row = self._row(letter_id)
-        order = self._order(row.id, priority_boost, max_requeues)
+        request = self._request(row.id, priority_boost, max_requeues)
         if args is not None or kwargs is not None:
             payload = self._edited(row, args, kwargs)
-            order = replace(order, payload=payload, checksum=codec.checksum(payload))
-        (done,) = self._services.engine.dead_letters.requeue([order], _who(by), _text(note), _detail(by))
+            request = replace(request, payload=payload, checksum=codec.checksum(payload))
+        (done,) = self._services.engine.dead_letters.requeue([request], _who(by), _text(note), _detail(by))
         if done.verdict == "missing":
             raise DeadLetterNotFound(letter_id)
         if done.verdict == "resolved":
@@ -168,7 +168,7 @@ class Dead:
             raise InvalidJob(
                 f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed job can be requeued"
             )
-        return result_of(done, order.most)
+        return result_of(done, request.most)
 
     def requeue_where(
         self,
@@ -192,32 +192,32 @@ class Dead:
         which = _filter("pending", filters)
         if which == DeadLetterFilter(statuses=("pending",)) and not everything:
             raise InvalidJob("give at least one filter, or everything=True")
-        most = _MOST if limit is None else _count("limit", limit, least=1)
-        order = self._order("", priority_boost, max_requeues)
+        most = _UNLIMITED if limit is None else _count("limit", limit, least=1)
+        request = self._request("", priority_boost, max_requeues)
         every = 0.0 if rate is None else _every(rate)
         if dry_run:
-            return self._foretell(which, most, order.most)
+            return self._preview(which, most, request.most)
         now = self._services.clock.now()
-        tally = dict.fromkeys(("requeued", "stored_anew", "used_up", "resolved", "missing", "busy"), 0)
+        counts = dict.fromkeys(("requeued", "stored_anew", "used_up", "resolved", "missing", "busy"), 0)
         for page in self._pages(which, most):
-            place = tally["requeued"] + tally["stored_anew"]
-            orders = [
-                replace(order, id=row.id, run_at=now + round(every * (place + n)) if rate else None)
+            place = counts["requeued"] + counts["stored_anew"]
+            requests = [
+                replace(request, id=row.id, run_at=now + round(every * (place + n)) if rate else None)
                 for n, row in enumerate(page)
             ]
-            for done in self._services.engine.dead_letters.requeue(orders, _who(by), _text(note), _detail(by)):
-                tally[done.verdict] += 1
-        back = tally["requeued"] + tally["stored_anew"]
-        until = moment(now + round(every * (back - 1))) if rate and back else None
-        skipped = tally["resolved"] + tally["missing"] + tally["busy"]
-        return BulkRequeue(sum(tally.values()), back, tally["used_up"], skipped, False, until)
+            for done in self._services.engine.dead_letters.requeue(requests, _who(by), _text(note), _detail(by)):
+                counts[done.verdict] += 1
+        requeued = counts["requeued"] + counts["stored_anew"]
+        until = moment(now + round(every * (requeued - 1))) if rate and requeued else None
+        skipped = counts["resolved"] + counts["missing"] + counts["busy"]
+        return BulkRequeue(sum(counts.values()), requeued, counts["used_up"], skipped, False, until)
 
-    def _order(self, letter_id: str, boost: int | None, most: int | None) -> RequeueRequest:
+    def _request(self, letter_id: str, boost: int | None, most: int | None) -> RequeueRequest:
         boost = self._settings.priority_boost if boost is None else boost
         most = self._settings.max_requeues if most is None else most
         return RequeueRequest(letter_id, _boost(boost), _count("max_requeues", most))
 
-    def _foretell(self, which: DeadLetterFilter, most: int, max_requeues: int) -> BulkRequeue:
+    def _preview(self, which: DeadLetterFilter, most: int, max_requeues: int) -> BulkRequeue:
         matched = used_up = 0
         for page in self._pages(which, most):
             matched += len(page)
@@ -227,7 +227,7 @@ class Dead:
     def _pages(self, which: DeadLetterFilter, most: int) -> Iterator[builtins.list[DeadLetterRow]]:
         """Matching records, newest first. The newer record of a job that fails again meanwhile is not included."""
         before: str | None = None
-        while most > 0 and (rows := self._services.engine.dead_letters.find(which, min(most, _AT_ONCE), before)):
+        while most > 0 and (rows := self._services.engine.dead_letters.find(which, min(most, _BATCH), before)):
             yield rows
             most -= len(rows)
             before = rows[-1].id
@@ -240,10 +240,12 @@ class Dead:
         if kwargs is not None and not isinstance(kwargs, Mapping):
             raise InvalidJob(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
         if args is None or kwargs is None:
-            was = snapshot_of(row)
-            codec.verify(was.payload, was.checksum)
-            had = task.signature.rebuild(*codec.decode_call(self._services.opened(was.payload, "call", row.task)))
-            args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
+            snapshot = snapshot_of(row)
+            codec.verify(snapshot.payload, snapshot.checksum)
+            before = task.signature.rebuild(
+                *codec.decode_call(self._services.opened(snapshot.payload, "call", row.task))
+            )
+            args, kwargs = (before[0] if args is None else args), (before[1] if kwargs is None else kwargs)
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
@@ -264,7 +266,7 @@ class Dead:
         """Add a note to a dead letter of any status."""
         row = self._row(letter_id)
         if not _text(text):
-            raise InvalidJob("note: it is empty")
+            raise InvalidJob("note: expected a text that is not empty")
         if not self._services.engine.dead_letters.note(row.id, text, _who(by)):
             raise DeadLetterNotFound(letter_id)
         return self.get(row.id)
@@ -272,7 +274,7 @@ class Dead:
     def purge(
         self,
         *,
-        older_than: float | timedelta = _KEPT,
+        older_than: float | timedelta = _KEEP,
         status: str | Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> int:
@@ -282,10 +284,10 @@ class Dead:
         if dry_run:
             which = DeadLetterFilter(statuses=statuses, until=before)
             return sum(
-                (row.resolved_at or row.entered_at) < before for page in self._pages(which, _MOST) for row in page
+                (row.resolved_at or row.entered_at) < before for page in self._pages(which, _UNLIMITED) for row in page
             )
         removed = 0
-        while done := self._services.engine.dead_letters.purge(statuses, before, _AT_ONCE):
+        while done := self._services.engine.dead_letters.purge(statuses, before, _BATCH):
             removed += done
         return removed
 
@@ -339,18 +341,18 @@ def _statuses(value: str | Sequence[str]) -> tuple[Status, ...]:
 
 
 def _boost(value: Any) -> int:
-    reach = HIGHEST_PRIORITY - LOWEST_PRIORITY
-    if type(value) is not int or not -reach <= value <= reach:
+    limit = HIGHEST_PRIORITY - LOWEST_PRIORITY
+    if type(value) is not int or not -limit <= value <= limit:
         raise InvalidJob(
-            f"priority_boost: expected a whole number from {-reach} to {reach}, got {short(value)}", value=value
+            f"priority_boost: expected a whole number from {-limit} to {limit}, got {short(value)}", value=value
         )
     return value
 
 
 def _count(name: str, value: Any, least: int = 0) -> int:
     if type(value) is not int or value < least:
-        raise InvalidJob(f"{name}: expected a whole number from {least} on, got {short(value)}", value=value)
-    return min(value, _MOST)
+        raise InvalidJob(f"{name}: expected a whole number, {least} or more, got {short(value)}", value=value)
+    return min(value, _UNLIMITED)
 
 
 def _every(rate: Any) -> float:

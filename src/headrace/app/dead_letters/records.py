@@ -172,7 +172,7 @@ class BulkRequeue(Struct, frozen=True):
 
 def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
     """The record for users."""
-    was = snapshot_of(row)
+    snapshot = snapshot_of(row)
     job: Job[Any] = Job(services, stored_anew(row, RequeueRequest(row.id), row.entered_at))
     args, kwargs, damage = _shown_call(job)
     return DeadLetter(
@@ -184,27 +184,27 @@ def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
         status=row.status if row.status in STATUSES else "pending",  # a damaged status counts as pending
         entered_at=moment(row.entered_at),
         fingerprint=row.fingerprint,
-        original_state=was.state,
-        priority=was.priority,
-        attempts=was.attempt,
-        max_attempts=was.max_attempts,
+        original_state=snapshot.state,
+        priority=snapshot.priority,
+        attempts=snapshot.attempt,
+        max_attempts=snapshot.max_attempts,
         args=args,
         kwargs=kwargs,
         damage=damage,
-        tags=tags_of(was.tags),
+        tags=tags_of(snapshot.tags),
         metadata=job.redacted(job.metadata),
-        created_at=moment(was.created_at),
-        started_at=to_datetime(was.started_at),
-        worker=was.worker,
-        error_type=was.error_type,
-        error_message=was.error_message,
-        error_traceback=was.error_traceback,
-        flow=was.flow,
-        parents=tuple(was.parents),
-        crashes=tuple((moment(at), worker) for at, worker in was.crashes),
-        progress=_shown_progress(job, was.progress),
-        steps=tuple(was.steps),
-        logs=tuple(_shown_logs(job, services, was.logs)),
+        created_at=moment(snapshot.created_at),
+        started_at=to_datetime(snapshot.started_at),
+        worker=snapshot.worker,
+        error_type=snapshot.error_type,
+        error_message=snapshot.error_message,
+        error_traceback=snapshot.error_traceback,
+        flow=snapshot.flow,
+        parents=tuple(snapshot.parents),
+        crashes=tuple((moment(at), worker) for at, worker in snapshot.crashes),
+        progress=_shown_progress(job, snapshot.progress),
+        steps=tuple(snapshot.steps),
+        logs=tuple(_shown_logs(job, services, snapshot.logs)),
         first_failed_at=moment(first_failed_at(row)),
         requeues=row.requeues,
         next_requeue_at=to_datetime(next_requeue_at(row, services.settings)),
@@ -231,21 +231,21 @@ def _shown_logs(job: Job[Any], services: Services, newest: Sequence[LogLine]) ->
     """Oldest first, without unreadable entries."""
     for line in reversed(newest):
         with contextlib.suppress(CorruptPayload):
-            told = services.log_entry(job.id, line)
-            yield structs.replace(told, fields=job.redacted(told.fields))
+            entry = services.log_entry(job.id, line)
+            yield structs.replace(entry, fields=job.redacted(entry.fields))
 
 
 def group_of(group: DeadLetterGroup) -> DeadGroup:
-    told = (group.fingerprint, group.task, group.reason, group.error_type, group.message, group.count)
-    return DeadGroup(*told, moment(group.first_seen), moment(group.last_seen))
+    values = (group.fingerprint, group.task, group.reason, group.error_type, group.message, group.count)
+    return DeadGroup(*values, moment(group.first_seen), moment(group.last_seen))
 
 
-def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
+def stats_of(rows: Sequence[DeadLetterStats]) -> list[DeadStats]:
     """The counts by reason, largest first."""
     found = []
-    for reason in {tally.reason for tally in tallies}:
-        own = [tally for tally in tallies if tally.reason == reason]
-        counts = {tally.status: tally.count for tally in own}
+    for reason in {row.reason for row in rows}:
+        own = [row for row in rows if row.reason == reason]
+        counts = {row.status: row.count for row in own}
         total = sum(counts.values())
         found.append(
             DeadStats(
@@ -257,9 +257,9 @@ def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
                 counts.get("permanently_failed", 0),
                 counts.get("cancelled", 0),
                 counts.get("expired", 0),
-                sum(tally.requeues for tally in own) / total,
-                moment(min(tally.oldest for tally in own)),
-                moment(max(tally.newest for tally in own)),
+                sum(row.requeues for row in own) / total,
+                moment(min(row.oldest for row in own)),
+                moment(max(row.newest for row in own)),
             )
         )
     return sorted(found, key=lambda stats: (-stats.total, stats.reason))
@@ -268,14 +268,14 @@ def stats_of(tallies: Sequence[DeadLetterStats]) -> list[DeadStats]:
 def result_of(done: Requeued, most: int) -> RequeueResult:
     """The result of one requeue."""
     if done.verdict == "used_up":
-        told = (
+        message = (
             f"job {done.job_id}: {used_up_in_words(done.requeues, most)}; its record is now permanently_failed and the "
             "job does not change"
         )
-        return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, told)
-    anew = " It was deleted, and is stored again." if done.verdict == "stored_anew" else ""
-    told = f"job {done.job_id} is queued again (requeue {done.requeues} of {most}).{anew}"
-    return RequeueResult(done.id, done.job_id, True, "requeued", done.requeues, told)
+        return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, message)
+    stored_again = " It was deleted, and is stored again." if done.verdict == "stored_anew" else ""
+    message = f"job {done.job_id} is queued again (requeue {done.requeues} of {most}).{stored_again}"
+    return RequeueResult(done.id, done.job_id, True, "requeued", done.requeues, message)
 
 
 def moment(ms: int) -> datetime:

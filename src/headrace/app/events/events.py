@@ -85,11 +85,13 @@ class EventStream:
         def subscribe(handler: H) -> H:
             if not callable(handler):
                 raise ConfigError(f"@app.on: {handler!r} is not a function")
-            called = name or f"{handler.__module__}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
-            known = self._subscriptions.get(check_name("name", called))
+            handler_name = (
+                name or f"{handler.__module__}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
+            )
+            known = self._subscriptions.get(check_name("name", handler_name))
             if known is not None and known.handler is not handler and not _is_same(known.handler, handler):
-                raise ConfigError(f"two handlers of events are called {called!r}; give one of them another name")
-            self._subscriptions[called] = Subscription(called, handler, wanted, everywhere)
+                raise ConfigError(f"two handlers of events are called {handler_name!r}; give one of them another name")
+            self._subscriptions[handler_name] = Subscription(handler_name, handler, wanted, everywhere)
             return handler
 
         return subscribe
@@ -104,15 +106,17 @@ class EventStream:
         finally:
             listener.stop()
 
-    def listener(self, who: str) -> EventHandlers:
+    def listener(self, worker_id: str) -> EventHandlers:
         """The service that calls the handlers for this worker."""
         engine = self._engine()
-        return EventHandlers(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
+        return EventHandlers(
+            engine, engine.clock, worker_id, [*self._subscriptions.values(), self._webhooks.subscription]
+        )
 
-    def _follower(self, since: Any, wanted: EventFilter, forever: bool) -> tuple[EventReader, datetime | None]:
+    def _follower(self, since: Any, wanted: EventFilter, follow: bool) -> tuple[EventReader, datetime | None]:
         events = self._engine().events
         if since is None:
-            return EventReader(events, wanted, events.last() if forever else None), None
+            return EventReader(events, wanted, events.last() if follow else None), None
         if isinstance(since, datetime):
             if since.tzinfo is None:
                 raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")

@@ -45,8 +45,8 @@ from headrace.runtime.jobs.task import Task
 TASK = "headrace.webhook"
 QUEUE = "headrace.webhooks"  # a separate queue: a backlog of jobs does not delay deliveries
 _KIND = "webhooks"
-_SEAT = "headrace.webhooks"
-_LOOK_EVERY = 10.0  # seconds; a webhook created elsewhere gets its events from its creation on
+_HANDLER = "headrace.webhooks"
+_REFRESH_INTERVAL = 10.0  # seconds; a webhook created elsewhere gets all events since its creation
 _TIMEOUT = 15.0
 _GONE = 410
 _CHANGEABLE = ("url", "types", "queue", "task")
@@ -82,7 +82,7 @@ class Webhooks:
         self._services = services
         self._make_task = make_task
         self._known: builtins.list[WebhookRow] = []
-        self._looked_at = float("-inf")
+        self._refreshed_at = float("-inf")
 
     def create(
         self,
@@ -98,20 +98,20 @@ class Webhooks:
 
         Without `secret`, one is generated. `insecure` allows plain HTTP to other machines.
         """
-        wanted = _wanted(types, queue, task)
+        wanted = _filter(types, queue, task)
         checked = check_url(url, insecure=insecure)
-        clear = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
+        secret_text = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
         now, hook_id = self._services.clock.now(), secrets.token_hex(6)
         since = self._services.engine.events.last()
-        kept = self._services.encrypted(clear, "webhook", hook_id)
-        hook = WebhookRow(hook_id, checked, tuple(sorted(wanted.types)), kept, now, since, queue, task)
+        encrypted = self._services.encrypted(secret_text, "webhook", hook_id)
+        hook = WebhookRow(hook_id, checked, tuple(sorted(wanted.types)), encrypted, now, since, queue, task)
         document_store = self._services.engine.document_store
         document_store.put(
-            [Document(PLACES, _SEAT, 0, msgspec.json.encode(HandlerCursor(since)).decode())]
-        )  # unless it has one
+            [Document(PLACES, _HANDLER, 0, msgspec.json.encode(HandlerCursor(since)).decode())]
+        )  # a no-op if it exists
         document_store.put([Document(_KIND, hook_id, 0, _text(hook))])
-        self._call_listeners()
-        return _shown(hook, clear)
+        self._notify_handlers()
+        return _shown(hook, secret_text)
 
     def list(self) -> builtins.list[Webhook]:
         """All webhooks, oldest first."""
@@ -138,7 +138,7 @@ class Webhooks:
         url = {"url": check_url(fields["url"], insecure=insecure)} if "url" in fields else {}
 
         def change(hook: WebhookRow) -> dict[str, Any]:
-            wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
+            wanted = _filter(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
             return {**url, "types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
 
         return self._change(webhook_id, change)
@@ -177,22 +177,26 @@ class Webhooks:
     def subscription(self) -> Subscription:
         """The service that turns events into delivery jobs; it runs in one process at a time."""
         return Subscription(
-            _SEAT, self._hand_on, EventFilter(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
+            _HANDLER,
+            self._enqueue_deliveries,
+            EventFilter(),
+            ask=self._current_filter,
+            waits_for=(QueueFull, EngineUnavailable),
         )
 
     def task(self) -> Task[..., Any, Any]:
         """The task that delivers."""
         return self._make_task(self._deliver, name=TASK, queue=QUEUE, retry=_RETRY, timeout=60, tags=("webhook",))
 
-    def _wanted(self, anew: bool) -> EventFilter | None:
-        """What any webhook wants, looked up anew if that is said, else now and then; None if there is none."""
-        if anew or time.monotonic() - self._looked_at > _LOOK_EVERY:
+    def _current_filter(self, refresh: bool) -> EventFilter | None:
+        """The event types of all webhooks, read again with `refresh` or after a time; None without webhooks."""
+        if refresh or time.monotonic() - self._refreshed_at > _REFRESH_INTERVAL:
             self._known = [hook for hook in self._stored() if not hook.paused]
-            self._looked_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
         types = frozenset(name for hook in self._known for name in hook.types)
         return EventFilter(types) if types else None
 
-    def _hand_on(self, event: Event) -> None:
+    def _enqueue_deliveries(self, event: Event) -> None:
         if event.task == TASK:
             return
         at = int(event.at.timestamp() * 1000)
@@ -206,7 +210,7 @@ class Webhooks:
         try:
             task.enqueue(hook.id, job_id, body_of(event))
         except DuplicateJob:
-            return  # by who was here before, and could not note it
+            return  # an earlier run stored it and could not store its position
 
     def _deliver(self, hook: str, message: str, body: str) -> int:
         try:
@@ -216,9 +220,9 @@ class Webhooks:
         try:
             return self._post(found, message, body)
         except _Gone as error:
-            told = str(error)
-            self._change(hook, lambda known: {"paused": True, "reason": told})
-            raise PermanentError(str(error)) from None
+            reason = str(error)
+            self._change(hook, lambda known: {"paused": True, "reason": reason})
+            raise PermanentError(reason) from None
 
     def _post(self, hook: WebhookRow, message: str, body: str) -> int:
         secret = opened(self._services.cipher, hook.secret, "webhook", hook.id)
@@ -247,20 +251,20 @@ class Webhooks:
         return found[0], _hook.decode(found[0].value)
 
     def _change(self, webhook_id: str, change: Callable[[WebhookRow], dict[str, Any]]) -> Webhook:
-        """Give it the fields that are made of what it is now, also if somebody else has just changed it."""
+        """Apply the change to the current row; after a concurrent change it is applied again."""
         while True:
             document, hook = self._read(webhook_id)
             changed = structs.replace(hook, **change(hook))
             if self._services.engine.document_store.put([structs.replace(document, value=_text(changed))]):
-                self._call_listeners()
+                self._notify_handlers()
                 return _shown(changed)
 
-    def _call_listeners(self) -> None:
-        self._looked_at = float("-inf")
+    def _notify_handlers(self) -> None:
+        self._refreshed_at = float("-inf")
         self._services.engine.ring("events")
 
 
-def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> EventFilter:
+def _filter(types: str | Iterable[str], queue: str | None, task: str | None) -> EventFilter:
     wanted = interest(types, queue, task)
     if not wanted.types:
         raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")

@@ -22,8 +22,8 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 
-_AT_ONCE = 500
-_EVERYTHING = 1 << 40
+_BATCH = 500
+_UNLIMITED = 1 << 40
 
 
 class JobPage(Sequence[Job[Any]]):
@@ -84,8 +84,8 @@ class Jobs:
         if _flag("archived", archived):
             page = archive.find(self._services.engine, self._services.archive, which, most, cursor)
         else:
-            far, light = None if reach is None else _reach(reach), not _flag("whole", whole)
-            page = self._services.engine.queries.find(which, most, cursor, far, light=light)
+            scan_limit, light = None if reach is None else _reach(reach), not _flag("whole", whole)
+            page = self._services.engine.queries.find(which, most, cursor, scan_limit, light=light)
         return JobPage([Job(self._services, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
@@ -120,7 +120,7 @@ class Jobs:
         `finished_before` selects jobs that finished before that time, oldest first, and none of the archive. At most
         `limit` are deleted.
         """
-        most = _EVERYTHING if limit is None else _most(limit)
+        most = _UNLIMITED if limit is None else _limit(limit)
         if finished_before is None:
             return self._move(filters, Trigger.DELETE, most)
         return self._delete_finished(as_filter(filters), check_moment("finished_before", finished_before), most)
@@ -132,7 +132,7 @@ class Jobs:
         names = [which.queue] if which.queue is not None else [queue.name for queue in engine.queries.queues()]
         for queue, state in itertools.product(names, which.states or sorted(FINAL)):
             after: FinishedJob | None = None
-            while removed < most and (found := engine.retention_store.finished(queue, state, before, _AT_ONCE, after)):
+            while removed < most and (found := engine.retention_store.finished(queue, state, before, _BATCH, after)):
                 after = found[-1]
                 # The store checks the filters again when it deletes these ids.
                 ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
@@ -149,7 +149,7 @@ class Jobs:
     apromote = twin(promote)
     adelete = twin(delete)
 
-    def _move(self, filters: dict[str, Any], event: Trigger, most: int = _EVERYTHING) -> int:
+    def _move(self, filters: dict[str, Any], event: Trigger, most: int = _UNLIMITED) -> int:
         which = as_filter(filters)
         if which == Filter():  # also if every given filter is None
             raise InvalidJob("give at least one filter, for example queue='default'")
@@ -186,7 +186,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
     return Filter(**values)
 
 
-def _most(value: Any) -> int:
+def _limit(value: Any) -> int:
     if type(value) is not int or value < 1:
         raise InvalidJob(f"limit: expected a maximum number of jobs, 1 or more, got {short(value)}")
     return value

@@ -102,8 +102,8 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
         crashes=row.crashes,
         lease_until=to_datetime(row.lease_until),
         options=plain(row.options) or {},
-        parents=[_kin(parent) for parent in job.parents()],
-        children=[_kin(child) for child in job.children()],
+        parents=[_dependency(parent) for parent in job.parents()],
+        children=[_dependency(child) for child in job.children()],
         why=job.why(),
     )
 
@@ -184,7 +184,7 @@ def _compact(value: Any) -> str:
     return msgspec.json.encode(lowered(value)).decode()
 
 
-def _kin(job: Job[Any]) -> DependencyRecord:
+def _dependency(job: Job[Any]) -> DependencyRecord:
     return DependencyRecord(job.id, job.task, job.state)
 
 

@@ -36,7 +36,7 @@ from headrace.runtime.metrics.queries import Place
 from headrace.runtime.metrics.reader import Label, MetricsReader
 
 Window = float | str | timedelta
-_MOST_DAYS = 366
+_MAX_DAYS = 366
 
 
 class Metrics:
@@ -45,24 +45,24 @@ class Metrics:
     def __init__(self, services: Services, settings: Settings) -> None:
         self._services = services
         self._settings = settings
-        self._meter_of: tuple[Engine, MetricsReader] | None = None
+        self._reader_of: tuple[Engine, MetricsReader] | None = None
 
     @property
-    def meter(self) -> MetricsReader:
-        """Reads the store that the app is on now."""
-        if self._meter_of is None or self._meter_of[0] is not self._services.engine:
-            self._meter_of = self._services.engine, MetricsReader(self._services.engine, self._settings)
-        return self._meter_of[1]
+    def _reader(self) -> MetricsReader:
+        """The reader of the app's current store."""
+        if self._reader_of is None or self._reader_of[0] is not self._services.engine:
+            self._reader_of = self._services.engine, MetricsReader(self._services.engine, self._settings)
+        return self._reader_of[1]
 
     # -- now
 
     def snapshot(self, window: Window = 60.0) -> MetricsSnapshot:
         """Throughput, errors and times of the window by queue, task and worker, and the waiting jobs."""
         span = window_ms("window", window)
-        now = self.meter.catch_up()
+        now = self._reader.catch_up()
         since, jobs = self._jobs(span, now)
         seconds = (now - since) / 1000
-        read = self.meter.latest_gauges(now)
+        read = self._reader.latest_gauges(now)
         gauges = {} if read is None else read[1]
         everything = total(jobs.values())
         return MetricsSnapshot(
@@ -88,7 +88,7 @@ class Metrics:
     def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskMetrics]:
         """The tasks of a queue, or of all: most failed attempts first, then the busiest."""
         span, most = window_ms("window", window), check_limit("limit", limit)
-        now = self.meter.catch_up()
+        now = self._reader.catch_up()
         since, jobs = self._jobs(span, now, _queue(queue))
         return _tasks(jobs, (now - since) / 1000)[:most]
 
@@ -102,19 +102,19 @@ class Metrics:
         window: Window = 60.0,
     ) -> float | None:
         """A metric over the window or, for a gauge, its current value; None without data."""
-        return self.meter.value(name, queue=queue, task=task, worker=worker, window=window_ms("window", window))
+        return self._reader.value(name, queue=queue, task=task, worker=worker, window=window_ms("window", window))
 
     def baseline(
         self, name: str, *, queue: str | None = None, task: str | None = None, worker: str | None = None
     ) -> float | None:
         """The baseline of a metric: its value over the last day without the current hour; None without data."""
-        return self.meter.baseline(name, queue=queue, task=task, worker=worker)
+        return self._reader.baseline(name, queue=queue, task=task, worker=worker)
 
     def labels(self, label: Label, *, window: Window = 3600.0) -> list[str]:
         """The names of each "queue", "task" or "worker" with metrics in this time."""
         if label not in get_args(Label):
             raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}", value=label)
-        return self.meter.labels(label, window=window_ms("window", window))
+        return self._reader.labels(label, window=window_ms("window", window))
 
     def prometheus(self, accept: str = "", *, tasks: int = 200) -> tuple[str, bytes]:
         """All metrics in a Prometheus format: the content type, by what the client accepts, and the text.
@@ -129,9 +129,9 @@ class Metrics:
                 f"metrics for Prometheus need a package ({error}); install it: pip install 'headrace[web]'"
             ) from None
         now, ever = self.snapshot(), dict[Place, MetricCell]()
-        for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
+        for _, cells in self._reader.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
-        retention_run = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
+        retention_run = total(cell for _, cell in self._reader.sweeps(buckets.EVER, 0, 1))
         return exposition(ever, retention_run, now, accept, most)
 
     # -- over time
@@ -154,7 +154,7 @@ class Metrics:
         metric_values.check_metric(name, queue=queue, task=task, worker=worker)
         span = window_ms("window", window)
         size = buckets.checked_step(buckets.usual_step(span) if step is None else window_ms("step", step), span)
-        now = self.meter.catch_up()
+        now = self._reader.catch_up()
         end = now if until is None else min(_instant("until", until) - 1, now)
         first = max(end + 1 - span, 0) // size * size
         values = (
@@ -167,14 +167,14 @@ class Metrics:
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
         cells: defaultdict[int, list[MetricCell]] = defaultdict(list)
-        for start, cell in self.meter.cells_of(name, buckets.width_for(size), first, end, **which):
+        for start, cell in self._reader.cells_of(name, buckets.width_for(size), first, end, **which):
             cells[start // size * size].append(cell)
         spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
         return {start: metric_values.summed(name, cells[start], seconds) for start, seconds in spans.items()}
 
     def _gauged(self, name: str, queue: str | None, first: int, end: int, size: int) -> dict[int, float | None]:
         found: defaultdict[int, list[Gauges]] = defaultdict(list)
-        for start, gauges in self.meter.gauges(buckets.width_for(size), first, end):
+        for start, gauges in self._reader.gauges(buckets.width_for(size), first, end):
             found[start // size * size].append(gauges)
         return {start: metric_values.gauged(name, queue, some) for start, some in found.items()}
 
@@ -187,20 +187,20 @@ class Metrics:
     def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayMetrics]:
         """The totals of each of the last days in UTC, today last."""
         most = check_limit("count", count)
-        if most > _MOST_DAYS:
-            raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")
+        if most > _MAX_DAYS:
+            raise InvalidJob(f"count: {most} days are more than {_MAX_DAYS}")
         return self._days(_day(None, self._services.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
 
     def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayMetrics]:
         if task is not None:
             check_task_name(task)
-        now, since = self.meter.catch_up(), _midnight(first)
+        now, since = self._reader.catch_up(), _midnight(first)
         until = since + count * DAY - 1
         cells: defaultdict[int, MetricCell] = defaultdict(MetricCell)
         queue_counts: dict[int, float] = {}
-        for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
+        for start, cell in self._reader.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
             cells[start // DAY] = cells[start // DAY].plus(cell)
-        for start, gauges in self.meter.gauges(buckets.HOUR, since, until):
+        for start, gauges in self._reader.gauges(buckets.HOUR, since, until):
             most = metric_values.reading(gauges, "depth_max", queue).most
             queue_counts[start // DAY] = max(queue_counts.get(start // DAY, 0.0), most)
         return [
@@ -214,20 +214,20 @@ class Metrics:
             for number, place in enumerate(range(since // DAY, since // DAY + count))
         ]
 
-    # -- adding up
+    # -- sums
 
     def _jobs(self, window: int, now: int, queue: str | None = None) -> tuple[int, dict[Place, MetricCell]]:
-        """Since when, and what became of the jobs of each task in each queue."""
+        """The start of the window, and the counts of jobs by queue and task."""
         width = buckets.width_within(window)
         since, found = buckets.since(width, window, now), dict[Place, MetricCell]()
-        for _, cells in self.meter.jobs(width, since, now, queue):
+        for _, cells in self._reader.jobs(width, since, now, queue):
             add(found, cells)
         return since, found
 
     def _workers(self, window: int, now: int) -> list[WorkerMetrics]:
         width = buckets.width_within(window)
         since, found = buckets.since(width, window, now), dict[str, MetricCell]()
-        for _, cells in self.meter.workers(width, since, now):
+        for _, cells in self._reader.workers(width, since, now):
             add(found, cells)
         seconds = (now - since) / 1000
         return [WorkerMetrics(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
@@ -252,15 +252,15 @@ def _queues(jobs: Mapping[Place, MetricCell], gauges: Gauges, seconds: float) ->
 
 
 def _queue_figures(name: str, cell: MetricCell, gauges: Mapping[str, Gauge], seconds: float) -> QueueMetrics:
-    told, depth = figures_of(cell, seconds), _depth(gauges)
-    going = (cell.completed + cell.failed + cell.cancelled) / seconds
+    figures, depth = figures_of(cell, seconds), _depth(gauges)
+    finish_rate = (cell.completed + cell.failed + cell.cancelled) / seconds
     return QueueMetrics(
         queue=name,
-        figures=told,
+        figures=figures,
         depth=depth,
         oldest=gauges["oldest"].last if "oldest" in gauges else 0.0,
         workers=round(gauges["workers"].last) if "workers" in gauges else 0,
-        eta=metric_values.seconds_to_drain(depth["pending"], told.enqueue_rate, going),
+        eta=metric_values.seconds_to_drain(depth["pending"], figures.enqueue_rate, finish_rate),
     )
 
 
@@ -281,7 +281,7 @@ def _whole(gauges: Gauges, name: str) -> int | None:
     return None if found is None else round(found.last)
 
 
-# -- what was asked for
+# -- arguments
 
 
 def _queue(name: str | None) -> str | None:

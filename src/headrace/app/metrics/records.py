@@ -27,11 +27,10 @@ class MetricDurations(Struct, frozen=True, kw_only=True):
 class MetricFigures(Struct, frozen=True, kw_only=True):
     """Metrics of jobs within a time.
 
-    `failed` are jobs that failed for good and `errors` attempts that failed; `retried` are attempts that will be made
-    again. Rates are per second. `error_rate` is the share of attempts that failed. `attempts_avg` is how many attempts
-    a job took that completed or failed, and `retry_success` the share of those that completed, of jobs that ended after
-    more than one. `wait` is from when a job could run
-    until it was started, `run` from there to the end of the attempt.
+    `failed` are jobs that failed for good, `errors` failed attempts, `retried` failed attempts whose job is retried.
+    Rates are per second. `error_rate` is the share of failed attempts, `attempts_avg` the number of attempts of a job
+    that completed or failed. `retry_success` is the share of completed jobs among those that ended after more than one
+    attempt. `wait` is the time from when a job could run to its start, `run` from there to the end of the attempt.
     """
 
     enqueued: int
@@ -69,7 +68,7 @@ class WorkerMetrics(Struct, frozen=True, kw_only=True):
 class QueueMetrics(Struct, frozen=True, kw_only=True):
     """Metrics and depth of a queue.
 
-    `depth` is by state, of those that do not last. `oldest` is the age of the oldest pending job. `eta` is the
+    `depth` is the number of jobs by open state. `oldest` is the age of the oldest pending job. `eta` is the
     seconds until the queue is empty at the current rates, None if it does not shrink.
     """
 
@@ -107,7 +106,7 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
 
 
 class MetricPoint(Struct, frozen=True):
-    """The value of a metric from this moment on, for one step."""
+    """The value of a metric for the step that begins at this moment."""
 
     at: datetime
     value: float | None
@@ -135,7 +134,7 @@ class DayMetrics(Struct, frozen=True, kw_only=True):
 
 
 def figures_of(cell: MetricCell, seconds: float) -> MetricFigures:
-    """What a cell tells, if it is of so many seconds."""
+    """The metrics of a cell that spans so many seconds."""
     return MetricFigures(
         enqueued=cell.enqueued,
         started=cell.started,

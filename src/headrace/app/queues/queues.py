@@ -1,8 +1,8 @@
-"""The facade of one queue."""
+"""The facade of one queue, and the rules of tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,12 +10,13 @@ from msgspec import Struct
 
 from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
-from headrace.core.jobs.queue_rules import QueueRules, queue_rules
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules
 from headrace.core.jobs.records import Filter, QueueRow
 from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State, Trigger
 from headrace.core.queues.limits import allows
 from headrace.core.queues.rules_text import changed
-from headrace.core.tasks.options import check_limit, check_queue
+from headrace.core.tasks.options import check_limit, check_queue, check_task_name
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueNotEmpty
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
@@ -177,3 +178,18 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"
+
+
+# -- rules of tasks
+
+
+def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
+    """The rules of all tasks that have any, by name."""
+    return {row.name: row.rules for row in engine.queries.tasks()}
+
+
+def change_task_rules(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
+    """Change the rules of a task; returns all its rules."""
+    after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
+    engine.queries.rule_task(name, after)
+    return after

@@ -42,7 +42,7 @@ from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
 from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
 
-_AT_ONCE = 500
+_BATCH = 500
 _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
 
 
@@ -54,42 +54,42 @@ class JobArchive:
         self._settings = settings
 
     def run(self, dry_run: bool) -> ArchiveRun:
-        began, tally = time.monotonic(), RetentionCounts()
+        began, counts = time.monotonic(), RetentionCounts()
         if dry_run:
-            self._walk(tally, dry_run=True)
+            self._run_retention(counts, dry_run=True)
         else:
-            self._walk_and_tell(tally)
+            self._run_recorded(counts)
         return ArchiveRun(
             dry_run=dry_run,
-            archived=tally.archived,
-            deleted=tally.deleted,
-            history=tally.history,
-            steps=tally.steps,
-            dead_letters=tally.dead_letters,
-            dead_letters_expired=tally.expired,
-            dropped=tally.dropped,
-            jobs=sorted(tally.jobs),
+            archived=counts.archived,
+            deleted=counts.deleted,
+            history=counts.history,
+            steps=counts.steps,
+            dead_letters=counts.dead_letters,
+            dead_letters_expired=counts.expired,
+            dropped=counts.dropped,
+            jobs=sorted(counts.jobs),
             seconds=time.monotonic() - began,
         )
 
-    def _walk(self, tally: RetentionCounts, *, dry_run: bool) -> None:
+    def _run_retention(self, counts: RetentionCounts, *, dry_run: bool) -> None:
         for _ in RetentionSweep(
             self._services.engine, self._settings, self._services.archive, self._services.policies()
-        ).walk(tally, dry_run=dry_run):
+        ).walk(counts, dry_run=dry_run):
             pass
 
-    def _walk_and_tell(self, tally: RetentionCounts) -> None:
+    def _run_recorded(self, counts: RetentionCounts) -> None:
         """As workers do: record the run and emit its event, also if a part failed."""
         engine, began, error = self._services.engine, time.monotonic(), None
         begun_at = engine.clock.now()
         try:
-            self._walk(tally, dry_run=False)
+            self._run_retention(counts, dry_run=False)
         except Exception as failure:
             error = error_in_words(failure)
             raise
         finally:
-            record_sweep(engine, self._settings, tally, begun_at, error=error)
-            tell_sweep(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
+            record_sweep(engine, self._settings, counts, begun_at, error=error)
+            tell_sweep(engine, self._settings, counts, round(1000 * (time.monotonic() - began)), error)
 
     def partitions(self) -> list[ArchivePartition]:
         found = [] if self._services.archive is None else self._services.archive.partitions()
@@ -153,7 +153,7 @@ class JobArchive:
         archived_jobs.refuse_unsupported(which)
         cursor = None
         while True:
-            page = self._own().find(which, _AT_ONCE, cursor)
+            page = self._required_archive().find(which, _BATCH, cursor)
             yield from archived_jobs.only_archived(self._services.engine, page.rows)
             cursor = page.cursor
             if cursor is None:
@@ -161,7 +161,7 @@ class JobArchive:
 
     def restore(self, job_id: str) -> Job[Any]:
         """Insert into the store first, then delete from the archive: after an interruption the job is live."""
-        rows = self._own().get([check_text("job id", job_id)])
+        rows = self._required_archive().get([check_text("job id", job_id)])
         engine = self._services.engine
         if not rows and not engine.queries.get([job_id], light=True):
             raise JobNotFound(job_id)
@@ -169,27 +169,27 @@ class JobArchive:
             raise closed_by(store_status)
         if not rows or not engine.transfer.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
-        self._own().remove([key_of(rows[0])])
+        self._required_archive().remove([key_of(rows[0])])
         engine.ring("work")
         return Job(self._services, self._services.row(job_id))
 
-    def _own(self) -> Archive:
+    def _required_archive(self) -> Archive:
         if self._services.archive is None:
             raise ConfigError("archive_url: Redis has no archive; set it to an SQL store, such as sqlite:///archive.db")
         return self._services.archive
 
 
 def _by_month(archive: Archive, partition: PartitionRow) -> dict[str | None, int]:
-    """How many jobs of a partition ended in which month: it is never longer than one, but may begin in another."""
+    """The number of jobs of a partition by the month they finished in. A partition spans at most two months."""
     if not partition.jobs:
         return {}
     if partition.since is None or partition.until is None:
         return {None: partition.jobs}
     first, last = (partition_of(moment, "monthly") for moment in (partition.since, partition.until - 1))
-    turn = span_of(last)
-    if first == last or turn is None:
+    last_span = span_of(last)
+    if first == last or last_span is None:
         return {first: partition.jobs}
-    # Partitions of another length may lie beside it, whose jobs are counted with their own.
-    early = min(archive.count(Filter(since=partition.since, until=turn[0])), partition.jobs)
+    # A partition of another length may overlap it; its jobs are counted with that one.
+    early = min(archive.count(Filter(since=partition.since, until=last_span[0])), partition.jobs)
     counts = {first: early, last: partition.jobs - early}
     return {month: count for month, count in counts.items() if count}

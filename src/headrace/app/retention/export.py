@@ -1,4 +1,4 @@
-"""Writes jobs of the archive to files: JSON lines, or Parquet with an extra package."""
+"""Writes archived jobs to files: JSON lines, or Parquet with an extra package."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from headrace.core.retention.archive import ArchiveRow, shown
 from headrace.core.tasks.trace_context import plain
 from headrace.errors import ConfigError
 
-_AT_ONCE = 5000
+_BATCH = 5000
 
 
 def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
-    """One job a line, whole; how many."""
+    """Write one complete job per line; returns their number."""
     count = 0
     with path.open("wb") as out:
         for row in rows:
-            kept = shown(row)
+            archived = shown(row)
             record = {
-                **record_of(row, kept.job),
-                "history": tell(kept.job, kept.history),
-                "errors": errors_of(kept.history),
-                "logs": [_line(line) for line in kept.logs],
+                **record_of(row, archived.job),
+                "history": tell(archived.job, archived.history),
+                "errors": errors_of(archived.history),
+                "logs": [_line(line) for line in archived.logs],
             }
             out.write(msgspec.json.encode(record) + b"\n")
             count += 1
@@ -38,7 +38,7 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
 
 
 def write_parquet(path: Path, rows: Iterable[ArchiveRow]) -> int:
-    """A table with a row for each job, without histories and logs; how many."""
+    """Write a table with a row per job, without history and logs; returns their number."""
     try:  # deferred: an extra, and large
         import pyarrow
         from pyarrow import parquet
@@ -59,9 +59,9 @@ def write_parquet(path: Path, rows: Iterable[ArchiveRow]) -> int:
         "tags": pyarrow.list_(text),
     }
     schema = pyarrow.schema(list(kinds.items()))
-    count, left = 0, iter(rows)
+    count, remaining = 0, iter(rows)
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        while batch := list(_records(islice(left, _AT_ONCE), kinds)):
+        while batch := list(_records(islice(remaining, _BATCH), kinds)):
             writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
             count += len(batch)
     return count
@@ -71,12 +71,12 @@ def _records(rows: Iterable[ArchiveRow], names: Iterable[str]) -> Iterator[dict[
     wanted = tuple(names)
     for row in rows:
         record = record_of(row, shown(row).job)
-        told = {**record, "args": _text(record["args"]), "result": _text(record["result"])}
-        yield {name: told[name] for name in wanted}
+        texts = {**record, "args": _text(record["args"]), "result": _text(record["result"])}
+        yield {name: texts[name] for name in wanted}
 
 
 def record_of(row: ArchiveRow, job: JobRow) -> dict[str, Any]:
-    """A job as it is written. Arguments and result are as they are stored, in tagged JSON."""
+    """The record of a job. Arguments and result are in the stored form, tagged JSON."""
     return {
         "id": row.id,
         "task": row.task,

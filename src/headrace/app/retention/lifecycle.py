@@ -1,4 +1,4 @@
-"""`app.lifecycle`: lifecycle terms, retention, the archive and stale jobs."""
+"""`app.lifecycle`: lifecycle policies, retention, the archive and stale jobs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.retention.staleness import StaleScan, apply, record_survey, tell_survey
 
-_LOOKS = 5000
+_PAGE = 5000
 
 
 class Lifecycles:
@@ -45,58 +45,60 @@ class Lifecycles:
     def __init__(self, services: Services, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
         self._services = services
         self._settings = settings
-        self._archiving = JobArchive(services, settings)
+        self._archive = JobArchive(services, settings)
         self._tasks = tasks
 
-    # -- terms
+    # -- policies
 
     def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
-        """The terms of jobs of this task in this queue, and where each is set; without either, of any job."""
+        """The policy of jobs of this task in this queue, and where each field is set; without either, of any job."""
         if task is not None:
             check_task_name(task)
         if queue is not None:
             check_queue("queue", queue)
-        return policy_of(self._book(), task, queue)
+        return policy_of(self._policies(), task, queue)
 
     def all_terms(self) -> list[PolicyLayers]:
-        """All tasks and queues with terms, set in code or by an operator."""
+        """All tasks and queues with a policy, set in code or by an operator."""
         return [policy_layers(row) for row in self._services.policies()]
 
-    def policies_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
-        """The terms of any job, under ("any", "job"), and of each of those: ("queue", "mail"), ("task", "send")."""
+    def terms_by_name(self) -> dict[tuple[str, str], LifecyclePolicy]:
+        """The policy of any job, under ("any", "job"), and of each of those: ("queue", "mail"), ("task", "send")."""
         rows = self._services.policies()
-        book = Policies(rows, self._settings)
-        found = {("any", "job"): policy_of(book, None, None)}
+        policies = Policies(rows, self._settings)
+        found = {("any", "job"): policy_of(policies, None, None)}
         for row in rows:
             is_task = row.kind == "task"
-            found[row.kind, row.name] = policy_of(book, row.name if is_task else None, None if is_task else row.name)
+            found[row.kind, row.name] = policy_of(
+                policies, row.name if is_task else None, None if is_task else row.name
+            )
         return found
 
     def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecyclePolicy:
-        """Set terms of a task or a queue, which override code and settings; returns all its terms.
+        """Set the policy of a task or a queue, which overrides code and settings; returns the whole policy.
 
-        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None means no limit, the word
-        "default" removes a term set before, and omitted fields stay. Workers apply it at their next check.
+        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None means no limit,
+        "default" removes a field set before, and omitted fields stay. Workers apply it at their next check.
         """
         kind, name = _named(task, queue)
-        after = changed_policy(self._book().row(kind, name).ordered, fields)
+        after = changed_policy(self._policies().row(kind, name).ordered, fields)
         self._services.engine.staleness_store.order_policy(kind, name, after)
         return self.terms(task=task, queue=queue)
 
     def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecyclePolicy:
-        """Remove all terms that operators set for a task or a queue; returns the remaining terms."""
+        """Remove all fields that operators set for a task or a queue; returns the remaining policy."""
         kind, name = _named(task, queue)
         self._services.engine.staleness_store.order_policy(kind, name, None)
         return self.terms(task=task, queue=queue)
 
     def sync(self) -> list[str]:
-        """Store the terms declared with @app.task(lifecycle=...); returns the names of new and changed tasks.
+        """Store the policies declared with @app.task(lifecycle=...); returns the names of new and changed tasks.
 
         Every worker does this at its start, so that others apply them too. Unknown tasks do not change.
         """
         stored = {row.name: row.declared for row in self._services.engine.staleness_store.terms() if row.kind == "task"}
         declared = declared_by(self._tasks)
-        changed = [name for name, terms in declared.items() if terms != stored.get(name, StoredPolicy())]
+        changed = [name for name, policy in declared.items() if policy != stored.get(name, StoredPolicy())]
         self._services.engine.staleness_store.declare_policy(
             [PolicyRow("task", name, declared[name]) for name in changed]
         )
@@ -109,7 +111,7 @@ class Lifecycles:
 
         Workers do this by themselves. With `dry_run`, the default, nothing changes and the result shows what would.
         """
-        return self._archiving.run(dry_run)
+        return self._archive.run(dry_run)
 
     @property
     def has_archive(self) -> bool:
@@ -118,19 +120,19 @@ class Lifecycles:
 
     def partitions(self) -> list[ArchivePartition]:
         """The partitions of the archive, oldest first."""
-        return self._archiving.partitions()
+        return self._archive.partitions()
 
     def stats(self) -> ArchiveStats:
         """The size of the archive, and the last retention run of a worker."""
-        return self._archiving.stats()
+        return self._archive.stats()
 
     def months(self) -> list[ArchiveMonth]:
         """The number and size of archived jobs by the month they finished in, oldest first."""
-        return self._archiving.months()
+        return self._archive.months()
 
     def durations(self, /, **filters: Any) -> list[TaskDurations]:
         """Run times of archived jobs by task; the filters are those of `app.jobs.find(archived=True)`."""
-        return self._archiving.durations(filters)
+        return self._archive.durations(filters)
 
     def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
         """Write the matching archived jobs to a file, newest finish first; returns their number.
@@ -138,16 +140,16 @@ class Lifecycles:
         `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
         filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
         """
-        return self._archiving.export(path, filters)
+        return self._archive.export(path, filters)
 
     def restore(self, job_id: str) -> Job[Any]:
         """Return an archived job with its history to the store, to run again, without its flow and dependencies.
 
         Raises JobNotFound if it is not in the archive, InvalidJob if a job with its id is in the store.
         """
-        return self._archiving.restore(job_id)
+        return self._archive.restore(job_id)
 
-    def _book(self) -> Policies:
+    def _policies(self) -> Policies:
         return Policies(self._services.policies(), self._settings)
 
     # -- stale jobs
@@ -166,8 +168,8 @@ class Lifecycles:
 
         Nothing changes unless `dry_run` is False; then it applies the on_stale action of each job, `batch_size` jobs
         per commit (default: the setting `stale_batch`), as workers do every `stale_check` seconds. `warnings` adds jobs
-        past 75 % of their limit, which do not change. `limit` returns only the stalest; all open jobs are scanned
-        anyway.
+        past 75 % of their limit, which do not change. `limit` returns only the stalest; it does not shorten
+        the scan.
         """
         size = self._settings.stale_batch if batch_size is None else check_limit("batch_size", batch_size)
         most = None if limit is None else check_limit("limit", limit)
@@ -184,15 +186,15 @@ class Lifecycles:
             done = apply(self._services.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
         ended = [one for one in to_do if applied[one.job.id] and not one.job.reviewed]
-        acts, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
-        tell_survey(self._services.engine, self._settings, acts, lasted)
+        actions, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
+        tell_survey(self._services.engine, self._settings, actions, lasted)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
-        survey = StaleScan(self._services.engine, self._settings, self._services.policies())
+        scan = StaleScan(self._services.engine, self._settings, self._services.policies())
         found: dict[str, StaleFinding] = {}  # a job that changes meanwhile may be found twice
-        while not survey.is_over:
-            found |= {finding.job.id: finding for finding in survey.look()}
+        while not scan.is_over:
+            found |= {finding.job.id: finding for finding in scan.look()}
         return [
             finding
             for finding in found.values()
@@ -202,9 +204,9 @@ class Lifecycles:
     def ages(self) -> list[StateAges]:
         """How long jobs have been in their state, for each open state and queue with jobs."""
         engine, now = self._services.engine, self._services.clock.now()
-        asked, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
+        query, cursor, ages = everything(now), None, dict[tuple[str, str], AgeStats]()
         while True:
-            page = engine.staleness_store.aged(asked, _LOOKS, cursor)
+            page = engine.staleness_store.aged(query, _PAGE, cursor)
             for job in page.jobs:
                 key = (job.state, job.queue)
                 if key not in ages:
@@ -216,7 +218,7 @@ class Lifecycles:
 
     aterms = twin(terms)
     aall_terms = twin(all_terms)
-    aterms_by_name = twin(policies_by_name)
+    aterms_by_name = twin(terms_by_name)
     aconfigure = twin(configure)
     areset = twin(reset)
     aarchive = twin(archive)

@@ -12,7 +12,7 @@ from headrace.core.retention.staleness import AgeStats, StaleFinding
 
 
 class LifecyclePolicy(Struct, frozen=True, kw_only=True):
-    """Lifecycle terms of a task, a queue, or any job: seconds, None for no limit.
+    """The lifecycle policy of a task, a queue, or any job: seconds, None for no limit.
 
     `origin` shows where each field is set: "task, by an operator", "task, by its code", "queue, by an operator", or
     "setting".
@@ -37,7 +37,7 @@ class LifecyclePolicy(Struct, frozen=True, kw_only=True):
 
 
 class PolicyLayers(Struct, frozen=True):
-    """Terms of a task or a queue: `declared` in code, `ordered` by an operator. Seconds."""
+    """The policy of a task or a queue: `declared` in code, `ordered` by an operator. Seconds."""
 
     kind: Kind
     name: str
@@ -46,27 +46,27 @@ class PolicyLayers(Struct, frozen=True):
 
 
 def policy_layers(row: PolicyRow) -> PolicyLayers:
-    return PolicyLayers(row.kind, row.name, _said(row.declared), _said(row.ordered))
+    return PolicyLayers(row.kind, row.name, _set_fields(row.declared), _set_fields(row.ordered))
 
 
-def _said(terms: StoredPolicy) -> dict[str, Any]:
+def _set_fields(policy: StoredPolicy) -> dict[str, Any]:
     """The fields that are set, in user units."""
-    return {name: in_seconds(name, value) for name, value in structs.asdict(terms).items() if value is not UNSET}
+    return {name: in_seconds(name, value) for name, value in structs.asdict(policy).items() if value is not UNSET}
 
 
 SPANS = tuple(name for name in StoredPolicy.__struct_fields__ if name.startswith(("max_", "keep_")))
 
 
-def policy_of(book: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
-    """The effective terms of this task in this queue, and their origin."""
+def policy_of(policies: Policies, task: str | None, queue: str | None) -> LifecyclePolicy:
+    """The effective policy of this task in this queue, and the origin of its fields."""
     # An empty name matches no task and no queue.
-    holding = structs.asdict(book.of(task or "", queue or ""))
-    origin = dict.fromkeys(holding, "setting")
-    for who, terms in reversed(list(book.layers(task, queue))):
-        origin |= {name: who for name, value in structs.asdict(terms).items() if value is not UNSET}
-    if origin["on_stale"] == "setting" and any(who != "setting" for name, who in origin.items() if _is_limit(name)):
+    effective = structs.asdict(policies.of(task or "", queue or ""))
+    origin = dict.fromkeys(effective, "setting")
+    for layer, policy in reversed(list(policies.layers(task, queue))):
+        origin |= {name: layer for name, value in structs.asdict(policy).items() if value is not UNSET}
+    if origin["on_stale"] == "setting" and any(layer != "setting" for name, layer in origin.items() if _is_limit(name)):
         origin["on_stale"] = "follows from its thresholds"
-    values = {name: in_seconds(name, value) for name, value in holding.items()}
+    values = {name: in_seconds(name, value) for name, value in effective.items()}
     return LifecyclePolicy(task=task, queue=queue, origin=origin, **values)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from headrace.app.web_entry import serve_web
+from headrace.app.surfaces import serve_web
 from headrace.cli.options import example, log_options, shared
 from headrace.cli.session import Session
 from headrace.runtime.context.logs import configure_unless_done

@@ -37,7 +37,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "does": _DOES,
         "archive": archive,
         "partitions": partitions,
-        "terms": [(kind, name, terms) for (kind, name), terms in cycle.policies_by_name().items()],
+        "terms": [(kind, name, terms) for (kind, name), terms in cycle.terms_by_name().items()],
         "spans": SPANS,
         "stays": sum(name.startswith("max_") for name in SPANS),
         "on_stales": get_args(OnStale),
