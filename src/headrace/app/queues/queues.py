@@ -120,16 +120,16 @@ class Queue:
         queries, row = self._services.engine.queries, self._row()
         if jobs := queries.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
             raise QueueNotEmpty(self.name, jobs)
-        gone = len(self._services.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
+        deleted = len(self._services.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Trigger.DELETE))
         if row is None:
-            return gone
+            return deleted
         mark_deleted(self._services.engine, self.name)
         if row.paused:
             queries.pause_queue(self.name, False)
         if row.rules:
             queries.rule_queue(self.name, QueueRules())
         self._services.engine.staleness_store.order_policy("queue", self.name, None)
-        return gone
+        return deleted
 
     def pause(self) -> None:
         """Pause the queue: workers claim none of its jobs. Running and prefetched jobs continue."""

@@ -1,4 +1,4 @@
-"""Copies queues, rules, lifecycle terms, documents and schedules.
+"""Copies queues, rules, lifecycle policies, documents and schedules.
 
 Uses only the engine protocol. A target that was in use keeps its settings, and so do schedules that were created at the
 target meanwhile. The comparison reports kept settings, because they differ from those of the source.

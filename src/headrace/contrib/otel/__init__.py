@@ -19,7 +19,7 @@ from opentelemetry.metrics import MeterProvider, get_meter
 
 from headrace import Headrace, Job, __version__
 from headrace.contrib.otel.metrics import OtelMetrics
-from headrace.contrib.otel.spans import OtelTracer, unpacked
+from headrace.contrib.otel.spans import OtelTracer, otel_context
 from headrace.core.tasks.trace_context import trace_context_of
 
 __all__ = ["context_of", "instrument", "uninstrument"]
@@ -50,4 +50,4 @@ def uninstrument(app: Headrace) -> None:
 
 def context_of(job: Job[Any]) -> Context:
     """The context the job was enqueued in, for your own spans; empty if that was not traced."""
-    return unpacked(trace_context_of(job.row.metadata))
+    return otel_context(trace_context_of(job.row.metadata))

@@ -1,8 +1,8 @@
-"""The spans of jobs, by the semantic conventions for messaging, and `headrace.*` for what those have no word for.
+"""The spans of jobs, by the semantic conventions for messaging, with `headrace.*` attributes for the rest.
 
-The context travels with the job, in its trail. An attempt that others will ask about (one that is to be repeated, one
-that failed, one that other jobs wait for) leaves its context in its job's log, in the commit of its outcome; the next
-attempt, and the jobs that waited, find it there and link to it. So a link costs nothing where there is none.
+A job stores the context in its trace context. An attempt that is retried, that failed or that has dependents writes its
+span context to the job's log, in the commit of its outcome. The next attempt and the dependents read it there and link
+to it. So attempts without links cost nothing.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from headrace.core.tasks.trace_context import NO_TRACE_CONTEXT, TraceContext, co
 from headrace.errors import HeadraceError
 from headrace.runtime.context.trace import ambient, following
 
-TRACED = "traced"  # the message of the line that an attempt leaves in its job's log
-_LONGEST_STATE = 512  # characters of a tracestate that are carried on, as the standard asks at least
-_MOST_LINKS = 32
+TRACED = "traced"  # the message of the log line with the span context
+_MAX_TRACESTATE = 512  # characters; the standard requires at least this many
+_MAX_LINKS = 32
 _w3c = TraceContextTextMapPropagator()
 _submitting: ContextVar[bool] = ContextVar("headrace_otel_submitting", default=False)
 
 
-def packed(span: Span, trace_context: TraceContext) -> TraceContext:
-    """The trail, going on from this span."""
+def context_after(span: Span, trace_context: TraceContext) -> TraceContext:
+    """The trace context with this span as the parent of what follows."""
     carrier: dict[str, str] = {}
     _w3c.inject(carrier, trace.set_span_in_context(span, Context()))
     state = carrier.get("tracestate")
     return structs.replace(
         trace_context,
         traceparent=carrier.get("traceparent"),
-        tracestate=state if state and len(state) <= _LONGEST_STATE else None,
+        tracestate=state if state and len(state) <= _MAX_TRACESTATE else None,
     )
 
 
-def unpacked(trace_context: TraceContext) -> Context:
-    """The context at the end of the trail; empty if there is none, or none that can be read."""
+def otel_context(trace_context: TraceContext) -> Context:
+    """The OpenTelemetry context of a trace context; empty if there is none, or if it is unreadable."""
     carrier = {"traceparent": trace_context.traceparent, "tracestate": trace_context.tracestate}
     return _w3c.extract({name: value for name, value in carrier.items() if value}, Context())
 
@@ -69,7 +69,7 @@ class OtelTracer:
 
     @contextmanager
     def submitting(self, what: object) -> Iterator[Callable[[Sequence[Job[Any]]], None]]:
-        if _submitting.get():  # the async way may lead through the blocking one
+        if _submitting.get():  # an async call may run the blocking one
             yield lambda jobs: None
             return
         token = _submitting.set(True)
@@ -78,10 +78,10 @@ class OtelTracer:
         try:
             with (
                 trace.use_span(span, record_exception=False, set_status_on_exception=False),
-                following(packed(span, ambient.get() or NO_TRACE_CONTEXT)),
+                following(context_after(span, ambient.get() or NO_TRACE_CONTEXT)),
             ):
                 yield lambda jobs: self._submitted(span, jobs)
-        except BaseException as error:  # by its kind alone: what it says may quote arguments
+        except BaseException as error:  # only its type: the message may quote arguments
             span.set_attribute("error.type", type(error).__name__)
             span.set_status(StatusCode.ERROR, type(error).__name__)
             raise
@@ -112,9 +112,9 @@ class OtelTracer:
         trace_context = trace_context_of(claim.metadata)
         span = self._tracer.start_span(
             f"process {claim.queue}",
-            unpacked(trace_context),
+            otel_context(trace_context),
             kind=SpanKind.CONSUMER,
-            attributes={**_OPERATION["process"], **_about(claim)},
+            attributes={**_OPERATION["process"], **_attributes(claim)},
         )
         self._counts.began(claim, self._app.clock.now())
         return AttemptSpan(self, claim, trace_context, span, log)
@@ -122,16 +122,16 @@ class OtelTracer:
     def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
         self._counts.ended(claim, outcome, seconds)
 
-    def past_of(self, claim: Claim, trace_context: TraceContext) -> Iterator[tuple[str, SpanContext]]:
-        """What came before this attempt, each with the word for it."""
+    def links_of(self, claim: Claim, trace_context: TraceContext) -> Iterator[tuple[str, SpanContext]]:
+        """The spans to link to, each with the kind of link: the previous attempt, and parents."""
         try:
             job = self._app.jobs.get(claim.id)
-            if before := _last_noted(job):
-                yield "previous attempt", before
+            if previous := _last_span(job):
+                yield "previous attempt", previous
             if trace_context.kin:
-                for parent in job.parents()[:_MOST_LINKS]:
-                    yield "parent", _last_noted(parent) or _context_in(trace_context_of(parent.row.metadata))
-        except HeadraceError:  # it is deleted, or the store is away: a trace without links is one all the same
+                for parent in job.parents()[:_MAX_LINKS]:
+                    yield "parent", _last_span(parent) or _context_in(trace_context_of(parent.row.metadata))
+        except HeadraceError:  # the job is deleted, or the store is unavailable: a trace without links is still useful
             return
 
     # -- in a sandbox
@@ -139,7 +139,7 @@ class OtelTracer:
     @contextmanager
     def inside(self, claim: Claim) -> Iterator[None]:
         trace_context = trace_context_of(claim.metadata)
-        token = contexts.attach(unpacked(trace_context))
+        token = contexts.attach(otel_context(trace_context))
         try:
             with following(trace_context):
                 yield
@@ -147,13 +147,15 @@ class OtelTracer:
             contexts.detach(token)
 
     def flush(self) -> None:
-        flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)  # the SDK's own have it
+        flush = getattr(
+            self._provider or trace.get_tracer_provider(), "force_flush", None
+        )  # only providers of the SDK have it
         if flush is not None:
             flush()
 
 
 class AttemptSpan:
-    """The span of one attempt. It ends with whoever ends the attempt: the task, its timeout, an operator."""
+    """The span of one attempt. It ends with the attempt: by the task, its timeout or an operator."""
 
     def __init__(
         self, spans: OtelTracer, claim: Claim, trace_context: TraceContext, span: Span, log: Callable[..., None]
@@ -165,7 +167,7 @@ class AttemptSpan:
         self._log = log
         self._began = time.monotonic()
         own = TraceContext(correlation=correlation_of(claim.metadata, claim.id))
-        self._own = packed(span, own)
+        self._own = context_after(span, own)
 
     @property
     def has_past(self) -> bool:
@@ -173,9 +175,9 @@ class AttemptSpan:
 
     def look_back(self) -> None:
         if self.has_past:
-            for word, before in self._spans.past_of(self._claim, self._trace_context):
-                if before.is_valid:
-                    self._span.add_link(before, {"headrace.link": word})
+            for kind, linked in self._spans.links_of(self._claim, self._trace_context):
+                if linked.is_valid:
+                    self._span.add_link(linked, {"headrace.link": kind})
 
     def handed_on(self, claim: Claim) -> Claim:
         return structs.replace(claim, metadata=marked(claim.metadata, self._own))
@@ -198,28 +200,28 @@ class AttemptSpan:
     def end(self, outcome: Outcome | None) -> None:
         self._spans.ended(self._claim, outcome, time.monotonic() - self._began)
         if self._span.is_recording():
-            self._tell(outcome)
+            self._record(outcome)
         self._span.end()
 
-    def _tell(self, outcome: Outcome | None) -> None:
+    def _record(self, outcome: Outcome | None) -> None:
         state = "lost" if outcome is None else outcome.state.value
         self._span.set_attribute("headrace.outcome", state)
         if outcome is None:
             self._span.set_status(Status(StatusCode.ERROR, "the job was cancelled or its lease is lost"))
             return
         if outcome.error_type is not None:
-            self._tell_error(outcome)
+            self._record_error(outcome)
         elif outcome.reason:
             self._span.set_attribute("headrace.reason", outcome.reason)
         if self._trace_context.kin or outcome.state not in FINAL or outcome.state is State.FAILED:
             self._log(TRACED, "debug", traceparent=self._own.traceparent)
 
-    def _tell_error(self, outcome: Outcome) -> None:
+    def _record_error(self, outcome: Outcome) -> None:
         kind, message = str(outcome.error_type), outcome.error_message or ""
-        told = {"exception.type": kind, "exception.message": message}
+        attributes = {"exception.type": kind, "exception.message": message}
         if outcome.error_traceback:
-            told["exception.stacktrace"] = outcome.error_traceback
-        self._span.add_event("exception", told)
+            attributes["exception.stacktrace"] = outcome.error_traceback
+        self._span.add_event("exception", attributes)
         self._span.set_attribute("error.type", kind)
         self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {message}"))
 
@@ -230,7 +232,7 @@ _OPERATION = {
 }
 
 
-def _about(claim: Claim) -> Mapping[str, str | int]:
+def _attributes(claim: Claim) -> Mapping[str, str | int]:
     return {
         "messaging.destination.name": claim.queue,
         "messaging.message.id": claim.id,
@@ -241,13 +243,13 @@ def _about(claim: Claim) -> Mapping[str, str | int]:
     }
 
 
-def _last_noted(job: Job[Any]) -> SpanContext | None:
-    """The context that the job's last attempt left in its log."""
+def _last_span(job: Job[Any]) -> SpanContext | None:
+    """The span context in the job's log, written by its last attempt."""
     for line in reversed(job.logs()):
-        if line.message == TRACED and isinstance(noted := line.fields.get("traceparent"), str):
-            return _context_in(TraceContext(traceparent=noted))
+        if line.message == TRACED and isinstance(parent := line.fields.get("traceparent"), str):
+            return _context_in(TraceContext(traceparent=parent))
     return None
 
 
 def _context_in(trace_context: TraceContext) -> SpanContext:
-    return trace.get_current_span(unpacked(trace_context)).get_span_context()
+    return trace.get_current_span(otel_context(trace_context)).get_span_context()
