@@ -52,7 +52,7 @@ async function beat() {
   const jobs = [...running].map(([id, { version, progress }]) => ({ id, version, progress }));
   const about = { tasks: Object.keys(tasks), queues, concurrency, completed, failed, host: hostname(), pid: process.pid };
   const { lost, wish } = await post("/worker/renew", { jobs, lease, ...about });
-  for (const id of lost) running.get(id)?.abort.abort(); // somebody else has it, or it was cancelled
+  for (const id of lost) running.get(id)?.abort.abort(); // another worker has it, or it was cancelled
   if (wish === "stop") stopping = true;
 }
 

@@ -23,8 +23,8 @@ class Flows:
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
         """Flows, newest first; with `before`, those older than the flow of this id, or FlowNotFound."""
         last = None if before is None else self._services.tally(check_text("before", before)).flow.id
-        tallies = self._services.engine.queries.flows(check_limit("limit", limit), last)
-        return [FlowRun(self._services, tally) for tally in tallies]
+        summaries = self._services.engine.queries.flows(check_limit("limit", limit), last)
+        return [FlowRun(self._services, summary) for summary in summaries]
 
     aget = twin(get)
     alist = twin(list)

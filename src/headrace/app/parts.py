@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class AppParts(Protocol):
-    """What the parts need of their app."""
+    """The attributes of an app that its parts use."""
 
     engine: Engine
     settings: Settings

@@ -53,5 +53,5 @@ def _of_archive(app: Headrace) -> Iterator[Finding]:
         yield Finding(
             code="archive_failed",
             sentence=f"finished jobs could not be archived and stay in the store: {last.error}",
-            advice="try again with `headrace archive`",
+            advice="try again with `headrace archive --apply`",
         )

@@ -51,7 +51,7 @@ def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
             names = sorted(needs)
             yield Finding(
                 code="needs_unmet",
-                sentence=f"no live worker of queue {queue!r} has {' and '.join(names)}, which {_count(jobs)} there "
+                sentence=f"no live worker of queue {queue!r} has {' and '.join(names)}, which {_count(jobs)} "
                 f"(such as {example})",
                 advice=f"start one with `headrace worker -q {queue} --needs {','.join(names)}`",
                 count=jobs,

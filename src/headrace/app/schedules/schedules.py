@@ -35,7 +35,7 @@ from headrace.runtime.schedules.fire import call_of, job_for, timing_of
 from headrace.runtime.submit.submitter import Submitter
 
 _ATTEMPTS = 50
-_MOST_PREVIEWED = 1000
+_MAX_PREVIEWED = 1000
 _CHANGES = (*Timing.__struct_fields__, "queue", "priority", "args", "kwargs")
 _KINDS = ("cron", "every", "at")
 
@@ -137,8 +137,8 @@ class Schedules:
         now = self._services.clock.now()
         begin = moment("after", after)
         count = check_limit("n", n)
-        if count > _MOST_PREVIEWED:
-            raise InvalidSchedule(f"n: at most {_MOST_PREVIEWED} times can be shown, got {short(n)}", value=n)
+        if count > _MAX_PREVIEWED:
+            raise InvalidSchedule(f"n: at most {_MAX_PREVIEWED} times can be shown, got {short(n)}", value=n)
         if schedule_id is None:
             when, anchor = timing(**timing_fields, now=now), now
         elif timing_fields:

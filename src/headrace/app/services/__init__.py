@@ -1,3 +1,3 @@
-"""What handles and parts of the app share: lookup, waiting, `why`."""
+"""Services for handles and parts of the app: lookup, waiting, `why`."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What job handles need of their app: queries, waiting, and the known tasks."""
+"""Serves job handles: queries, waiting, and the known tasks."""
 
 from __future__ import annotations
 

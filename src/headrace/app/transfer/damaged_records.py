@@ -18,7 +18,7 @@ from headrace.core.schedules.records import ScheduleRow
 from headrace.core.schedules.schedule import Timing
 from headrace.engines.protocol.engine import Engine
 
-_AT_ONCE = 1000
+_BATCH = 1000
 _json = msgspec.json.Decoder(msgspec.Raw).decode
 _OF_JOB = {
     "options": msgspec.json.Decoder(JobOptions).decode,
@@ -65,10 +65,10 @@ def _is_whole_step(step: Step) -> bool:
 def damage_beside_jobs(engine: Engine) -> Iterator[str]:
     """The damaged values of dead letters, schedules and queue rules, one line each."""
     before: str | None = None
-    while dead_letters := engine.dead_letters.find(DeadLetterFilter(), _AT_ONCE, before):
+    while dead_letters := engine.dead_letters.find(DeadLetterFilter(), _BATCH, before):
         yield from (f"dead letter {row.id}: {what}" for row in dead_letters for what in damage_of(row))
         before = dead_letters[-1].id
-        if len(dead_letters) < _AT_ONCE:
+        if len(dead_letters) < _BATCH:
             break
     for schedule in engine.schedule_store.all():
         yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))

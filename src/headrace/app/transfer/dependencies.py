@@ -14,15 +14,15 @@ from headrace.engines.protocol.engine import Engine
 from headrace.engines.protocol.maintenance import StoreView
 from headrace.engines.protocol.queries import Queries
 
-_AT_ONCE = 500
+_BATCH = 500
 _CHANGING_FIELDS = ("state", "version", "attempt", "started_at", "finished_at", "worker", "has_dependencies")
 
 
 def flow_pages(queries: Queries) -> Iterator[list[FlowRow]]:
     """Every flow of a store."""
     last = None
-    while page := queries.flows(_AT_ONCE, last):
-        yield [tally.flow for tally in page]
+    while page := queries.flows(_BATCH, last):
+        yield [summary.flow for summary in page]
         reached = page[-1].flow.id
         if last is not None and reached >= last:  # a damaged id leads back
             return
@@ -36,8 +36,8 @@ def with_dependents(page: Sequence[JobExport]) -> list[str]:
 
 def edge_pages(queries: Queries, parents: Sequence[str]) -> Iterator[list[Dependency]]:
     """All edges with these jobs as parents."""
-    for start in range(0, len(parents), _AT_ONCE):
-        some = parents[start : start + _AT_ONCE]
+    for start in range(0, len(parents), _BATCH):
+        some = parents[start : start + _BATCH]
         known = set(some)
         if page := [edge for edge in queries.edges(some) if edge.parent in known]:
             yield page
@@ -65,8 +65,8 @@ def copy_edges(source: StoreView, target: Engine, parents: Sequence[str], *, mer
 
 def link_to_existing(target: Engine, edges: Sequence[Dependency]) -> None:
     """Link children of a job whose id another job has at the target to that job; they run if it has finished."""
-    for start in range(0, len(edges), _AT_ONCE):
-        target.insert_graph([], edges[start : start + _AT_ONCE])
+    for start in range(0, len(edges), _BATCH):
+        target.insert_graph([], edges[start : start + _BATCH])
 
 
 def changed_at_one_store(original: JobRow, copy: JobRow) -> bool:
@@ -77,7 +77,7 @@ def changed_at_one_store(original: JobRow, copy: JobRow) -> bool:
 def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
     """The flows that are at the source only."""
     for page in flow_pages(source.queries):
-        there = {tally.flow for tally in target.queries.flows(len(page), ids=[flow.id for flow in page])}
+        there = {summary.flow for summary in target.queries.flows(len(page), ids=[flow.id for flow in page])}
         yield from (flow.id for flow in page if flow not in there)
 
 

@@ -62,7 +62,7 @@ class CopyStep(Struct, frozen=True):
 
 
 class CopyPlan(Struct):
-    """What a move would copy. `has_tables`: the target already has tables."""
+    """The plan of a move. `has_tables`: the target already has tables."""
 
     copy_status: CopyStatus
     has_tables: bool
