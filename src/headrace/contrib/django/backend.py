@@ -153,7 +153,8 @@ class HeadraceBackend(BaseTaskBackend):
             return
         if self._url is None and is_in_memory(str(connections[self._database].settings_dict.get("NAME"))):
             yield checks.Warning(
-                f"TASKS[{self.alias!r}]: the database is in memory ({url}), so no worker sees its jobs", id="headrace.W001"
+                f"TASKS[{self.alias!r}]: the database is in memory ({url}), so no worker sees its jobs",
+                id="headrace.W001",
             )
 
     def _transaction(self) -> Any:

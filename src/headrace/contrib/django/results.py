@@ -37,9 +37,7 @@ def result_of(job: Job[Any], task: Any, alias: str) -> Any:
     return result
 
 
-def new_result(
-    job_id: str, task: Any, alias: str, args: Any, kwargs: Any, enqueued_at: datetime | None
-) -> Any:
+def new_result(job_id: str, task: Any, alias: str, args: Any, kwargs: Any, enqueued_at: datetime | None) -> Any:
     """The result of a job that was just enqueued."""
     return TaskResult(
         task=task,

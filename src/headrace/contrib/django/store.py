@@ -23,8 +23,8 @@ def database_url(alias: str, database: Mapping[str, Any], vendor: str, schema: s
     if vendor == "postgresql":
         return _postgresql_url(alias, database, schema)
     raise ImproperlyConfigured(
-        f"headrace stores jobs in SQLite, PostgreSQL or Redis, and the database {alias!r} is {vendor}; give TASKS a store "
-        'of its own: "OPTIONS": {"url": "redis://..."}'
+        f"headrace stores jobs in SQLite, PostgreSQL or Redis, and the database {alias!r} is {vendor}; give TASKS a "
+        'store of its own: "OPTIONS": {"url": "redis://..."}'
     )
 
 
@@ -48,4 +48,6 @@ def _postgresql_url(alias: str, database: Mapping[str, Any], schema: str) -> str
     user, password = str(database.get("USER") or ""), str(database.get("PASSWORD") or "")
     login = f"{quote(user, safe='')}{':' + quote(password, safe='') if password else ''}@" if user else ""
     place = f"{f'[{host}]' if ':' in host else host}{':' + port if port else ''}"
-    return f"postgresql://{login}{place}/{quote(str(database['NAME']), safe='')}?{urlencode({'schema': schema, **query})}"
+    return (
+        f"postgresql://{login}{place}/{quote(str(database['NAME']), safe='')}?{urlencode({'schema': schema, **query})}"
+    )
