@@ -58,7 +58,7 @@ def _run_all(blocks: list[Block], page: Page, namespace: dict[str, Any]) -> None
             exec(_compiled(block, page), namespace)  # noqa: S102 - to run a page is what this is for
         _run_tests(namespace)
     for file in files:
-        importlib.import_module(Path(file).stem)
+        importlib.import_module(_module(Path(file)))
 
 
 def _namespace() -> dict[str, Any]:
@@ -85,11 +85,16 @@ def _run_tests(namespace: dict[str, Any]) -> None:
                 asyncio.run(done)
 
 
+def _module(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts)
+
+
 def _add_to(file: Path, block: Block, page: Page) -> None:
     compiled = _compiled(block, page)
+    file.parent.mkdir(exist_ok=True)
     with file.open("a", encoding="utf-8") as out:
         out.write(block.text)
-    module = sys.modules.get(file.stem)
+    module = sys.modules.get(_module(file))
     if module is not None:
         exec(compiled, vars(module))  # noqa: S102 - as above
     importlib.invalidate_caches()
