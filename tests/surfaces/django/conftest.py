@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -93,6 +96,13 @@ def script(environment: dict[str, str], tmp_path: Path) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def project(manage: Run) -> None:
-    """The project, with its tables."""
+def project(manage: Run, engine_name: str, database: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The project, with its tables; on SQLite a copy of the first one's file."""
+    first = tmp_path_factory.getbasetemp() / "first.sqlite3"
+    if engine_name == "sqlite" and first.exists():
+        shutil.copy(first, database["NAME"])
+        return
     manage("migrate", "--verbosity", "0")
+    if engine_name == "sqlite":
+        with closing(sqlite3.connect(database["NAME"])) as db, closing(sqlite3.connect(first)) as copy:
+            db.backup(copy)

@@ -9,12 +9,15 @@ import pytest
 
 from tests.surfaces.django.conftest import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.engines("sqlite", "postgres"), pytest.mark.usefixtures("project")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("project")]
+on_both = pytest.mark.engines("sqlite", "postgres")
+on_sqlite = pytest.mark.engines("sqlite")
 Script = Callable[..., Any]
 
 DRAIN = "get_app().run_worker(drain=True)\n"
 
 
+@on_both
 def test_a_task_is_run_by_the_command_and_its_result_is_found_by_its_id(manage: Run, script: Script) -> None:
     told = script("result = add.enqueue(1, b=2); told |= {'id': result.id, 'status': result.status}")
     assert told["status"] == "READY"
@@ -39,6 +42,7 @@ told |= {{'status': result.status, 'value': result.return_value, 'attempts': res
     }
 
 
+@on_sqlite
 def test_every_kind_of_task_runs(script: Script) -> None:
     told = script(
         f"""
@@ -53,6 +57,7 @@ told |= {{'values': [result.return_value for result in results], 'ids': [result.
     assert told["values"][:2] == [[1, told["ids"][0], "RUNNING", "ann"], 1]
 
 
+@on_sqlite
 def test_failures_are_told_with_their_class_and_traceback(script: Script) -> None:
     told = script(
         f"""
@@ -77,6 +82,7 @@ except ValueError as error:
     assert told["refused"]
 
 
+@on_both
 def test_a_task_is_enqueued_with_the_transaction_or_not_at_all(script: Script) -> None:
     told = script(
         """
@@ -102,6 +108,7 @@ except Exception as error:
     assert told == {"before": 0, "users": 1, "jobs": 1, "lost": "TaskResultDoesNotExist"}
 
 
+@on_sqlite
 def test_priority_queue_and_time_reach_the_job(script: Script) -> None:
     told = script(
         """
@@ -128,6 +135,7 @@ for wrong in (dict(queue_name='elsewhere'), dict(priority=101)):
     assert [name.removesuffix("Error") for name in told["refused"]] == ["InvalidTask"] * 2  # Django 6 has no "Error"
 
 
+@on_sqlite
 def test_arguments_that_are_no_json_are_refused_at_once(script: Script) -> None:
     told = script(
         """
@@ -142,6 +150,7 @@ told['jobs'] = get_app().jobs.count()
     assert "object" in told["refused"]
 
 
+@on_sqlite
 def test_all_threads_share_one_app_and_coroutines_enqueue(script: Script) -> None:
     told = script(
         """
@@ -161,6 +170,7 @@ except Exception as error:
     assert told == {"apps": 1, "many": 4, "found": "READY", "mismatch": "TaskResultMismatch"}
 
 
+@on_both
 def test_connections_of_a_worker_are_closed_when_they_are_too_old(script: Script) -> None:
     told = script(
         f"""
