@@ -131,7 +131,7 @@ for wrong in (dict(queue_name='elsewhere'), dict(priority=101)):
 """
     )
     assert told["jobs"] == [["mail", 5, "pending"], ["mail", -7, "pending"], ["default", 0, "scheduled"]]
-    assert (told["is_later"], told["timeout"]) == (True, 30)
+    assert (told["is_later"], told["timeout"]) == (True, 30_000)
     assert [name.removesuffix("Error") for name in told["refused"]] == ["InvalidTask"] * 2  # Django 6 has no "Error"
 
 
