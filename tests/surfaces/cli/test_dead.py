@@ -129,7 +129,7 @@ def test_what_fails_while_the_question_is_open_is_not_requeued(
         drain(app)
 
     asked = app.clock.now()
-    monkeypatch.setattr("headrace.cli.commands.dead_actions.confirm", confirm)
+    monkeypatch.setattr("headrace.cli.commands.dead_letters.actions.confirm", confirm)
     assert shell("dead", "requeue", "--all", "--json").json["requeued"] == 3
     assert [letter.job_id for letter in app.dead.list()] == [later[0].id]
 

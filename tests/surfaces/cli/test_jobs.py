@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import Headrace, PermanentError, current_job
-from headrace.cli.commands.jobs import _unseen
+from headrace.cli.commands.jobs.jobs import _unseen
 from headrace.runtime.jobs.services import LogEntry
 from tests.support.command_line import Shell, finish
 from tests.support.waiting import eventually

@@ -8,8 +8,8 @@ import click
 import pytest
 
 from headrace import Headrace
-from headrace.cli.commands.lifecycle import as_term
 from headrace.cli.commands.queues import as_rule
+from headrace.cli.commands.retention.lifecycle import as_term
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
 from headrace.cli.root import whole
 from headrace.testing import drain

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import Headrace, InvalidJob, PermanentError, current_job
 from headrace.cli import job_view
-from headrace.cli.commands.dead import _facts, _record
+from headrace.cli.commands.dead_letters.dead import _facts, _record
 from headrace.errors import ConfigError
 from headrace.testing import drain
 from tests.support.command_line import Shell

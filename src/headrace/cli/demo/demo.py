@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from headrace.app.app import Headrace
-from headrace.cli.demo.stage import PATIENCE, DemoFailed, Stage, open_stage, wait_until
+from headrace.cli.demo.environment import PATIENCE, DemoFailed, Stage, open_stage, wait_until
 from headrace.cli.options import example, shared
 from headrace.cli.output import clean, on_terminal, paint, remark, say
 from headrace.core.jobs.states import State

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from headrace.app.alerts.records import Alert, AlertChange
-from headrace.cli.commands.alert_channels import channel, channels
-from headrace.cli.commands.alert_rules import labels_option, rule, rules
+from headrace.cli.commands.alerts.channels import channel, channels
+from headrace.cli.commands.alerts.rules import labels_option, rule, rules
 from headrace.cli.options import as_json_option, duration, example, moment, shared
 from headrace.cli.output import Column, ago, paint, print_facts, print_json, print_table, remark, say, stamp
 from headrace.cli.session import Session

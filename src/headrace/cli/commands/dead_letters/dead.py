@@ -1,4 +1,4 @@
-"""`headrace dead`: views of dead letters. Actions on them are in `dead_actions`."""
+"""`headrace dead`: views of dead letters. Actions on them are in `actions`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.app.dead_letters.records import DeadGroup, DeadLetter, DeadStats
 from headrace.cli import job_view
-from headrace.cli.commands.dead_actions import add, letter_filters, note, purge, requeue, resolve, status_option
+from headrace.cli.commands.dead_letters.actions import add, letter_filters, note, purge, requeue, resolve, status_option
 from headrace.cli.options import as_json_option, chosen, example, shared
 from headrace.cli.output import Column, ago, print_facts, print_json, print_table, remark, stamp
 from headrace.cli.session import Session

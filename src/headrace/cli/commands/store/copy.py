@@ -15,7 +15,7 @@ from headrace.app.config import find_settings, open_engine
 from headrace.app.transfer.move import CopyPlan, CopyResult, StoreCopy, file_of, reopen
 from headrace.app.transfer.pages import StoreContents
 from headrace.app.transfer.verify import CopyVerification
-from headrace.cli.commands.copy_progress import Progress
+from headrace.cli.commands.store.copy_progress import Progress
 from headrace.cli.options import as_json_option, duration, example, shared, yes_option
 from headrace.cli.output import Column, clean, confirm, print_facts, print_json, print_table, remark, say
 from headrace.cli.session import Session

@@ -11,7 +11,7 @@ import click
 
 from headrace import __version__
 from headrace.app.app import Headrace
-from headrace.cli.commands.reload import run_reloading
+from headrace.cli.commands.workers.reload import run_reloading
 from headrace.cli.options import duration, example, log_options, names, shared
 from headrace.cli.session import Session
 from headrace.core.settings.queue_weights import Queues, parse_queues

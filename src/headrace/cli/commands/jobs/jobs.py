@@ -1,4 +1,4 @@
-"""`headrace jobs` and `headrace why`: views of jobs. Actions on them are in `job_actions`."""
+"""`headrace jobs` and `headrace why`: views of jobs. Actions on them are in `actions`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from headrace.cli import job_view
-from headrace.cli.commands.archive import NO_ARCHIVE
-from headrace.cli.commands.job_actions import cancel, delete, promote, retry, update
+from headrace.cli.commands.jobs.actions import cancel, delete, promote, retry, update
+from headrace.cli.commands.retention.archive import NO_ARCHIVE
 from headrace.cli.find_job import job_of
 from headrace.cli.options import as_json_option, chosen, example, filters, shared
 from headrace.cli.output import clean, print_facts, print_json, print_table, remark, say
