@@ -12,7 +12,7 @@ import click
 import pytest
 
 from headrace import __version__
-from headrace.cli.root import root, whole
+from headrace.cli.root import load_all, root
 from headrace.cli.session import Session
 from tests.support.cases import check_each
 from tests.support.command_line import Shell
@@ -28,7 +28,7 @@ def every_command(
             yield from every_command(child, (*path, name))
 
 
-COMMANDS = dict(every_command(whole()))
+COMMANDS = dict(every_command(load_all()))
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 ACTIONS = {
     ("worker",),

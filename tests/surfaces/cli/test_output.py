@@ -156,7 +156,7 @@ def test_no_text_can_steer_a_terminal(text: str) -> None:
     st.integers(1, 200),
 )
 def test_columns_fit_the_room_or_are_left_out(wished: list[tuple[int, int | None]], room: int) -> None:
-    columns = [Column("x", least=least) for _, least in wished]
+    columns = [Column("x", min_width=least) for _, least in wished]
     natural = [width for width, _ in wished]
     widths = fit(columns, natural, room)
     assert 1 <= len(widths) <= len(columns)

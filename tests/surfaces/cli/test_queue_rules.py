@@ -8,10 +8,10 @@ import click
 import pytest
 
 from headrace import Headrace
-from headrace.cli.commands.queues import as_rule
-from headrace.cli.commands.retention.lifecycle import as_term
+from headrace.cli.commands.queues import parse_rule
+from headrace.cli.commands.retention.lifecycle import parse_field
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
-from headrace.cli.root import whole
+from headrace.cli.root import load_all
 from headrace.testing import drain
 from tests.support.command_line import Shell
 
@@ -75,10 +75,10 @@ def test_ageing_is_told_as_every_other_duration(shell: Shell, app: Headrace, tol
 
 def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
     """Whatever is called TIME is read by what the commands share, or is a rule or a term, which have own tests."""
-    shared = {duration, duration_or_none, moment, moment_or_age, as_rule, as_term}
+    shared = {duration, duration_or_none, moment, moment_or_age, parse_rule, parse_field}
     found = [
         (command.name, param.name, param.callback)
-        for command in walk(whole())
+        for command in walk(load_all())
         for param in command.params
         if param.metavar == "TIME"
     ]

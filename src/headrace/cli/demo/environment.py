@@ -21,15 +21,15 @@ from headrace.app.app import Headrace
 from headrace.errors import HeadraceError
 
 _PACKAGES = Path(__file__).parents[2]
-PATIENCE = 60.0  # seconds; the steps take a moment, unless the machine pauses
-_LOOK = 0.02
+TIMEOUT = 60.0  # seconds; the steps take a moment, unless the machine pauses
+_POLL_INTERVAL = 0.02
 
 
 class DemoFailed(HeadraceError):
     """A step had an unexpected outcome."""
 
 
-class Stage:
+class DemoEnvironment:
     """The folder, the store's URL and the worker processes."""
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Stage:
     def start_worker(self, app: Headrace) -> int:
         """Start `headrace worker` and wait until it has registered; return its process id."""
         command = [sys.executable, "-m", "headrace", "--app", "headrace.cli.demo.tasks:app", "worker", "-c", "4"]
-        with self._log(len(self._workers) + 1).open("wb") as log:
+        with self._log_path(len(self._workers) + 1).open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
         self._workers.append(process)
 
@@ -59,48 +59,48 @@ class Stage:
         process.wait()
         self._workers.remove(process)
 
-    def dismiss(self) -> list[int]:
+    def stop_workers(self) -> list[int]:
         """Send SIGTERM to all workers; return their exit codes."""
         for process in self._workers:
             process.send_signal(signal.SIGTERM)
-        codes = [process.wait(PATIENCE) for process in self._workers]
+        codes = [process.wait(TIMEOUT) for process in self._workers]
         self._workers.clear()
         return codes
 
-    def clear(self) -> None:
+    def kill_workers(self) -> None:
         """Kill the workers that still run."""
         for process in self._workers:
             process.kill()
             process.wait()
         self._workers.clear()
 
-    def last_words(self) -> str:
+    def log_tails(self) -> str:
         """The tail of every worker's log, for a failed demo."""
-        return "\n".join("\n".join(log.read_text("utf-8", "replace").splitlines()[-8:]) for log in self._logs())
+        return "\n".join("\n".join(log.read_text("utf-8", "replace").splitlines()[-8:]) for log in self._log_paths())
 
-    def _log(self, number: int) -> Path:
+    def _log_path(self, number: int) -> Path:
         while (path := self.folder / f"worker-{number}.log").exists():
             number += 1
         return path
 
-    def _logs(self) -> list[Path]:
+    def _log_paths(self) -> list[Path]:
         return sorted(self.folder.glob("worker-*.log"))
 
 
 @contextlib.contextmanager
-def open_stage(keep: bool) -> Iterator[Stage]:
-    """A stage that neither reads nor changes the user's settings and files."""
+def open_environment(keep: bool) -> Iterator[DemoEnvironment]:
+    """An environment that neither reads nor changes the user's settings and files."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
-    stage = Stage(folder)
+    demo_environment = DemoEnvironment(folder)
     before = dict(os.environ)
     environment = {name: value for name, value in before.items() if not name.startswith("HEADRACE_")}
-    environment |= {"HEADRACE_URL": stage.url, "PYTHONPATH": _python_path()}
+    environment |= {"HEADRACE_URL": demo_environment.url, "PYTHONPATH": _python_path()}
     try:
         _replace_environment(environment)
         with contextlib.chdir(folder):
-            yield stage
+            yield demo_environment
     finally:
-        stage.clear()
+        demo_environment.kill_workers()
         _replace_environment(before)
         if not keep:
             shutil.rmtree(folder, ignore_errors=True)
@@ -118,11 +118,11 @@ def _python_path() -> str:
     return os.pathsep.join(given if _PACKAGES in installed else [str(_PACKAGES), *given])
 
 
-def wait_until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> float:
-    """Wait for a condition and return the seconds it took. Raises DemoFailed after `patience`."""
-    began = time.monotonic()
-    while not true():
-        if time.monotonic() - began > patience:
-            raise DemoFailed(f"timed out after {patience:g} s waiting until {what}")
-        time.sleep(_LOOK)
-    return time.monotonic() - began
+def wait_until(condition: Callable[[], bool], what: str, timeout: float = TIMEOUT) -> float:
+    """Wait for a condition and return the seconds it took. Raises DemoFailed after `timeout`."""
+    started = time.monotonic()
+    while not condition():
+        if time.monotonic() - started > timeout:
+            raise DemoFailed(f"timed out after {timeout:g} s waiting until {what}")
+        time.sleep(_POLL_INTERVAL)
+    return time.monotonic() - started

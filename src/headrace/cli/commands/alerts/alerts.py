@@ -20,22 +20,22 @@ _COLUMNS = (
     Column("ID"),
     Column("SEVERITY"),
     Column("STATE"),
-    Column("RULE", least=8),
+    Column("RULE", min_width=8),
     Column("FOR", right=True),
-    Column("WHAT", least=12),
+    Column("WHAT", min_width=12),
 )
 _HISTORY = (
     Column("AT"),
     Column("WHAT"),
     Column("SEVERITY"),
-    Column("RULE", least=8),
-    Column("BY", least=4),
-    Column("ALERT", least=12),
+    Column("RULE", min_width=8),
+    Column("BY", min_width=4),
+    Column("ALERT", min_width=12),
 )
 _SILENCES = (
     Column("ID"),
-    Column("RULE", least=6),
-    Column("LABELS", least=6),
+    Column("RULE", min_width=6),
+    Column("LABELS", min_width=6),
     Column("UNTIL"),
     Column("BY"),
     Column("NOTE"),
@@ -73,8 +73,8 @@ def list_alerts(
     pending: bool = False,
 ) -> None:
     """List the firing alerts, most severe first."""
-    seen = False if unacknowledged else None
-    found = session.store().alerts.active(severity=severity, acknowledged=seen, pending=pending)
+    acknowledged = False if unacknowledged else None
+    found = session.store().alerts.active(severity=severity, acknowledged=acknowledged, pending=pending)
     if as_json:
         print_json(found)
     elif not found:
@@ -85,8 +85,8 @@ def list_alerts(
 
 
 def _row(alert: Alert, now: datetime) -> list[str]:
-    marks = [word for word, holds in (("silenced", alert.silenced), ("no data", alert.no_data)) if holds]
-    state = f"{alert.state} ({', '.join(marks)})" if marks else alert.state
+    flags = [flag for flag, holds in (("silenced", alert.silenced), ("no data", alert.no_data)) if holds]
+    state = f"{alert.state} ({', '.join(flags)})" if flags else alert.state
     return [alert.id, alert.severity, state, alert.rule, ago(alert.since, now), alert.summary]
 
 
@@ -104,8 +104,8 @@ def _print(alert: Alert, as_json: bool) -> None:
     if as_json:
         print_json(alert)
         return
-    seen = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
-    ended = f" by {alert.resolved_by}" if alert.resolved_by else ""
+    acknowledged_by = f" by {alert.acknowledged_by}" if alert.acknowledged_by else ""
+    resolved_by = f" by {alert.resolved_by}" if alert.resolved_by else ""
     pairs = [
         ("id", alert.id),
         ("rule", alert.rule),
@@ -116,8 +116,8 @@ def _print(alert: Alert, as_json: bool) -> None:
         ("since", stamp(alert.since)),
         ("fired", stamp(alert.fired_at)),
         ("notified", "once" if alert.told == 1 else f"{alert.told} times"),
-        ("acknowledged", stamp(alert.acknowledged_at) + seen),
-        ("resolved", stamp(alert.resolved_at) + ended),
+        ("acknowledged", stamp(alert.acknowledged_at) + acknowledged_by),
+        ("resolved", stamp(alert.resolved_at) + resolved_by),
         ("note", alert.note or "-"),
         ("runbook", alert.runbook or "-"),
     ]
@@ -149,14 +149,14 @@ def _history_row(change: AlertChange) -> list[str]:
     return [stamp(change.at), change.what, alert.severity, alert.rule, by, alert.summary + note]
 
 
-_by = click.option("--by", metavar="NAME", help="Your name, for the record.")
-_note = click.option("--note", metavar="TEXT", help="A note, for the record.")
+_by_option = click.option("--by", metavar="NAME", help="Your name, for the record.")
+_note_option = click.option("--note", metavar="TEXT", help="A note, for the record.")
 
 
 @alerts.command("ack", epilog=example(f"headrace alerts ack {_ID} --by kim --note 'on it'"))
 @click.argument("alert_id", metavar="ID")
-@_by
-@_note
+@_by_option
+@_note_option
 @as_json_option
 @shared
 @click.pass_obj
@@ -171,8 +171,8 @@ def ack(session: Session, alert_id: str, by: str | None, note: str | None, as_js
 
 @alerts.command("resolve", epilog=example(f"headrace alerts resolve {_ID} --by kim"))
 @click.argument("alert_id", metavar="ID")
-@_by
-@_note
+@_by_option
+@_note_option
 @as_json_option
 @shared
 @click.pass_obj
@@ -211,9 +211,9 @@ def evaluate(session: Session, as_json: bool) -> int:
 
     Run it from cron or a systemd timer to be alerted when no worker is alive.
     """
-    queries = session.store().alerts
-    changed = queries.evaluate()
-    firing = queries.active()
+    app_alerts = session.store().alerts
+    changed = app_alerts.evaluate()
+    firing = app_alerts.active()
     if as_json:
         print_json({"changed": changed, "firing": firing})
     else:
@@ -238,18 +238,20 @@ def evaluate(session: Session, as_json: bool) -> int:
     show_default=True,
     help="Duration: 30m, 2h, 1d.",
 )
-@_by
-@_note
+@_by_option
+@_note_option
 @as_json_option
 @shared
 @click.pass_obj
-def silence(session: Session, /, rule_name: str | None, length: float, as_json: bool, **which: Any) -> None:
+def silence(
+    session: Session, /, rule_name: str | None, length: float, as_json: bool, **labels_by_and_note: Any
+) -> None:
     """Mute notifications of RULE, or of every rule, for a time. Alerts are still listed."""
-    made = session.store().alerts.silence(rule_name, for_=length, **which)
+    created = session.store().alerts.silence(rule_name, for_=length, **labels_by_and_note)
     if as_json:
-        print_json(made)
+        print_json(created)
     else:
-        say(f"{made.id}: silent until {stamp(made.until)}")
+        say(f"{created.id}: silent until {stamp(created.until)}")
 
 
 @alerts.command("silences", epilog=example("headrace alerts silences"))
@@ -266,14 +268,14 @@ def silences(session: Session, as_json: bool) -> None:
     else:
         rows = [
             [
-                one.id,
-                one.rule or "any",
-                ", ".join(f"{name}={value}" for name, value in one.labels.items()) or "any",
-                stamp(one.until),
-                one.by or "-",
-                one.note or "-",
+                row.id,
+                row.rule or "any",
+                ", ".join(f"{name}={value}" for name, value in row.labels.items()) or "any",
+                stamp(row.until),
+                row.by or "-",
+                row.note or "-",
             ]
-            for one in found
+            for row in found
         ]
         print_table(_SILENCES, rows)
 

@@ -22,7 +22,7 @@ _COLUMNS = (
     Column("FROM"),
     Column("STATE"),
     Column("WAITING", right=True),
-    Column("TARGET", least=12),
+    Column("TARGET", min_width=12),
 )
 
 
@@ -57,7 +57,7 @@ def _fields(function: F) -> F:
     return function
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _given_fields(fields: dict[str, Any]) -> dict[str, Any]:
     """The given options by the field names of a channel. --hook becomes `url`, because --url names the store."""
     fields = {
         name: _prompt(name) if name in _SECRET and value == "-" else value for name, value in chosen(fields).items()
@@ -75,15 +75,22 @@ def channels(session: Session, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(_COLUMNS, [_row(one) for one in found])
-    for one in found:
-        if one.error:
-            remark(f"{one.name} failed to send: {one.error}")
+    print_table(_COLUMNS, [_row(found_channel) for found_channel in found])
+    for found_channel in found:
+        if found_channel.error:
+            remark(f"{found_channel.name} failed to send: {found_channel.error}")
 
 
-def _row(one: AlertChannel) -> list[str]:
-    state = "off" if not one.enabled else "failing" if one.error else "ok"
-    return [one.name, one.kind, one.origin, state, str(one.waiting), one.target]
+def _row(row: AlertChannel) -> list[str]:
+    state = "off" if not row.enabled else "failing" if row.error else "ok"
+    return [
+        row.name,
+        row.kind,
+        row.origin,
+        state,
+        str(row.waiting),
+        row.target,
+    ]
 
 
 @click.group("channel", invoke_without_command=True, epilog=example("headrace alerts channel test ops"))
@@ -112,7 +119,7 @@ def add(session: Session, /, name: str, kind: str | None, as_json: bool, **field
     """Create a channel. Rules use it by name; rules without channels use those of the setting `alert_notify`."""
     if kind is None:
         raise click.UsageError(f"give the kind with --kind: {', '.join(get_args(Kind))}")
-    _report(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
+    _report(session.store().alerts.channels.create(name, kind=kind, **_given_fields(fields)), as_json)
 
 
 @channel.command("set", epilog=example("headrace alerts channel set ops --severity critical"))
@@ -123,17 +130,20 @@ def add(session: Session, /, name: str, kind: str | None, as_json: bool, **field
 @click.pass_obj
 def set_channel(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
     """Change a channel. Options that are not given keep their values."""
-    given = _given(fields)
+    given = _given_fields(fields)
     if not given:
         raise click.UsageError("say what to change, such as --severity or --disabled")
     _report(session.store().alerts.channels.update(name, **given), as_json)
 
 
-def _report(one: AlertChannel, as_json: bool) -> None:
+def _report(changed: AlertChannel, as_json: bool) -> None:
     if as_json:
-        print_json(one)
+        print_json(changed)
     else:
-        say(f"channel {one.name}: {one.kind} to {one.target}; try it with `headrace alerts channel test {one.name}`")
+        say(
+            f"channel {changed.name}: {changed.kind} to {changed.target}; "
+            f"try it with `headrace alerts channel test {changed.name}`"
+        )
 
 
 @channel.command("delete", epilog=example("headrace alerts channel delete ops"))

@@ -21,9 +21,9 @@ _COLUMNS = (
     Column("SEVERITY"),
     Column("FOR", right=True),
     Column("PER"),
-    Column("WHEN", least=12),
+    Column("WHEN", min_width=12),
 )
-_WORDS = {True: "holds", False: "does not hold", None: "no data"}
+_HOLDS_TEXTS = {True: "holds", False: "does not hold", None: "no data"}
 
 
 def _labels(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
@@ -66,7 +66,7 @@ def _fields(function: F) -> F:
     return labels_option(function)
 
 
-def _given(fields: dict[str, Any]) -> dict[str, Any]:
+def _given_fields(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in chosen(fields).items() if value != {}}
 
 
@@ -80,14 +80,21 @@ def rules(session: Session, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    print_table(_COLUMNS, [_row(one) for one in found])
-    for one in found:
-        if one.error:
-            remark(f"{one.name} can't be evaluated: {one.error}")
+    print_table(_COLUMNS, [_row(rule_record) for rule_record in found])
+    for rule_record in found:
+        if rule_record.error:
+            remark(f"{rule_record.name} can't be evaluated: {rule_record.error}")
 
 
-def _row(one: AlertRule) -> list[str]:
-    return [one.name, one.state, one.severity, _time(one.for_), ",".join(one.per) or "-", one.when]
+def _row(rule_record: AlertRule) -> list[str]:
+    return [
+        rule_record.name,
+        rule_record.state,
+        rule_record.severity,
+        _time(rule_record.for_),
+        ",".join(rule_record.per) or "-",
+        rule_record.when,
+    ]
 
 
 def _time(seconds: float) -> str:
@@ -117,28 +124,28 @@ def show(session: Session, name: str, as_json: bool) -> None:
     _print(session.store().alerts.rules.get(name), as_json)
 
 
-def _print(one: AlertRule, as_json: bool) -> None:
+def _print(rule_record: AlertRule, as_json: bool) -> None:
     if as_json:
-        print_json(one)
+        print_json(rule_record)
     else:
-        print_facts(_facts(one))
+        print_facts(_facts(rule_record))
 
 
-def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
-    yield "name", one.name
-    yield "state", one.state
-    if one.error:
-        yield "error", one.error
-    yield "when", one.when
-    yield "for", _time(one.for_)
-    yield "per", ", ".join(one.per) or "-"
-    yield "severity", one.severity
-    yield "cooldown", _time(one.cooldown)
-    yield "notify", "default (alert_notify)" if one.notify is None else ", ".join(one.notify) or "nobody"
-    yield "labels", ", ".join(f"{name}={value}" for name, value in one.labels.items()) or "-"
-    yield "summary", one.summary or "-"
-    yield "runbook", one.runbook or "-"
-    yield "origin", "shipped" + (", changed" if one.changed else "") if one.shipped else "an operator"
+def _facts(rule_record: AlertRule) -> Iterator[tuple[str, str]]:
+    yield "name", rule_record.name
+    yield "state", rule_record.state
+    if rule_record.error:
+        yield "error", rule_record.error
+    yield "when", rule_record.when
+    yield "for", _time(rule_record.for_)
+    yield "per", ", ".join(rule_record.per) or "-"
+    yield "severity", rule_record.severity
+    yield "cooldown", _time(rule_record.cooldown)
+    yield "notify", "default (alert_notify)" if rule_record.notify is None else ", ".join(rule_record.notify) or "none"
+    yield "labels", ", ".join(f"{name}={value}" for name, value in rule_record.labels.items()) or "-"
+    yield "summary", rule_record.summary or "-"
+    yield "runbook", rule_record.runbook or "-"
+    yield "origin", "shipped" + (", changed" if rule_record.changed else "") if rule_record.shipped else "an operator"
 
 
 @rule.command("add", epilog=example("headrace alerts rule add busy --when 'wait_p95[10m] > 30s' --per queue --for 5m"))
@@ -149,7 +156,7 @@ def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
 @click.pass_obj
 def add(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
     """Create a rule."""
-    _print(session.store().alerts.rules.create(name, **_given(fields)), as_json)
+    _print(session.store().alerts.rules.create(name, **_given_fields(fields)), as_json)
 
 
 @rule.command("set", epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000' --notify ops"))
@@ -160,7 +167,7 @@ def add(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
 @click.pass_obj
 def set_rule(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
     """Change a rule, also a built-in one. Options that are not given keep their values."""
-    given = _given(fields)
+    given = _given_fields(fields)
     if not given:
         raise click.UsageError("say what to change, such as --when or --disabled")
     _print(session.store().alerts.rules.update(name, **given), as_json)
@@ -191,14 +198,14 @@ def delete(session: Session, name: str, as_json: bool) -> int:
 @click.pass_obj
 def test(session: Session, /, name: str | None, as_json: bool, **fields: Any) -> None:
     """Evaluate a stored rule, or a condition given with --when, now. No notification is sent."""
-    found = session.store().alerts.rules.test(name, **_given(fields))
+    found = session.store().alerts.rules.test(name, **_given_fields(fields))
     if as_json:
         print_json(found)
     elif not found:
         remark("nothing to evaluate: no queue or task matches the rule")
     else:
-        print_table((Column("HOLDS"), Column("WHAT", least=12)), [_reading_row(one) for one in found])
+        print_table((Column("HOLDS"), Column("WHAT", min_width=12)), [_reading_row(reading) for reading in found])
 
 
-def _reading_row(one: AlertReading) -> list[str]:
-    return [_WORDS[one.holds], one.summary]
+def _reading_row(reading: AlertReading) -> list[str]:
+    return [_HOLDS_TEXTS[reading.holds], reading.summary]

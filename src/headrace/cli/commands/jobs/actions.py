@@ -47,7 +47,7 @@ class ActionRefused(NamedTuple):
     reason: str
 
 
-def _move(app: Headrace, name: str) -> JobAction:
+def _action_named(app: Headrace, name: str) -> JobAction:
     jobs = app.jobs
     return {
         "cancel": JobAction("cancel", "cancelled", sources(Trigger.CANCEL), Job.cancel, jobs.cancel),
@@ -57,7 +57,9 @@ def _move(app: Headrace, name: str) -> JobAction:
     }[name]
 
 
-def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable[[Any], Any]] = ()) -> click.Command:
+def _action_command(
+    name: str, help_text: str, *examples: str, bounds: Sequence[Callable[[Any], Any]] = ()
+) -> click.Command:
     """Build a command that applies an action to jobs by id or by filters; `bounds` are its extra options."""
 
     def with_bounds(function: Any) -> Any:
@@ -77,96 +79,98 @@ def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable
     def command(
         session: Session, /, ids: tuple[str, ...], everything: bool, yes: bool, as_json: bool, **given: Any
     ) -> int:
-        wanted = chosen(given)
-        _check_choice(name, ids, wanted, everything)
-        move = _move(session.store(), name)
+        given_filters = chosen(given)
+        _check_choice(name, ids, given_filters, everything)
+        action = _action_named(session.store(), name)
         if ids:
-            changed, refused = _by_id(session.store(), move, ids)
+            changed, refused = _by_id(session.store(), action, ids)
         else:
-            changed, refused = _by_filter(session.store(), move, wanted, yes), []
-        _report(move, changed, refused, as_json)
+            changed, refused = _by_filter(session.store(), action, given_filters, yes), []
+        _report(action, changed, refused, as_json)
         return 1 if refused else 0
 
     return command
 
 
-def _check_choice(name: str, ids: tuple[str, ...], wanted: dict[str, Any], everything: bool) -> None:
-    if ids and (wanted or everything):
+def _check_choice(name: str, ids: tuple[str, ...], given_filters: dict[str, Any], everything: bool) -> None:
+    if ids and (given_filters or everything):
         raise click.UsageError("give ids or filters, not both")
-    if wanted.keys() == {"limit"}:
+    if given_filters.keys() == {"limit"}:
         raise click.UsageError("--limit needs a filter, or --finished-before")
-    if everything and wanted:
+    if everything and given_filters:
         raise click.UsageError("--all means no filter; give one or the other")
-    if not (ids or wanted or everything):
+    if not (ids or given_filters or everything):
         raise click.UsageError(f"give the jobs to {name}: ids, filters such as --queue, or --all")
 
 
-def _by_id(app: Headrace, move: JobAction, ids: tuple[str, ...]) -> tuple[int, list[ActionRefused]]:
+def _by_id(app: Headrace, action: JobAction, ids: tuple[str, ...]) -> tuple[int, list[ActionRefused]]:
     changed, refused = 0, []
     for text in dict.fromkeys(ids):
         try:
             job = job_of(app, text)
-            if move.one(job):
+            if action.one(job):
                 changed += 1
             else:
-                refused.append(ActionRefused(job.id, f"is {job.refresh().state}; {_rule(move)}"))
+                refused.append(ActionRefused(job.id, f"is {job.refresh().state}; {_states_text(action)}"))
         except HeadraceError as error:
             refused.append(ActionRefused(clean(text), clean(str(error))))  # invalid UTF-8 can't be printed as JSON
     return changed, refused
 
 
-def _rule(move: JobAction) -> str:
-    *most, last = (state.value for state in State if state in move.states)
-    return f"{move.name} applies to jobs that are {', '.join(most)} or {last}"
+def _states_text(action: JobAction) -> str:
+    *most, last = (state.value for state in State if state in action.states)
+    return f"{action.name} applies to jobs that are {', '.join(most)} or {last}"
 
 
-def _by_filter(app: Headrace, move: JobAction, wanted: dict[str, Any], yes: bool) -> int:
-    bounds = {name: wanted[name] for name in _BOUNDS if name in wanted}
-    states = move.states & FINAL if "finished_before" in bounds else move.states
-    usual = states if move.name != "retry" else frozenset({State.FAILED})
-    asked = [State(state) for state in wanted.get("state", ())] or sorted(usual)
-    selection = {name: value for name, value in wanted.items() if name not in bounds}
-    selection["state"] = [state for state in asked if state in states]
+def _by_filter(app: Headrace, action: JobAction, given_filters: dict[str, Any], yes: bool) -> int:
+    bounds = {name: given_filters[name] for name in _BOUNDS if name in given_filters}
+    states = action.states & FINAL if "finished_before" in bounds else action.states
+    default = states if action.name != "retry" else frozenset({State.FAILED})
+    requested = [State(state) for state in given_filters.get("state", ())] or sorted(default)
+    selection = {name: value for name, value in given_filters.items() if name not in bounds}
+    selection["state"] = [state for state in requested if state in states]
     if not selection["state"]:
-        raise click.UsageError(_rule(move))
+        raise click.UsageError(_states_text(action))
     count = app.jobs.count(**selection)
     if count and not yes:
-        some = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
-        confirm(f"{move.name} {some}{_jobs(count)}")
-    return move.many(**selection, **bounds) if count else 0
+        bound_text = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
+        confirm(f"{action.name} {bound_text}{_jobs(count)}")
+    return action.many(**selection, **bounds) if count else 0
 
 
 def _jobs(count: int) -> str:
     return "1 job" if count == 1 else f"{count} jobs"
 
 
-def _report(move: JobAction, changed: int, refused: list[ActionRefused], as_json: bool) -> None:
+def _report(action: JobAction, changed: int, refused: list[ActionRefused], as_json: bool) -> None:
     if as_json:
-        print_json({"action": move.name, "changed": changed, "refused": [refusal._asdict() for refusal in refused]})
+        print_json(
+            {"action": action.name, "changed": changed, "refused": [refused_job._asdict() for refused_job in refused]}
+        )
         return
     if changed or not refused:
-        say(f"{_jobs(changed)} {move.done}")
-    for refusal in refused:
-        remark(f"error: {refusal.id}: {refusal.reason}")
+        say(f"{_jobs(changed)} {action.done}")
+    for refused_job in refused:
+        remark(f"error: {refused_job.id}: {refused_job.reason}")
 
 
-cancel = _moving(
+cancel = _action_command(
     "cancel",
     "Cancel unfinished jobs. A running job is asked to stop, and its result is refused.",
     "headrace jobs cancel 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f",
     "headrace jobs cancel --queue emails --state pending",
 )
-retry = _moving(
+retry = _action_command(
     "retry",
     "Run finished jobs again, with fresh attempts. Filters select failed jobs unless --state is given.",
     "headrace jobs retry --task emails.send --since 1d",
 )
-promote = _moving(
+promote = _action_command(
     "promote",
     "Run scheduled and retrying jobs now, and waiting jobs without their dependencies.",
     "headrace jobs promote --state retrying --queue emails",
 )
-delete = _moving(
+delete = _action_command(
     "delete",
     "Delete jobs that are not running, with their history.",
     "headrace jobs delete --state completed --until 30d --yes",

@@ -73,7 +73,7 @@ def enqueue(
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
-    job = app.task_by_name(task).using(**_said(options)).enqueue(*positional, **named)
+    job = app.task_by_name(task).using(**_given_options(options)).enqueue(*positional, **named)
     if new_file:
         remark(f"note: this created a new store at {new_file}")
     if as_json:
@@ -96,6 +96,6 @@ def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
         print_json({**job_view.record(job.refresh()), "result": job_view.result_record(job)})
 
 
-def _said(options: dict[str, Any]) -> dict[str, Any]:
-    said = {name: value for name, value in options.items() if value not in (None, ())}
-    return {name: None if value == "none" and name == "timeout" else value for name, value in said.items()}
+def _given_options(options: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    return {name: None if value == "none" and name == "timeout" else value for name, value in given.items()}

@@ -18,7 +18,7 @@ from headrace.engines.protocol.engine import Bell
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.services import LogEntry
 
-_LOOK_AGAIN = 0.5
+_POLL_INTERVAL = 0.5
 
 
 def _paging(function: Any) -> Any:
@@ -141,14 +141,14 @@ def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
 def _follow(job: Job[Any], bell: Bell) -> None:
     seen: list[LogEntry] = []
     while True:
-        over = job.refresh().is_finished  # before reading the lines, so that none of the last ones is missed
+        is_finished = job.refresh().is_finished  # before reading the lines, so that none of the last ones is missed
         lines = job.logs()
         _print_lines(job, _unseen(seen, lines))
         seen = lines
-        if over:
+        if is_finished:
             remark(f"the job is {job.state}")
             return
-        bell.wait(_LOOK_AGAIN)
+        bell.wait(_POLL_INTERVAL)
 
 
 def _unseen(before: list[LogEntry], now: list[LogEntry]) -> list[LogEntry]:
@@ -165,8 +165,8 @@ def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
     return bool(lines)
 
 
-for move in (cancel, retry, promote, delete, update):
-    jobs.add_command(move)
+for command in (cancel, retry, promote, delete, update):
+    jobs.add_command(command)
 
 
 @click.command("why", epilog=example("headrace why 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))

@@ -25,7 +25,7 @@ _COLUMNS = (
 )
 _MONTHS = (Column("MONTH"), Column("JOBS", right=True), Column("SIZE", right=True))
 _DURATIONS = (
-    Column("TASK", least=8),
+    Column("TASK", min_width=8),
     Column("JOBS", right=True),
     Column("AVERAGE", right=True),
     Column("P95", right=True),
@@ -33,7 +33,7 @@ _DURATIONS = (
 )
 
 
-def _which(function: Any) -> Any:
+def _filter_options(function: Any) -> Any:
     for option in (
         click.option(
             "--until", metavar="TIME", callback=moment_or_age, help="Finished before; same format as --since."
@@ -72,7 +72,7 @@ def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.structs.asdict(run))
         return
-    say(_in_words(run))
+    say(_format_run(run))
     if dry_run and (run.archived or run.deleted):
         remark("nothing was changed; --apply makes the change")
 
@@ -83,17 +83,22 @@ def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
 @click.pass_obj
 def stats(session: Session, as_json: bool) -> None:
     """Show the size of the archive and the last retention run of a worker."""
-    stats_now = session.store().lifecycle.stats()
+    archive_stats = session.store().lifecycle.stats()
     if as_json:
-        print_json(msgspec.structs.asdict(stats_now))
+        print_json(msgspec.structs.asdict(archive_stats))
         return
-    facts = [("jobs", str(stats_now.jobs)), ("size", size(stats_now.bytes)), ("partitions", str(stats_now.partitions))]
-    if stats_now.swept_at is not None and stats_now.seconds is not None:
+    facts = [
+        ("jobs", str(archive_stats.jobs)),
+        ("size", size(archive_stats.bytes)),
+        ("partitions", str(archive_stats.partitions)),
+    ]
+    if archive_stats.swept_at is not None and archive_stats.seconds is not None:
         retention_run = (
-            f"{stats_now.archived} archived, {stats_now.deleted} deleted, {stats_now.dead_letters} dead letters removed"
+            f"{archive_stats.archived} archived, {archive_stats.deleted} deleted, "
+            f"{archive_stats.dead_letters} dead letters removed"
         )
         facts += [
-            ("last retention run", f"{stamp(stats_now.swept_at)}, in {span(stats_now.seconds)}"),
+            ("last retention run", f"{stamp(archive_stats.swept_at)}, in {span(archive_stats.seconds)}"),
             ("result", retention_run),
         ]
     else:
@@ -109,15 +114,15 @@ def months(session: Session, as_json: bool) -> None:
     """Show the number and size of archived jobs by the month they finished in."""
     found = session.store().lifecycle.months()
     if as_json:
-        print_json([msgspec.structs.asdict(one) for one in found])
+        print_json([msgspec.structs.asdict(row) for row in found])
     elif found:
-        print_table(_MONTHS, [[one.month or "the rest", str(one.jobs), size(one.bytes)] for one in found])
+        print_table(_MONTHS, [[row.month or "the rest", str(row.jobs), size(row.bytes)] for row in found])
     else:
         remark("the archive is empty" if session.store().lifecycle.has_archive else NO_ARCHIVE)
 
 
 @archive.command("durations", epilog=example("headrace archive durations --since 30d"))
-@_which
+@_filter_options
 @as_json_option
 @shared
 @click.pass_obj
@@ -125,18 +130,18 @@ def durations(session: Session, /, as_json: bool, **given: Any) -> None:
     """Show the run times of archived jobs for each task."""
     found = session.store().lifecycle.durations(**chosen(given))
     if as_json:
-        print_json([msgspec.structs.asdict(one) for one in found])
+        print_json([msgspec.structs.asdict(row) for row in found])
         return
     if not found:
         remark("no archived jobs match" if session.store().lifecycle.has_archive else NO_ARCHIVE)
         return
-    rows = [[one.task, str(one.jobs), *map(span, (one.average, one.p95, one.longest))] for one in found]
+    rows = [[row.task, str(row.jobs), *map(span, (row.average, row.p95, row.longest))] for row in found]
     print_table(_DURATIONS, rows)
 
 
 @archive.command("export", epilog=example("headrace archive export jobs.jsonl --task emails.send --since 30d"))
 @click.argument("file", type=click.Path(dir_okay=False))
-@_which
+@_filter_options
 @as_json_option
 @shared
 @click.pass_obj
@@ -171,25 +176,25 @@ def partitions(session: Session, as_json: bool) -> None:
     """List the partitions of the archive, oldest first."""
     found = session.store().lifecycle.partitions()
     if as_json:
-        print_json([msgspec.structs.asdict(one) for one in found])
+        print_json([msgspec.structs.asdict(row) for row in found])
         return
     if not found:
         remark("the archive has no partitions" if session.store().lifecycle.has_archive else NO_ARCHIVE)
         return
     print_table(
-        _COLUMNS, [[one.name, _day(one.since), _day(one.until), str(one.jobs), size(one.bytes)] for one in found]
+        _COLUMNS, [[row.name, _day(row.since), _day(row.until), str(row.jobs), size(row.bytes)] for row in found]
     )
 
 
-def _in_words(run: ArchiveRun) -> str:
-    would = "would be " if run.dry_run else ""
-    parts = [f"{_jobs(run.archived)} {would}archived", f"{run.deleted} {would}deleted"]
+def _format_run(run: ArchiveRun) -> str:
+    prefix = "would be " if run.dry_run else ""
+    parts = [f"{_jobs(run.archived)} {prefix}archived", f"{run.deleted} {prefix}deleted"]
     if run.dead_letters_expired:
-        parts.append(f"{run.dead_letters_expired} dead letters {would}expired: unresolved for too long")
+        parts.append(f"{run.dead_letters_expired} dead letters {prefix}expired: unresolved for too long")
     if run.dead_letters:
-        parts.append(f"{run.dead_letters} dead letters {would}removed")
+        parts.append(f"{run.dead_letters} dead letters {prefix}removed")
     if run.dropped:
-        parts.append(f"{would}dropped: {', '.join(run.dropped)}")
+        parts.append(f"{prefix}dropped: {', '.join(run.dropped)}")
     return f"{', '.join(parts)} (took {span(run.seconds)})"
 
 

@@ -17,8 +17,12 @@ from headrace.core.retention.staleness import in_words
 from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
-_COLUMNS = (Column("KIND"), Column("NAME", least=8), Column("BY"), Column("TERMS", least=8))
-_CLI_WORDS = {"seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for", "True": "yes", "False": "no"}
+_COLUMNS = (Column("KIND"), Column("NAME", min_width=8), Column("BY"), Column("TERMS", min_width=8))
+_CLI_REPLACEMENTS = {
+    "seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for",
+    "True": "yes",
+    "False": "no",
+}
 _HELP = {
     "on_stale": "Action on stale jobs: dead, fail or review.",
     "archive": "Archive jobs past their retention instead of deleting them: yes or no.",
@@ -56,10 +60,15 @@ def list_policies(session: Session, as_json: bool) -> None:
         remark("no task or queue sets lifecycle terms; `headrace lifecycle show` shows the defaults")
     else:
         rows = [
-            [row.kind, row.name, who, " ".join(f"{name}={_word(name, value)}" for name, value in said.items())]
+            [
+                row.kind,
+                row.name,
+                source,
+                " ".join(f"{name}={_format_value(name, value)}" for name, value in fields.items()),
+            ]
             for row in found
-            for who, said in (("its code", row.declared), ("an operator", row.ordered))
-            if said
+            for source, fields in (("its code", row.declared), ("an operator", row.ordered))
+            if fields
         ]
         print_table(_COLUMNS, rows)
 
@@ -77,38 +86,40 @@ def show(session: Session, task: str | None, queue: str | None, as_json: bool) -
     _print(session.store().lifecycle.terms(task=task, queue=queue), as_json)
 
 
-def _print(terms: LifecyclePolicy, as_json: bool) -> None:
+def _print(policy: LifecyclePolicy, as_json: bool) -> None:
     if as_json:
-        print_json(terms)
+        print_json(policy)
     else:
-        print_facts((name, f"{_word(name, getattr(terms, name))} ({terms.origin[name]})") for name in TERMS_NAMES)
+        print_facts(
+            (name, f"{_format_value(name, getattr(policy, name))} ({policy.origin[name]})") for name in TERMS_NAMES
+        )
 
 
-def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def parse_field(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Parse a term. The word `none` stays a text, because None means "not given"."""
     name = str(param.name)
     if value is None or value in (DEFAULT, "none"):
         return value
-    given: Any = {"yes": True, "no": False}.get(value, value)
+    parsed: Any = {"yes": True, "no": False}.get(value, value)
     if name in SPANS:
-        given = parse_seconds(value)
+        parsed = parse_seconds(value)
     elif value.isascii() and value.isdecimal():
-        given = int(value)
+        parsed = int(value)
     try:
-        changed_policy(StoredPolicy(), {name: value if given is None else given})
+        changed_policy(StoredPolicy(), {name: value if parsed is None else parsed})
     except InvalidJob as error:
         text = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
-        for word, said in _CLI_WORDS.items():
-            text = text.replace(word, said)
+        for python_text, cli_text in _CLI_REPLACEMENTS.items():
+            text = text.replace(python_text, cli_text)
         raise click.BadParameter(text, ctx, param) from None
-    return given
+    return parsed
 
 
 def _field_options(function: F) -> F:
     for name in reversed(TERMS_NAMES):
         help_text = _HELP.get(name) or f"{_describe(name)}: seconds or 10m, 2h, 3d; none for no limit."
         metavar = "TIME" if name in SPANS else "WORD"
-        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=help_text)(
+        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=parse_field, help=help_text)(
             function
         )
     return function
@@ -148,15 +159,15 @@ def configure(
     if not clear and all(value is None for value in given.values()):
         raise click.UsageError("give a term to change, such as --max-pending 10m; `headrace lifecycle show` shows them")
     app = session.store()
-    said = {name: None if value == "none" else value for name, value in given.items() if value is not None}
+    fields = {name: None if value == "none" else value for name, value in given.items() if value is not None}
     if clear:
         app.lifecycle.reset(task=task, queue=queue)
-    if said:
-        app.lifecycle.configure(task=task, queue=queue, **said)
+    if fields:
+        app.lifecycle.configure(task=task, queue=queue, **fields)
     _print(app.lifecycle.terms(task=task, queue=queue), as_json)
 
 
-def _word(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):

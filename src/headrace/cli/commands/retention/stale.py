@@ -13,9 +13,9 @@ from headrace.cli.session import Session
 from headrace.core.retention.staleness import in_words
 
 _COLUMNS = (
-    Column("JOB", least=12),
-    Column("TASK", least=8),
-    Column("QUEUE", least=8),
+    Column("JOB", min_width=12),
+    Column("TASK", min_width=8),
+    Column("QUEUE", min_width=8),
     Column("STATE"),
     Column("FOR", right=True),
     Column("AT MOST", right=True),
@@ -23,13 +23,13 @@ _COLUMNS = (
 )
 _AGE_COLUMNS = (
     Column("STATE"),
-    Column("QUEUE", least=8),
+    Column("QUEUE", min_width=8),
     Column("JOBS", right=True),
     Column("AVERAGE", right=True),
     Column("LONGEST", right=True),
     Column("> 1 H", right=True),
     Column("> 1 D", right=True),
-    Column("STALEST", least=12),
+    Column("STALEST", min_width=12),
 )
 _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for review"}
 
@@ -54,7 +54,7 @@ _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for re
 @as_json_option
 @shared
 @click.pass_obj
-def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **which: Any) -> None:
+def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **filters: Any) -> None:
     """List jobs that exceed the time limit of their state or age; with --apply, apply their on_stale action.
 
     Workers do this every `stale_check` seconds. `headrace lifecycle` shows and changes the limits.
@@ -62,7 +62,7 @@ def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: boo
     if ages:
         _print_ages(session, as_json)
         return
-    found = session.store().lifecycle.detect_stale(dry_run=not apply, limit=limit, **which)
+    found = session.store().lifecycle.detect_stale(dry_run=not apply, limit=limit, **filters)
     if as_json:
         print_json({"dry_run": not apply, "jobs": found})
     elif not found:
@@ -70,14 +70,21 @@ def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: boo
     else:
         print_table(_COLUMNS, [_row(job, apply) for job in found])
         if apply:
-            _sum_up(found)
+            _print_summary(found)
         if len(found) == limit:
             remark(f"there may be more than these {limit}; see --limit" + (", or run it again" if apply else ""))
 
 
 def _row(job: StaleJob, was_applied: bool) -> list[str]:
-    spans = [in_words(round(1000 * seconds)) for seconds in (job.lasted, job.threshold)]
-    return [job.id, job.task, job.queue, job.state if job.by == "state" else "(age)", *spans, _action(job, was_applied)]
+    durations = [in_words(round(1000 * seconds)) for seconds in (job.lasted, job.threshold)]
+    return [
+        job.id,
+        job.task,
+        job.queue,
+        job.state if job.by == "state" else "(age)",
+        *durations,
+        _action(job, was_applied),
+    ]
 
 
 def _action(job: StaleJob, was_applied: bool) -> str:
@@ -88,9 +95,9 @@ def _action(job: StaleJob, was_applied: bool) -> str:
     return _DONE[job.action] if job.applied else "no longer stale"
 
 
-def _sum_up(found: list[StaleJob]) -> None:
+def _print_summary(found: list[StaleJob]) -> None:
     done = [job.action for job in found if job.applied]
-    parts = [f"{done.count(action)} {words}" for action, words in _DONE.items() if action in done]
+    parts = [f"{done.count(action)} {text}" for action, text in _DONE.items() if action in done]
     say(", ".join(parts) or "no job was changed")
 
 

@@ -23,7 +23,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, EngineUnavailable
 
-_MOST_LISTED = 20
+_MAX_LISTED = 20
 _HOW_TO_CONTINUE = "jobs copied so far are safe: run the same command again to continue"
 
 
@@ -69,29 +69,29 @@ def copy(
     when the copy is complete. After an interruption, the same command continues where it stopped.
     """
     _check_choice(session, target, dry_run or into_used, reopening)
-    with ExitStack() as opened:
+    with ExitStack() as exit_stack:
         if reopening:
-            return _reopen(_open(source, opened), yes, as_json)
-        progress = opened.enter_context(Progress(quiet=as_json))
-        engines = _open(source, opened), _open(str(target), opened, may_create=True)
-        move = StoreCopy(*engines, into_used=into_used, progress=progress.show)
+            return _reopen(_open(source, exit_stack), yes, as_json)
+        progress = exit_stack.enter_context(Progress(quiet=as_json))
+        engines = _open(source, exit_stack), _open(str(target), exit_stack, may_create=True)
+        store_copy = StoreCopy(*engines, into_used=into_used, progress=progress.show)
         if dry_run:
-            return _report_plan(*engines, move.plan(), as_json)
-        return _copy(move, engines, wait, progress, as_json, has_password=_has_password(str(target)))
+            return _report_plan(*engines, store_copy.plan(), as_json)
+        return _copy(store_copy, engines, wait, progress, as_json, has_password=_has_password(str(target)))
 
 
-def _check_choice(session: Session, target: str | None, about_a_copy: bool, reopening: bool) -> None:
+def _check_choice(session: Session, target: str | None, has_copy_options: bool, reopening: bool) -> None:
     if session.url or session.app:
         raise click.UsageError("copy takes both stores as FROM and TO; leave --url and --app out")
-    if reopening and (target or about_a_copy):
+    if reopening and (target or has_copy_options):
         raise click.UsageError("--reopen takes FROM alone")
     if not reopening and not target:
         raise click.UsageError("give the target store: headrace copy FROM TO")
 
 
-def _open(url: str, opened: ExitStack, *, may_create: bool = False) -> Engine:
+def _open(url: str, exit_stack: ExitStack, *, may_create: bool = False) -> Engine:
     engine = open_engine(find_settings({"url": url}).settings)
-    opened.callback(engine.close)
+    exit_stack.callback(engine.close)
     path = file_of(engine)
     if path is not None and not may_create and not path.exists():
         raise ConfigError(f"there is no store at {path}")
@@ -121,12 +121,12 @@ def _report_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) 
         facts = {"standing": plan.standing, "target_has_tables": plan.has_tables}
         print_json({"from": source.url, "to": target.url, **facts, **_contents_record(plan.contents)})
         return 0
-    columns = (Column("QUEUE", least=8), Column("STATE"), Column("JOBS", right=True))
+    columns = (Column("QUEUE", min_width=8), Column("STATE"), Column("JOBS", right=True))
     print_table(columns, [[count.queue, count.state, f"{count.jobs:,}"] for count in plan.contents.counts()])
-    print_facts(_in_words(plan.contents))
+    print_facts(_content_facts(plan.contents))
     _report_damage(plan.contents)
     if plan.standing == "done":
-        say(_already_done(source, target))
+        say(_done_text(source, target))
         return 0
     if not plan.has_tables:
         say(f"{target.url} has no tables yet; the copy creates them")
@@ -136,7 +136,7 @@ def _report_plan(source: Engine, target: Engine, plan: CopyPlan, as_json: bool) 
     return 0
 
 
-def _in_words(contents: StoreContents) -> list[tuple[str, str]]:
+def _content_facts(contents: StoreContents) -> list[tuple[str, str]]:
     return [
         ("jobs", f"{contents.jobs:,}"),
         ("history entries", f"{contents.history:,}"),
@@ -147,10 +147,10 @@ def _in_words(contents: StoreContents) -> list[tuple[str, str]]:
 
 
 def _report_damage(contents: StoreContents) -> None:
-    for what in contents.damaged[:_MOST_LISTED]:
-        say(clean(f"damaged, copied as is: {what}"))
-    if len(contents.damaged) > _MOST_LISTED:
-        say(f"and {len(contents.damaged) - _MOST_LISTED:,} more are damaged; --json lists them")
+    for record in contents.damaged[:_MAX_LISTED]:
+        say(clean(f"damaged, copied as is: {record}"))
+    if len(contents.damaged) > _MAX_LISTED:
+        say(f"and {len(contents.damaged) - _MAX_LISTED:,} more are damaged; --json lists them")
 
 
 def _contents_record(contents: StoreContents) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def _contents_record(contents: StoreContents) -> dict[str, Any]:
 
 
 def _copy(
-    move: StoreCopy,
+    store_copy: StoreCopy,
     engines: tuple[Engine, Engine],
     wait: float,
     progress: Progress,
@@ -173,18 +173,18 @@ def _copy(
 ) -> int:
     source, target = engines
     began = time.monotonic()
-    if move.standing() == "done":
+    if store_copy.standing() == "done":
         if as_json:
             print_json({"from": source.url, "to": target.url, "standing": "done"})
         else:
-            say(_already_done(source, target))
+            say(_done_text(source, target))
         return 0
     progress.note(f"closing {source.url}: it accepts and starts no more jobs")
     with _errors_say_how_to_continue():
-        copied = move.run(wait)
-        verification = move.verify()
+        copied = store_copy.run(wait)
+        verification = store_copy.verify()
         if not verification.different:
-            move.open()
+            store_copy.open()
     progress.close()
     seconds = time.monotonic() - began
     if as_json:
@@ -228,16 +228,19 @@ def _report_end(
     if copied.known:
         say(f"{copied.known:,} of them were copied earlier")
     if verification.taken:
-        say(f"{_jobs(len(verification.taken))} not copied, because the id exists there: {_listed(verification.taken)}")
-    for kept in verification.kept[:_MOST_LISTED]:
-        say(clean(f"{kept.what} {kept.id} was kept as it is there: it {kept.how}"))
-    if len(verification.kept) > _MOST_LISTED:
-        say(f"and {len(verification.kept) - _MOST_LISTED:,} more were kept as they are there; --json lists them")
+        say(
+            f"{_jobs_were(len(verification.taken))} not copied, because the id exists there: "
+            f"{_id_list(verification.taken)}"
+        )
+    for item in verification.kept[:_MAX_LISTED]:
+        say(clean(f"{item.what} {item.id} was kept as it is there: it {item.how}"))
+    if len(verification.kept) > _MAX_LISTED:
+        say(f"and {len(verification.kept) - _MAX_LISTED:,} more were kept as they are there; --json lists them")
     _report_damage(contents)
     if copied.running:
-        say(f"{_jobs(len(copied.running))} still running; the new store runs them again as after a crash")
-    hidden = ", with its password" if has_password else ""
-    say(f"next: set HEADRACE_URL={target.url}{hidden}, and restart the processes that use the old store")
+        say(f"{_jobs_were(len(copied.running))} still running; the new store runs them again as after a crash")
+    password_hint = ", with its password" if has_password else ""
+    say(f"next: set HEADRACE_URL={target.url}{password_hint}, and restart the processes that use the old store")
     say(f"the old store stays closed: {source.url}")
 
 
@@ -252,18 +255,18 @@ def _report_differences(source: Engine, target: Engine, verification: CopyVerifi
     )
 
 
-def _already_done(source: Engine, target: Engine) -> str:
+def _done_text(source: Engine, target: Engine) -> str:
     return (
         f"nothing to do: the jobs of {source.url} were copied to {target.url} already, and it is in use; "
         f"set HEADRACE_URL={target.url}"
     )
 
 
-def _jobs(count: int) -> str:
+def _jobs_were(count: int) -> str:
     return "1 job was" if count == 1 else f"{count:,} jobs were"
 
 
-def _listed(ids: set[str]) -> str:
+def _id_list(ids: set[str]) -> str:
     first = sorted(ids)[:5]
     return clean(", ".join(first)) + (", ..." if len(ids) > len(first) else "")
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-_EVERY = 2.0
-_WORDS = {
+_INTERVAL = 2.0
+_MESSAGES = {
     "reading": "read {done:,} of {total:,} jobs",
     "carrying": "copied {done:,} of {total:,} jobs",
     "comparing": "compared {done:,} of {total:,} jobs",
@@ -67,9 +67,9 @@ class Progress:
 
     def _print_step(self, step: CopyStep) -> None:
         now = time.monotonic()
-        if step.stage != self._stage or now - self._printed_at >= _EVERY or step.done >= step.total:
+        if step.stage != self._stage or now - self._printed_at >= _INTERVAL or step.done >= step.total:
             self._stage, self._printed_at = step.stage, now
-            remark(_WORDS[step.stage].format(done=step.done, total=step.total))
+            remark(_MESSAGES[step.stage].format(done=step.done, total=step.total))
 
     def _draw(self, step: CopyStep) -> None:
         from rich.console import Console  # only ever needed here

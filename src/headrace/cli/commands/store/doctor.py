@@ -47,7 +47,7 @@ class Report(msgspec.Struct):
 @click.pass_obj
 def doctor(session: Session, as_json: bool) -> int:
     """Check the settings, the store, the workers and the queues. Exits with 1 if something is wrong."""
-    report = _examine(session)
+    report = _run_checks(session)
     if as_json:
         print_json(report)
     else:
@@ -55,7 +55,7 @@ def doctor(session: Session, as_json: bool) -> int:
     return 0 if report.ok else 1
 
 
-def _examine(session: Session) -> Report:
+def _run_checks(session: Session) -> Report:
     report = Report(False, [], [], _versions(), None, [], {}, {}, {}, {})
     app = _open(session, report)
     if app is not None:
@@ -64,8 +64,8 @@ def _examine(session: Session) -> Report:
         if missing := missing_file(app):
             report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
         else:
-            _look_inside(app, report)
-        report.spool = _spool_of(app)
+            _check_store(app, report)
+        report.spool = _spool_stats(app)
     report.ok = not report.findings
     return report
 
@@ -84,7 +84,7 @@ def _open(session: Session, report: Report) -> Headrace | None:
         return None
 
 
-def _look_inside(app: Headrace, report: Report) -> None:
+def _check_store(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
         silent = [worker.silent for worker in app.workers()]
@@ -103,7 +103,7 @@ def _add_findings(found: Iterable[Finding], report: Report) -> None:
         (report.remarks if finding.note else report.findings).append(str(finding))
 
 
-def _spool_of(app: Headrace) -> SpoolStats | None:
+def _spool_stats(app: Headrace) -> SpoolStats | None:
     try:
         return None if app.spool is None else app.spool.stats()
     except HeadraceError:  # already among the findings
@@ -118,13 +118,13 @@ def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"headrace": __version__, "python": platform.python_version(), "system": platform.platform()}
+    versions = {"headrace": __version__, "python": platform.python_version(), "system": platform.platform()}
     for package in ("msgspec", "click", "rich"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:  # for example in a frozen application
-            found[package] = "unknown"
-    return found
+            versions[package] = "unknown"
+    return versions
 
 
 def _print(report: Report) -> None:
@@ -132,8 +132,8 @@ def _print(report: Report) -> None:
     print_facts([*report.versions.items(), ("interpreter", sys.executable)])
     if report.settings:
         _title("Settings")
-        rows = [[name, _word(known["value"]), known["origin"]] for name, known in report.settings.items()]
-        print_table((Column("NAME"), Column("VALUE", least=20), Column("FROM", least=12)), rows)
+        rows = [[name, _format_value(setting["value"]), setting["origin"]] for name, setting in report.settings.items()]
+        print_table((Column("NAME"), Column("VALUE", min_width=20), Column("FROM", min_width=12)), rows)
     if report.app:
         _title("App")
         print_facts([("app", report.app), ("tasks", ", ".join(report.tasks) or "none")])
@@ -150,7 +150,7 @@ def _print(report: Report) -> None:
     if report.spool:
         _title("Spool")
         print_facts(_spool_facts(report.spool))
-    _print_verdict(report)
+    _print_result(report)
 
 
 def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
@@ -162,10 +162,10 @@ def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
     yield "duplicates", str(stats.duplicates)
 
 
-def _print_verdict(report: Report) -> None:
-    _title("Verdict")
-    for remark in report.remarks:
-        say(f"note: {clean(remark)}")
+def _print_result(report: Report) -> None:
+    _title("Result")
+    for text in report.remarks:
+        say(f"note: {clean(text)}")
     for finding in report.findings:
         say(paint(f"wrong: {clean(finding)}", "red"))
     if report.ok:
@@ -176,7 +176,7 @@ def _title(text: str) -> None:
     say(paint(text, bold=True) if text == "Versions" else "\n" + paint(text, bold=True))
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or value == ():
         return "none"
     if isinstance(value, dict):
@@ -191,14 +191,14 @@ def _word(value: Any) -> str:
 def migrate(session: Session, as_json: bool) -> None:
     """Migrate the store's tables to the schema version of this headrace."""
     engine = session.store(may_create=True).engine
-    where = redacted_url(engine.url)
+    url = redacted_url(engine.url)
     applied = engine.migrate()
     current, _ = engine.schema()
     if as_json:
-        print_json({"url": where, "applied": applied, "version": current})
+        print_json({"url": url, "applied": applied, "version": current})
     elif applied:
         for name in applied:
             say(f"applied {name}")
-        say(f"the tables of {where} are now of version {current}")
+        say(f"the tables of {url} are now of version {current}")
     else:
-        say(f"nothing to do: the tables of {where} are of version {current}, which is current")
+        say(f"nothing to do: the tables of {url} are of version {current}, which is current")

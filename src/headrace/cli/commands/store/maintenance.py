@@ -15,9 +15,9 @@ from headrace.cli.session import Session, missing_file
 from headrace.core.health.findings import Finding
 from headrace.core.urls import redacted_url
 
-_EVERY = 2.0
-_PARTS = (
-    Column("NAME", least=20),
+_INTERVAL = 2.0
+_STORAGE_COLUMNS = (
+    Column("NAME", min_width=20),
     Column("KIND"),
     Column("ENTRIES", right=True),
     Column("SIZE", right=True),
@@ -31,7 +31,7 @@ def _progress(quiet: bool) -> Callable[[int, int], None]:
 
     def show(done: int, total: int) -> None:
         nonlocal printed_at
-        if not quiet and time.monotonic() - printed_at >= _EVERY:
+        if not quiet and time.monotonic() - printed_at >= _INTERVAL:
             printed_at = time.monotonic()
             remark(f"{done / max(total, 1):.0%} of the store")
 
@@ -52,12 +52,12 @@ def backup(session: Session, path: str, overwrite: bool, without_archive: bool, 
     with that name is always complete.
     """
     admin = session.store().admin
-    taken = admin.backup(path, archive=not without_archive, overwrite=overwrite, progress=_progress(as_json))
+    result = admin.backup(path, archive=not without_archive, overwrite=overwrite, progress=_progress(as_json))
     if as_json:
-        print_json(taken)
+        print_json(result)
     else:
-        kept = f"{taken.jobs:,} jobs and {taken.archived:,} archived ones"
-        say(f"{kept} are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; the file was checked")
+        counts = f"{result.jobs:,} jobs and {result.archived:,} archived ones"
+        say(f"{counts} are in {clean(result.path)}, {result.bytes / 1e6:,.1f} MB; the file was checked")
 
 
 @click.command(
@@ -84,34 +84,34 @@ def restore(
             raise click.UsageError("the store is given twice; leave out URL, or --url and --app")
         session.url = target
     app = session.store(may_create=True)
-    where = redacted_url(app.engine.url)
+    url = redacted_url(app.engine.url)
     jobs = app.admin.examine(path)
-    present = 0 if missing_file(app) else app.jobs.count()  # a dry run must not create the store
+    existing = 0 if missing_file(app) else app.jobs.count()  # a dry run must not create the store
     if dry_run:
-        _report_plan(jobs, archived_in(path), where, present, as_json)
+        _report_plan(jobs, archived_in(path), url, existing, as_json)
         return
-    if replace and present and not yes:
-        confirm(f"remove all {present:,} jobs of {where} and restore the backup")
-    done = app.admin.restore(path, replace=replace, progress=_progress(as_json))
+    if replace and existing and not yes:
+        confirm(f"remove all {existing:,} jobs of {url} and restore the backup")
+    result = app.admin.restore(path, replace=replace, progress=_progress(as_json))
     if as_json:
-        print_json({"url": where, **msgspec.structs.asdict(done)})
+        print_json({"url": url, **msgspec.structs.asdict(result)})
         return
-    say(f"{done.jobs:,} jobs are now in {where}, and {done.archived:,} archived ones in its archive")
-    if done.left_out:
+    say(f"{result.jobs:,} jobs are now in {url}, and {result.archived:,} archived ones in its archive")
+    if result.left_out:
         say(
-            f"{done.left_out:,} archived jobs were left out: this store has no archive; set archive_url and restore "
+            f"{result.left_out:,} archived jobs were left out: this store has no archive; set archive_url and restore "
             "again"
         )
-    if done.released:
-        say(f"{done.released:,} of them were running at the backup; they start again")
+    if result.released:
+        say(f"{result.released:,} of them were running at the backup; they start again")
 
 
-def _report_plan(jobs: int, archived: int, where: str, present: int, as_json: bool) -> None:
+def _report_plan(jobs: int, archived: int, url: str, existing: int, as_json: bool) -> None:
     if as_json:
-        print_json({"url": where, "jobs": jobs, "archived": archived, "present": present})
+        print_json({"url": url, "jobs": jobs, "archived": archived, "present": existing})
     else:
-        kept = f"{jobs:,} jobs and {archived:,} archived ones"
-        say(f"the backup is complete and has {kept}; {where} has {present:,} jobs now. Nothing was changed")
+        counts = f"{jobs:,} jobs and {archived:,} archived ones"
+        say(f"the backup is complete and has {counts}; {url} has {existing:,} jobs now. Nothing was changed")
 
 
 @click.command("checkpoint", epilog=example("headrace checkpoint"))
@@ -189,7 +189,7 @@ def _print_findings(found: list[Finding]) -> None:
 @shared
 @click.pass_obj
 def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
-    """List the tables or keys of the store that match PATTERN, with their sizes. It blocks nobody.
+    """List the tables or keys of the store that match PATTERN, with their sizes. It does not block other processes.
 
     Names lack the common prefix. Values are not shown. On PostgreSQL, the number of entries of a table is the server's
     estimate.
@@ -199,7 +199,7 @@ def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
         print_json(found)
         return
     print_table(
-        _PARTS,
+        _STORAGE_COLUMNS,
         [
             [
                 part.name,

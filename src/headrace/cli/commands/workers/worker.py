@@ -100,9 +100,9 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
         return _reload(drain or once)
     _check(drain, once, settings)
     app = session.application()
-    level, form = settings.pop("log_level"), settings.pop("log_format")
-    chosen = form or app.settings.log_format, level or app.settings.log_level
-    configure_unless_done(*chosen, app.settings.secret_words, insist=bool(level or form))
+    log_level, log_format = settings.pop("log_level"), settings.pop("log_format")
+    log_settings = log_format or app.settings.log_format, log_level or app.settings.log_level
+    configure_unless_done(*log_settings, app.settings.secret_words, insist=bool(log_level or log_format))
     _announce(app, session.app_name or "", settings)
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
     from headrace.runtime.worker.supervisor import RECYCLED  # loaded with the worker, not for other commands
@@ -120,8 +120,8 @@ def _check(drain: bool, once: bool, settings: dict[str, Any]) -> None:
         raise click.UsageError("--drain and --once run in one process; leave --processes out")
 
 
-def _reload(ending: bool) -> int:
-    if ending:
+def _reload(ends: bool) -> int:
+    if ends:
         raise click.UsageError("--reload keeps running; leave --drain and --once out")
     arguments = [argument for argument in sys.argv[1:] if argument != "--reload"]
     return run_reloading(arguments, os.getcwd())

@@ -24,9 +24,9 @@ _COLUMNS = (
     Column("FAILED", right=True),
     Column("UP", right=True),
     Column("SEEN", right=True),
-    Column("QUEUES", least=8),
+    Column("QUEUES", min_width=8),
 )
-_CAPABILITIES_COLUMN = Column("HAS", least=8)  # only if a worker has capabilities
+_CAPABILITIES_COLUMN = Column("HAS", min_width=8)  # only if a worker has capabilities
 
 
 @click.group("workers", invoke_without_command=True, epilog=example("headrace workers"))
@@ -55,9 +55,9 @@ def list_workers(session: Session, as_json: bool) -> None:
     elif not found:
         remark("no worker is alive; start one with `headrace worker`")
     else:
-        is_equipped = any(worker.capabilities for worker in found)
-        rows = [_row(worker, now) + ([_capabilities(worker)] if is_equipped else []) for worker in found]
-        print_table((*_COLUMNS, _CAPABILITIES_COLUMN) if is_equipped else _COLUMNS, rows)
+        has_capabilities = any(worker.capabilities for worker in found)
+        rows = [_row(worker, now) + ([_capabilities(worker)] if has_capabilities else []) for worker in found]
+        print_table((*_COLUMNS, _CAPABILITIES_COLUMN) if has_capabilities else _COLUMNS, rows)
 
 
 def _row(worker: WorkerInfo, now: datetime) -> list[str]:
@@ -143,11 +143,11 @@ def log_level(session: Session, worker_id: str, level: str) -> None:
     _send_command(app, worker_id, lambda worker: app.set_worker_log_level(worker, level), f"asked to log at {level}")
 
 
-def _send_command(app: Headrace, text: str, ask: Any, done: str) -> None:
-    found_id = _find_worker(app, text).id
-    if not ask(found_id):
+def _send_command(app: Headrace, text: str, command: Any, done: str) -> None:
+    worker_id = _find_worker(app, text).id
+    if not command(worker_id):
         raise _unknown(text, 0)
-    say(f"worker {found_id} is {done}")
+    say(f"worker {worker_id} is {done}")
 
 
 def _find_worker(app: Headrace, text: str) -> WorkerInfo:
@@ -157,6 +157,6 @@ def _find_worker(app: Headrace, text: str) -> WorkerInfo:
     return found[text] if text in found else next(iter(found.values()))
 
 
-def _unknown(text: str, begun: int) -> HeadraceError:
-    problem = f"is a prefix of {begun} worker ids" if begun else "is not a live worker"
+def _unknown(text: str, matches: int) -> HeadraceError:
+    problem = f"is a prefix of {matches} worker ids" if matches else "is not a live worker"
     return HeadraceError(f"{text!r} {problem}; `headrace workers` lists them")
