@@ -129,7 +129,7 @@ def _examples(command: click.Command) -> list[str]:
 
 
 def rest_endpoints() -> str:
-    return "\n\n".join(f"### {table.tag}\n\n{table.about}\n\n{_endpoints(table)}" for table in TABLES)
+    return "\n\n".join(f"### {table.tag}\n\n{table.description}\n\n{_endpoints(table)}" for table in TABLES)
 
 
 def _endpoints(table: Table) -> str:

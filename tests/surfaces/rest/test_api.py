@@ -173,7 +173,7 @@ def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api)
 def test_a_search_that_no_index_helps_goes_on_behind_its_cursor(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.api.resources.jobs._REACH_OF_TEXT", 10)
+    monkeypatch.setattr("headrace.web.api.resources.jobs._TEXT_SCAN_LIMIT", 10)
     app.enqueue_many([{"task": "add", "args": [n, n]} for n in (424242, *range(25))])
     page = api.ask("GET", "/jobs?text=424242&total=true")
     assert (page["jobs"], page["total"], page["total_is_exact"]) == ([], 0, False)

@@ -120,7 +120,7 @@ def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPat
         told = await anext(stream)
         [listener] = live._listeners
         for page in pages[2:]:
-            live._tell(listener, [page], {})
+            live._send_to(listener, [page], {})
         return told + b"".join([await anext(stream) for _ in range(3)])  # that nothing is missed now, and two pages
 
     told = asyncio.run(heard())

@@ -58,7 +58,7 @@ def test_the_cursor_goes_on_behind_the_last_one_found(app: Headrace, api: Api) -
 def test_an_action_on_too_many_to_look_through_is_refused(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.text_search._MOST", 1)
+    monkeypatch.setattr("headrace.web.text_search._MAX_SCANNED", 1)
     told = api("POST", "/jobs/delete", json={"text": "Ann"})
     assert (told.status_code, "add another filter" in told.text) == (422, True)
     assert app.jobs.count() == 2

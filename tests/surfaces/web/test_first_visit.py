@@ -100,7 +100,7 @@ def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypat
         return []
 
     monkeypatch.setattr(app, "queues", count)
-    make(app).get_ready()
+    make(app).warm_up()
     assert counted.wait(PATIENCE)
 
 

@@ -27,7 +27,7 @@ from headrace.web.pages.page_cache import PageCache
 from headrace.web.pages.request import PageRequest, Viewer, ours
 from headrace.web.pages.templating import STATIC, Templates, compile_all
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
-from headrace.web.problems import Refused, answer, refusal_of
+from headrace.web.problems import Refused, problem_response, refusal_of
 
 log = logging.getLogger("headrace.web")
 
@@ -68,7 +68,7 @@ class PageRouter:
         files = Route("/static/{file:path}", self._static, methods=["GET"])
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
-    def get_ready(self) -> None:
+    def warm_up(self) -> None:
         """Warm up: start counting the store and compile the templates."""
         self._page_cache.begin()
         compile_all()
@@ -202,7 +202,7 @@ class PageRouter:
         try:
             found = command_palette.find(visit, self._views, visit.asked("q") or "")
         except HeadraceError as error:
-            return answer(refusal_of(error), visit.path)
+            return problem_response(refusal_of(error), visit.path)
         return Response(
             msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"}
         )

@@ -122,7 +122,7 @@ def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ask_bulk(visit: PageRequest) -> Confirmation | None:
     does, filters, words = _meant(visit)
-    many = visit.app.jobs.count(**text_search.settled(visit.app, _movable(does, filters)))
+    many = visit.app.jobs.count(**text_search.with_ids_for_text(visit.app, _movable(does, filters)))
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
     told = "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
@@ -133,7 +133,7 @@ def _ask_bulk(visit: PageRequest) -> Confirmation | None:
 def _bulk(visit: PageRequest) -> ActionResult:
     does, filters, words = _meant(visit)
     act: Callable[..., int] = getattr(visit.app.jobs, does)
-    many = patiently(lambda: act(**text_search.settled(visit.app, _movable(does, filters))))
+    many = patiently(lambda: act(**text_search.with_ids_for_text(visit.app, _movable(does, filters))))
     if many is None:
         return ActionResult(f"The jobs are being {_DID[does]} in the background.", target=words)
     told = "1 job was" if many == 1 else f"{formatting.exact(many)} jobs were"
