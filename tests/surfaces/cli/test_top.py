@@ -1,4 +1,4 @@
-"""Whoever watches sees what is there now, in a small terminal and in a pipe, also when the store was away."""
+"""`headrace top` shows the current state in a small terminal and in a pipe, also after the store was unavailable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
 
 
 class Terminal:
-    """A pseudo-terminal with `headrace top` on it, and somebody who reads and types."""
+    """A pseudo-terminal that runs `headrace top`; it reads the screen and types keys."""
 
     def __init__(self, shell: Shell, *arguments: str, rows: int = 24, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()
@@ -58,10 +58,10 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text: str) -> None:
-        """Read until it is there, after whatever was waited for last."""
+        """Read until the text appears, after the text of the last call."""
         deadline = time.monotonic() + PATIENCE
         while text not in self.seen:
-            assert time.monotonic() < deadline, f"{text!r} never came:\n{self.seen[-3000:]}"
+            assert time.monotonic() < deadline, f"{text!r} did not appear:\n{self.seen[-3000:]}"
             if select.select([self._ours], [], [], 0.2)[0]:
                 self.seen += ESCAPES.sub("", os.read(self._ours, 65536).decode("utf-8", "replace"))
         self.seen = self.seen.partition(text)[2]
@@ -70,7 +70,7 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def end(self) -> int:
-        """Its exit code, when the terminal is as it was."""
+        """Wait for the end, check that the terminal is restored, and return the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             if select.select([self._ours], [], [], 0.1)[0]:
@@ -94,7 +94,7 @@ def watching(shell: Shell, *arguments: str) -> Iterator[Terminal]:
         terminal.close()
 
 
-def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
+def test_keys_choose_a_queue_pause_it_and_quit(shell: Shell) -> None:
     with shell.app() as app:
         app.enqueue("send")
         app.task_by_name("send").using(queue="mail").enqueue()
@@ -119,7 +119,7 @@ def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
 
 @pytest.mark.slow
 @pytest.mark.engines("redis")
-def test_it_says_that_the_store_is_away_and_goes_on_when_it_is_back(shell: Shell, engine_name: str) -> None:
+def test_it_reports_an_unavailable_store_and_continues_afterwards(shell: Shell, engine_name: str) -> None:
     with RedisServer() as server:
         with Headrace(server.url) as app:
             app.task_by_name("send").using(queue="mail").enqueue()
@@ -155,7 +155,7 @@ def test_in_a_pipe_it_prints_one_snapshot(shell: Shell) -> None:
     assert "\x1b" not in ran.out
 
 
-def test_json_has_rates_of_what_happened_meanwhile(shell: Shell) -> None:
+def test_json_has_rates_between_the_two_samples(shell: Shell) -> None:
     with shell.app() as app:
         app.task_by_name("send").using(queue="mail").enqueue()
     found = shell("top", "--json", "--interval", "50ms").json
@@ -166,13 +166,13 @@ def test_json_has_rates_of_what_happened_meanwhile(shell: Shell) -> None:
     assert mail["arriving"] is None
 
 
-def test_a_store_that_is_not_there_is_an_error(shell: Shell) -> None:
+def test_a_missing_store_is_an_error(shell: Shell) -> None:
     ran = shell("top", "--once")
     assert ran.code == 2
     assert "there is no store" in ran.err
 
 
-# -- what is seen
+# -- samples and views
 
 
 def test_rates_are_what_changed_over_the_last_seconds() -> None:
