@@ -335,7 +335,7 @@ def test_what_takes_long_is_told_to_go_on_and_does(
         done.set()
         return {}
 
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     monkeypatch.setattr(type(getattr(app, facade)), name, slow)
     assert do(client, path) == f"{told} in the background."
     assert not done.is_set()

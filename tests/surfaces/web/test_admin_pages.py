@@ -145,13 +145,13 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
 @pytest.mark.engines("sqlite")
 def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
     page_cache = PageCache(app)
-    page_cache.of_visit().metrics()
-    visit = page_cache.of_visit()
+    page_cache.for_request().metrics()
+    visit = page_cache.for_request()
     assert visit.age() == 0.0
     visit.queues()
     first = visit.age()
     assert 0.0 < first < 60
-    assert page_cache.of_visit().shared(app.dead.stats) is page_cache.of_visit().shared(app.dead.stats)
+    assert page_cache.for_request().shared(app.dead.stats) is page_cache.for_request().shared(app.dead.stats)
 
 
 @pytest.mark.engines("sqlite")

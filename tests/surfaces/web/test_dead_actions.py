@@ -65,7 +65,7 @@ def state_of(app: Headrace, letter: str) -> State:
 def test_picked_ones_are_asked_for_and_run_again(app: Headrace, client: Client, died: Dying) -> None:
     first, second, other = died(1), died(2), died(3)
     asked = ask(client, "/dead/requeue", id=[first, second])
-    assert asked == {"ask": "Requeue 2 jobs?", "detail": "Meant: picked.", "label": "Requeue 2 jobs"}
+    assert asked == {"ask": "Requeue 2 jobs?", "detail": "Selected: picked.", "label": "Requeue 2 jobs"}
     assert status_of(app, first, second) == ["pending", "pending"], "asking changes nothing"
     assert do(client, "/dead/requeue", id=[first, second], note="bank is back") == "2 jobs requeued."
     assert status_of(app, first, second, other) == ["requeued", "requeued", "pending"]
@@ -89,7 +89,7 @@ def test_of_picked_ones_those_that_somebody_dealt_with_are_left_alone(
 def test_those_of_a_filter_are_requeued_and_no_others(app: Headrace, client: Client, died: Dying) -> None:
     orders, bills = [died(number) for number in range(2)], died(queue="bills")
     asked = ask(client, "/dead/requeue", query="queue=orders")
-    assert (asked["ask"], asked["detail"]) == ("Requeue 2 jobs?", "Meant: queue orders.")
+    assert (asked["ask"], asked["detail"]) == ("Requeue 2 jobs?", "Selected: queue orders.")
     assert do(client, "/dead/requeue", query="queue=orders") == "2 jobs requeued."
     assert status_of(app, *orders, bills) == ["requeued", "requeued", "pending"]
     assert app.dead.get(orders[0]).resolved_by == "local"
@@ -162,7 +162,7 @@ def test_what_takes_long_goes_on_behind(
         gate.wait(PATIENCE)
         return find(*args)
 
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     monkeypatch.setattr(type(app.engine.dead_letters), "find", slow)
     said = do(client, f"/dead/{act}", query="queue=orders")
     assert said == f"They are being {told} in the background."
@@ -191,7 +191,7 @@ def test_picked_ones_are_resolved_as_is_said(app: Headrace, client: Client, died
 def test_those_of_a_filter_are_resolved_however_many_pages_they_fill(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.views.dead._AT_ONCE", 2)
+    monkeypatch.setattr("headrace.web.pages.views.dead._BATCH_SIZE", 2)
     orders, bills = [died(number) for number in range(5)], died(queue="bills")
     asked = ask(client, "/dead/resolve", query="queue=orders")
     assert asked["ask"] == "Resolve 5 dead letters as manually resolved?"

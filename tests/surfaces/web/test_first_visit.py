@@ -40,27 +40,27 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
-    patience: list[float] = []
-    looked = CachedValue.glimpse
+    timeouts: list[float] = []
+    original = CachedValue.get_within
 
     def count(*_: Any, **__: Any) -> Any:
         gate.wait(PATIENCE)
         raise AssertionError("it was not to be counted")
 
-    def glimpse(look: CachedValue[Any], seconds: float | None) -> Any:
+    def get_within(cached: CachedValue[Any], seconds: float | None) -> Any:
         if seconds is not None:
-            patience.append(seconds)
-        return looked(look, seconds)
+            timeouts.append(seconds)
+        return original(cached, seconds)
 
     monkeypatch.setattr(type(app.metrics), "snapshot", count)
     monkeypatch.setattr(type(app.metrics), "series", count)
-    monkeypatch.setattr(CachedValue, "glimpse", glimpse)
+    monkeypatch.setattr(CachedValue, "get_within", get_within)
     try:
         assert Client(app.asgi()).get("/").status_code == 200
     finally:
         gate.set()
-    assert len(patience) > 3
-    assert sum(patience) < 2 * page_cache._PATIENCE
+    assert len(timeouts) > 3
+    assert sum(timeouts) < 2 * page_cache._TIMEOUT
 
 
 @pytest.mark.engines("sqlite")
@@ -83,7 +83,9 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
 
     monkeypatch.setattr(type(app.metrics), "series", counted)
     shared = PageCache(app)
-    visits = [threading.Thread(target=shared.of_visit().series, args=(name, "1h")) for name in ("depth", "throughput")]
+    visits = [
+        threading.Thread(target=shared.for_request().series, args=(name, "1h")) for name in ("depth", "throughput")
+    ]
     for visit in visits:
         visit.start()
     for visit in visits:
@@ -135,7 +137,7 @@ def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
     app.queue("orders").pause()
     passed = 60.0
     old = client.get("/queues").text
-    assert (NUMBERS_OF in old, "data-soon" in old, "orders" in old) == (True, True, False)
+    assert (NUMBERS_OF in old, "data-counting" in old, "orders" in old) == (True, True, False)
     gate.set()
     eventually(lambda: "orders" in client.get("/queues").text, "that the new count is shown")
     assert NUMBERS_OF not in client.get("/queues").text

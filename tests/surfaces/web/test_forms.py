@@ -106,19 +106,19 @@ def test_a_cookie_of_any_shape_is_no_reason_to_fail(client: Client) -> None:
 
 def test_a_bulk_action_that_fails_is_not_told_to_go_on() -> None:
     with pytest.raises(ZeroDivisionError):
-        background.patiently(broken)
+        background.run_with_timeout(broken)
 
 
 def test_one_that_fails_after_nobody_waited_any_more_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     left = threading.Event()
 
     def act() -> None:
         left.wait(PATIENCE)
         raise EngineUnavailable("no route to the server")
 
-    assert background.patiently(act) is None
+    assert background.run_with_timeout(act) is None
     left.set()
     eventually(lambda: "no route to the server" in caplog.text, "the log")

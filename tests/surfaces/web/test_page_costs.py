@@ -113,7 +113,7 @@ def costs(app: Headrace, spy: Spy, names: dict[str, str]) -> dict[str, Counter[s
 def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.page_cache._PATIENCE", 60.0)  # whatever is asked is asked before the answer
+    monkeypatch.setattr("headrace.web.pages.page_cache._TIMEOUT", 60.0)  # whatever is asked is asked before the answer
     monkeypatch.setattr("headrace.web.pages.page_cache.time", SimpleNamespace(monotonic=lambda: 1.0))  # and only once
     names, spy = stock(app, register(app)), Spy(app, monkeypatch)
     grow(app, range(1))

@@ -85,7 +85,7 @@ def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
 def test_the_page_of_a_worker_has_the_trace_of_its_memory(app: Headrace) -> None:
     sign_on_tracing(app.engine, "w1", "<b>.py:3 +2 kB")
     page = Client(app.asgi()).get("/workers/w1").text
-    assert "5 MB allocated, 7 MB at the most" in re.sub(r"\.0 MB", " MB", page)
+    assert "5 MB allocated, 7 MB peak" in re.sub(r"\.0 MB", " MB", page)
     assert "&lt;b&gt;.py:3 +2 kB" in page
 
 
@@ -201,7 +201,7 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     jobs = client.get("/jobs")
     assert (jobs.status_code, jobs.headers["retry-after"]) == (503, "5")
     assert "no route to the server" in jobs.text
-    assert "The last count is of" in jobs.text
+    assert "The last count is from" in jobs.text
     assert re.search(r'pending</span> <b title="1">1</b>', jobs.text)
     assert "To the overview with the last figures" in jobs.text
     assert '<noscript><meta http-equiv="refresh"' in jobs.text  # scripts look again by themselves
@@ -233,7 +233,7 @@ def test_every_page_has_its_frame_when_the_store_was_never_seen(path: str) -> No
     with Headrace("redis://127.0.0.1:1/0") as app:
         page = Client(app.asgi()).get(path)
     assert (page.status_code, page.headers["retry-after"]) == (503, "5")
-    assert "This page comes back by itself when the store does." in page.text
+    assert "This page reloads when the store is available again." in page.text
     assert "To the overview<" in page.text
     assert 'aria-label="Main"' in page.text
 
@@ -246,12 +246,12 @@ def test_a_list_does_not_wait_until_a_large_store_is_counted(app: Headrace, monk
     client = Client(app.asgi())
     early = client.get("/jobs?state=pending")
     assert early.status_code == 200
-    assert "data-soon" in early.text
+    assert "data-counting" in early.text
     assert "1 shown, newest first" in early.text
     counting.set()
     client.get("/queues")  # which waits for it
     late = client.get("/jobs?state=pending")
-    assert "data-soon" not in late.text
+    assert "data-counting" not in late.text
     assert "1 shown of 1, newest first" in late.text
 
 

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from headrace.app.app import Headrace
-from headrace.web.pages.request import PageRequest, Viewer, ours
+from headrace.web.pages.request import PageRequest, Viewer, local_url
 from headrace.web.pages.router import PageRouter
 from headrace.web.pages.view import Action, ActionResult
 from headrace.web.pages.views import ACTIONS, VIEWS
@@ -20,7 +20,7 @@ from headrace.web.security.middleware import FORM_FIELD, context_of, refuse_forg
 
 def dashboard(app: Headrace) -> PageRouter:
     """The dashboard of an app."""
-    return PageRouter(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
+    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record)
 
 
 def routes(router: PageRouter) -> list[BaseRoute]:
@@ -32,19 +32,19 @@ def routes(router: PageRouter) -> list[BaseRoute]:
         Route("/logout", pages.logout, methods=["POST"]),
         Route("/dashboard", _home, methods=["GET"]),
         *router.routes(),
-        Route("/{path:path}", router.nowhere, methods=["GET"]),
+        Route("/{path:path}", router.not_found, methods=["GET"]),
     ]
 
 
-def visitor_of(request: Request) -> Viewer:
-    """The visitor of a page. The role worker is refused, because its token is on many machines."""
+def viewer_of(request: Request) -> Viewer:
+    """The viewer of a page. The role worker is refused, because its token is on many machines."""
     context = context_of(request.scope)
     context.require("viewer")
     return Viewer(
         name=context.caller.name,
         may_write=context.is_allowed("admin"),
         token=context.form_token,
-        may_leave=context.caller.method == "session" and context.caller.name != "nobody",
+        has_session=context.caller.method == "session" and context.caller.name != "nobody",
     )
 
 
@@ -52,10 +52,10 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
     refuse_forgery(request.scope, form.get(FORM_FIELD))
 
 
-def record(visit: PageRequest, action: Action, done: ActionResult) -> None:
+def record(request: PageRequest, action: Action, done: ActionResult) -> None:
     """Record an action in the audit trail."""
     outcome = "done" if done.ok else "refused"
-    visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
+    request.app.audit.record(request.viewer.name, action.name, done.target, outcome, {"told": done.text})
 
 
 async def _home(request: Request) -> Response:
@@ -70,7 +70,7 @@ class LoginPages:
         self._router = router
 
     def show(self, request: Request) -> Response:
-        return self._router.bare(
+        return self._router.bare_page(
             request, "login.html", {"wrong": None, "name": "", "next": _next(request.query_params)}
         )
 
@@ -81,7 +81,7 @@ class LoginPages:
             caller = await run_in_threadpool(sessions.sign_in, request, name, form.get("password", ""))
         except Refused as refused:
             shown = {"wrong": str(refused), "name": name, "next": _next(form)}
-            return await run_in_threadpool(self._router.bare, request, "login.html", shown, refused.status)
+            return await run_in_threadpool(self._router.bare_page, request, "login.html", shown, refused.status)
         root = str(request.scope.get("root_path", ""))
         response = RedirectResponse(_next(form) or f"{root}/", 303)
         sessions.set_cookie(response, request, caller)
@@ -98,4 +98,4 @@ class LoginPages:
 
 
 def _next(given: QueryParams) -> str:
-    return ours(given.get("next")) or ""
+    return local_url(given.get("next")) or ""

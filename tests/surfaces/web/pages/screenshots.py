@@ -149,7 +149,7 @@ def shoot(page: Page, address: str, name: str, *, scheme: Any = "light", size: V
     page.set_viewport_size(size)
     page.goto(address)
     page.locator("#link[data-link=live]").wait_for(state="attached")  # a phone hides it
-    while page.locator("[data-soon]").count():
+    while page.locator("[data-counting]").count():
         page.wait_for_timeout(200)
     page.evaluate(ELSEWHERE, str(IMAGES.parents[1]))
     path = IMAGES / f"{name}.png"

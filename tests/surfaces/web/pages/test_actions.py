@@ -23,7 +23,7 @@ def press(page: Page, name: str) -> None:
 
 
 def answer(page: Page, name: str) -> None:
-    page.locator("#ask").get_by_role("button", name=name).click()
+    page.locator("#confirm").get_by_role("button", name=name).click()
 
 
 def told(page: Page, text: str) -> None:
@@ -112,7 +112,7 @@ def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str,
     other = tasks["add"].enqueue(1, 1)
     page = visit("/jobs?state=failed&queue=orders")
     press(page, "Retry")
-    expect(page.locator("#ask")).to_contain_text("queue orders")
+    expect(page.locator("#confirm")).to_contain_text("queue orders")
     answer(page, "Retry 4 jobs")
     told(page, "4 jobs were started anew")
     assert app.jobs.count(state="pending", queue="orders") == 4

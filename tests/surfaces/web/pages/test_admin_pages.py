@@ -71,7 +71,7 @@ def test_a_flow_is_watched_cancelled_and_retried(app: Headrace, tasks: dict[str,
         expect(node).to_contain_text("running")
         assert page.locator("#graph-svg").bounding_box() == larger  # what was zoomed stays so
         press(page, "Cancel")
-        expect(page.locator("#ask")).to_contain_text("2 of its 2 jobs are unfinished")
+        expect(page.locator("#confirm")).to_contain_text("2 of its 2 jobs are unfinished")
         answer(page, "Cancel the flow")
         told(page, "2 of the jobs of flow import were cancelled")
         expect(page.locator("#state")).to_contain_text("cancelled")
@@ -89,7 +89,7 @@ def test_a_dead_letter_is_noted_edited_and_requeued(app: Headrace, tasks: dict[s
     names = stock(app, tasks)
     page = visit("/dead")
     page.locator("#groups").get_by_role("link", name="refuse").click()
-    expect(page.locator("#letters tbody tr")).to_have_count(3)
+    expect(page.locator("#dead-letters tbody tr")).to_have_count(3)
     page = visit(f"/dead/{names['letter']}")
     page.get_by_label("A note").fill("the address is known now")
     press(page, "Note")
@@ -111,18 +111,18 @@ def test_many_dead_letters_are_resolved_and_requeued(app: Headrace, tasks: dict[
     press(page, "Requeue")
     told(page, "or filter the list first")
     page.get_by_label(f"Pick {newest.id}").check()
-    expect(page.locator("#picked-count")).to_have_text("1 letter picked")
+    expect(page.locator("#picked-count")).to_have_text("1 dead letter picked")
     page.get_by_label("Resolve as").select_option("permanently_failed")
     press(page, "Resolve")
     answer(page, "Resolve 1 dead letter")
     told(page, "1 dead letter is resolved")
     assert app.dead.get(newest.id).status == "permanently_failed"
-    expect(page.locator("#letters tbody tr")).to_have_count(len(others))
+    expect(page.locator("#dead-letters tbody tr")).to_have_count(len(others))
 
     page = visit("/dead?queue=orders")
     page.get_by_label("Rate of their starts").fill("10/s")
     press(page, "Requeue")
-    expect(page.locator("#ask")).to_contain_text("They start at 10/s")
+    expect(page.locator("#confirm")).to_contain_text("They start at 10/s")
     answer(page, f"Requeue {len(others)} jobs")
     told(page, f"{len(others)} jobs requeued")
     assert app.dead.count() == 0
@@ -283,7 +283,7 @@ def test_stale_jobs_are_dealt_with_and_jobs_are_archived(app: Headrace, tasks: d
     told(page, "apply from the next check")
     expect(page.locator("#stale")).to_contain_text("refuse")
     press(page, "Handle stale jobs")
-    expect(page.locator("#ask")).to_contain_text("1 become dead letters")
+    expect(page.locator("#confirm")).to_contain_text("1 become dead letters")
     answer(page, "Apply")
     told(page, "1 job ended")
     assert job.refresh().state == "failed"

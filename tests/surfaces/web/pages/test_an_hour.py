@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 LOOKS = int(os.environ.get("HEADRACE_TEST_LOOKS", "60"))
 OURS = [tracemalloc.Filter(True, f"*/{name}/*") for name in ("headrace", "starlette", "uvicorn", "jinja2", "h11")]
-COUNT = "window.looks = 0; document.addEventListener('headrace:fresh', () => (window.looks += 1))"
+COUNT = "window.looks = 0; document.addEventListener('headrace:updated', () => (window.looks += 1))"
 SHOWN = """() => {
   const walk = document.createTreeWalker(document, NodeFilter.SHOW_ALL);
   let shown = 1;

@@ -105,7 +105,7 @@ def test_times_are_told_in_the_readers_own_zone(
 ) -> None:
     job = tasks["add"].enqueue(1, 2)
     page = visit(f"/jobs/{job.id}")
-    told = page.locator("#story time").first.get_attribute("title")
+    told = page.locator("#job-history time").first.get_attribute("title")
     assert told is not None
     assert "GMT+1" in told or "GMT+2" in told  # Vienna
 

@@ -21,10 +21,10 @@ def test_rows_are_walked_and_opened(app: Headrace, tasks: dict[str, Any], visit:
     first, second = tasks["add"].enqueue(1, 1), tasks["add"].enqueue(2, 2)
     page = visit("/jobs")
     page.keyboard.press("j")
-    expect(page.locator("tr.here")).to_contain_text(second.id[-8:])
+    expect(page.locator("tr.current")).to_contain_text(second.id[-8:])
     page.keyboard.press("j")
     page.keyboard.press("j")  # the last one stays
-    expect(page.locator("tr.here")).to_contain_text(first.id[-8:])
+    expect(page.locator("tr.current")).to_contain_text(first.id[-8:])
     page.keyboard.press("k")
     page.keyboard.press("x")
     expect(page.get_by_label(f"Pick {second.id}")).to_be_checked()

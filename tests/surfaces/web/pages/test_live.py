@@ -73,7 +73,7 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
 
 # The page is looked at anew as when somebody comes back to it, and has taken in the answer.
 LOOK_AGAIN = """new Promise((done) => {
-    document.addEventListener("headrace:fresh", done, { once: true });
+    document.addEventListener("headrace:updated", done, { once: true });
     document.dispatchEvent(new Event("visibilitychange"));
 })"""
 
