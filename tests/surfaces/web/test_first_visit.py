@@ -1,4 +1,4 @@
-"""The first visit after a start: nobody waits for templates, nor once for each curve."""
+"""The first request after a start: it waits neither for templates nor for each chart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS_OF = "These numbers are from"
 
 
 @pytest.mark.engines("sqlite")
-def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_page_compiles_a_template_after_the_warm_up(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_all()
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -36,7 +36,7 @@ def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatc
 
 
 @pytest.mark.engines("sqlite")
-def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
+def test_a_request_waits_once_for_all_metrics_while_a_backlog_is_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
@@ -64,9 +64,7 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
 
 
 @pytest.mark.engines("sqlite")
-def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
-    app: Headrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_are_aggregated_by_one_thread(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once, most, lock = 0, 0, threading.Lock()
     series = type(app.metrics).series
 
@@ -94,7 +92,7 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
 
 
 @pytest.mark.engines("sqlite")
-def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_starts_counting_before_the_first_request(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = threading.Event()
 
     def count() -> list[Any]:
@@ -107,7 +105,7 @@ def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypat
 
 
 @pytest.mark.engines("sqlite")
-def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_only_list_names_of_queues_count_no_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.queue("orders").pause()
 
     def refuse() -> Any:
@@ -121,7 +119,7 @@ def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: p
 
 
 @pytest.mark.engines("sqlite")
-def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
+def test_old_numbers_are_shown_with_their_age_while_new_ones_are_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, passed, count = threading.Event(), 0.0, app.queues
