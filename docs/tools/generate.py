@@ -14,7 +14,7 @@ import click
 
 from docs.tools.page import Page, pages
 from headrace import errors
-from headrace.cli.root import whole
+from headrace.cli.root import load_all
 from headrace.core.jobs.states import TRANSITIONS, diagram
 from headrace.web.api.resources import worker_protocol
 from headrace.web.api.router import TABLES
@@ -66,7 +66,7 @@ def every_command(
     command: click.Command | None = None, path: tuple[str, ...] = ("headrace",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command by the words one types, in the order of the listing."""
-    command = command or whole()
+    command = command or load_all()
     yield path, command
     if isinstance(command, click.Group):
         for name, child in command.commands.items():
@@ -129,7 +129,7 @@ def _examples(command: click.Command) -> list[str]:
 
 
 def rest_endpoints() -> str:
-    return "\n\n".join(f"### {table.tag}\n\n{table.about}\n\n{_endpoints(table)}" for table in TABLES)
+    return "\n\n".join(f"### {table.tag}\n\n{table.description}\n\n{_endpoints(table)}" for table in TABLES)
 
 
 def _endpoints(table: Table) -> str:

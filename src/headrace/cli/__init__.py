@@ -21,9 +21,7 @@ from headrace.cli.session import Session
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-_APP_WITHOUT_ITS_OPTION = re.compile(
-    r"extra argument \(([\w.]+:[\w.]+)\)"
-)  # `worker shop.jobs:app`, as other tools take it
+_APP_AS_ARGUMENT = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # `worker shop.jobs:app`, as other tools take it
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments, session)
     except BrokenPipeError:
-        return _reader_is_gone()
+        return _discard_stdout()
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped", err=True)
         return FAILED
@@ -65,19 +63,19 @@ def _run(arguments: Sequence[str] | None, session: Session) -> int:
 def _report(error: Exception, session: Session) -> int:
     if session.traceback or os.environ.get("HEADRACE_DEBUG"):
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"error: {clean(_in_words(error))}", err=True)
+    click.echo(f"error: {clean(_error_text(error))}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         click.echo(f"try: {error.ctx.command_path} {_advice(error, error.ctx.command)}", err=True)
     return _code_of(error)
 
 
 def _advice(error: click.UsageError, command: click.Command) -> str:
-    app = _APP_WITHOUT_ITS_OPTION.search(error.message)
+    app = _APP_AS_ARGUMENT.search(error.message)
     takes_none = not any(isinstance(param, click.Argument) for param in command.params)
     return f"--app {app[1]}" if app and takes_none else "--help"
 
 
-def _in_words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         text = error.format_message()
         return text if text[1:2].isupper() else text[:1].lower() + text[1:]  # ARGS stays as it is
@@ -93,9 +91,9 @@ def _code_of(error: Exception) -> int:
     return WRONG_USE if misused else FAILED
 
 
-def _reader_is_gone() -> int:
+def _discard_stdout() -> int:
     """`headrace jobs | head`: point stdout at the null device, for the interpreter's final flush."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    null = os.open(os.devnull, os.O_WRONLY)
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(null, sys.stdout.fileno())
     return FAILED

@@ -19,7 +19,7 @@ HOW_TO_NAME = (
     'name it with --app module:attribute, HEADRACE_APP, or app = "module:attribute" under [tool.headrace] in '
     "pyproject.toml"
 )
-_OURS = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1])
 
 
 def load_app(name: str, origin: str) -> Headrace:
@@ -50,23 +50,25 @@ def _import(module_name: str, origin: str) -> ModuleType:
                 f"there is no module {error.name!r} to take the app from ({origin}); looked in {os.getcwd()} and "
                 "the installed packages. Run headrace in the folder that holds it, or set PYTHONPATH"
             ) from error
-        raise _broken(module_name, error) from error
+        raise _import_failure(module_name, error) from error
     except (Exception, SystemExit) as error:  # a user's module may raise anything at all
-        raise _broken(module_name, error) from error
+        raise _import_failure(module_name, error) from error
 
 
-def _broken(module_name: str, error: BaseException) -> ConfigError:
-    where = _place_in_user_code(error)
+def _import_failure(module_name: str, error: BaseException) -> ConfigError:
+    where = _location_in_user_code(error)
     text = f"{type(error).__name__}: {error}" + (f" ({where})" if where else "")
     return ConfigError(f"importing {module_name!r} failed: {text}; --traceback shows all of it")
 
 
-def _place_in_user_code(error: BaseException) -> str:
+def _location_in_user_code(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return ""  # its text has the file and the line
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith((_OURS, "<frozen", importlib.__file__))]
-    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+    user_frames = [
+        frame for frame in frames if not frame.filename.startswith((_PACKAGE, "<frozen", importlib.__file__))
+    ]
+    return f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
 
 
 def _attribute(module: ModuleType, path: str) -> Headrace:

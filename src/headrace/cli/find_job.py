@@ -9,7 +9,7 @@ from headrace.app.app import Headrace
 from headrace.errors import InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
 
-SHORTEST = 8
+MIN_PREFIX = 8
 _PAGE, _PAGES = 1000, 10
 
 
@@ -18,11 +18,11 @@ def job_of(app: Headrace, text: str) -> Job[Any]:
     try:
         return app.jobs.get(text)
     except JobNotFound:
-        if len(text) < SHORTEST:
-            hint = f". A prefix of an id needs at least {SHORTEST} characters"
+        if len(text) < MIN_PREFIX:
+            hint = f". A prefix of an id needs at least {MIN_PREFIX} characters"
             raise JobNotFound(text, hint) from None
     found: list[Job[Any]] = []
-    for job in _beginning_with(app, text):
+    for job in _with_prefix(app, text):
         found.append(job)
         if len(found) > 1:
             raise InvalidJob(
@@ -33,7 +33,7 @@ def job_of(app: Headrace, text: str) -> Job[Any]:
     return found[0]
 
 
-def _beginning_with(app: Headrace, text: str) -> Iterator[Job[Any]]:
+def _with_prefix(app: Headrace, text: str) -> Iterator[Job[Any]]:
     cursor = None
     for _ in range(_PAGES):
         page = app.jobs.find(text=text, limit=_PAGE, cursor=cursor)

@@ -26,23 +26,23 @@ from headrace.runtime.jobs.services import LogEntry
 JOB_COLUMNS = (
     Column("ID"),
     Column("STATE"),
-    Column("TASK", least=8),
-    Column("QUEUE", least=7),
+    Column("TASK", min_width=8),
+    Column("QUEUE", min_width=7),
     Column("RUN", right=True),
     Column("AGE", right=True),
     Column("PRIO", right=True),
-    Column("DETAIL", least=12),
+    Column("DETAIL", min_width=12),
 )
 _RELATED_SHOWN = 20
-_LONGEST = 4000  # characters shown of a call or a result
+_MAX_CHARS = 4000  # characters shown of a call or a result
 HISTORY_COLUMNS = (
     Column("AT"),
     Column("EVENT"),
     Column("FROM"),
     Column("TO"),
     Column("RUN", right=True),
-    Column("MESSAGE", least=12),
-    Column("WORKER", least=12),
+    Column("MESSAGE", min_width=12),
+    Column("WORKER", min_width=12),
 )
 
 
@@ -106,7 +106,7 @@ def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]
     yield "priority", str(job.priority)
     yield "attempt", f"{job.attempt} of {job.max_attempts}"
     yield from _times(job)
-    yield from _rest(job)
+    yield from _other_facts(job)
     yield "why", job.why()
     for step in steps:
         again = f" ({step.number})" if step.number > 1 else ""
@@ -123,7 +123,7 @@ def call_text(job: Job[Any]) -> str:
     except CorruptPayload as error:
         return f"{job.task}(…)  {error}"
     listed = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
-    return _brief(f"{job.task}({', '.join(listed)})")
+    return _truncate(f"{job.task}({', '.join(listed)})")
 
 
 def result_text(job: Job[Any]) -> str:
@@ -136,7 +136,7 @@ def result_text(job: Job[Any]) -> str:
         text = job.opened("result", stored)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             return f"not stored: {msgspec.json.decode(text)[LOST_RESULT]}"
-        return _brief(repr(job.redacted(codec.decode(text))))
+        return _truncate(repr(job.redacted(codec.decode(text))))
     except HeadraceError as error:
         return str(error)
 
@@ -159,7 +159,7 @@ def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "finished", stamp(job.finished_at) + took
 
 
-def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
+def _other_facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
     if job.worker:
         yield "worker", job.worker
     if job.row.progress:
@@ -170,14 +170,14 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.redacted(job.metadata).items())
     if job.correlation_id != job.id:
         yield "correlation", job.correlation_id
-    if asked := _asked(job):
-        yield "options", asked
-    yield from _kin(job)
+    if options := _options(job):
+        yield "options", options
+    yield from _dependencies(job)
     if job.state is State.COMPLETED:
         yield "result", result_text(job)
 
 
-def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
+def _dependencies(job: Job[Any]) -> Iterator[tuple[str, str]]:
     if job.flow:
         yield "flow", job.flow
     for title, others in (("parents", job.parents()), ("children", job.children())):
@@ -187,12 +187,12 @@ def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
             yield title, "\n".join([*shown, *more])
 
 
-def _brief(text: str) -> str:
-    over = len(text) - _LONGEST
-    return text if over <= 0 else f"{text[:_LONGEST]}… ({over:,} more characters; --json shows all)"
+def _truncate(text: str) -> str:
+    excess = len(text) - _MAX_CHARS
+    return text if excess <= 0 else f"{text[:_MAX_CHARS]}… ({excess:,} more characters; --json shows all)"
 
 
-def _asked(job: Job[Any]) -> str:
+def _options(job: Job[Any]) -> str:
     """Options of this call that override the task's definition."""
     stored = records.plain(job.row.options) or {}
     return ", ".join(f"{name}={value!r}" for name, value in stored.items() if not name.startswith("redact"))

@@ -34,11 +34,11 @@ _GAP = 2
 
 
 class Column(NamedTuple):
-    """A column of a table. On a narrow terminal it may shrink to `least`, if that is given."""
+    """A column of a table. On a narrow terminal it may shrink to `min_width`, if that is given."""
 
     title: str
     right: bool = False
-    least: int | None = None
+    min_width: int | None = None
 
 
 def on_terminal() -> bool:
@@ -65,11 +65,11 @@ def remark(text: str) -> None:
     click.echo(text, err=True)
 
 
-def confirm(deed: str) -> None:
+def confirm(action: str) -> None:
     """Ask for confirmation on a terminal; refuse elsewhere."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this would {deed}; add --yes, because there is no terminal to confirm on")
-    click.confirm(f"{deed[:1].upper()}{deed[1:]}?", abort=True, err=True)
+        raise click.UsageError(f"this would {action}; add --yes, because there is no terminal to confirm on")
+    click.confirm(f"{action[:1].upper()}{action[1:]}?", abort=True, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -151,9 +151,9 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 
 
 def _align(columns: Sequence[Column], rows: list[list[str]]) -> None:
-    everything = [[column.title for column in columns], *rows]
-    widths = [max(len(row[n]) for row in everything) for n in range(len(columns))]
-    for row in everything:
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(len(row[n]) for row in lines) for n in range(len(columns))]
+    for row in lines:
         cells = (
             cell.rjust(width) if column.right else cell.ljust(width)
             for column, cell, width in zip(columns, row, widths, strict=True)
@@ -165,39 +165,41 @@ def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
     from rich.console import Console  # see the module's docstring
 
     console = Console(highlight=False, markup=False)
-    console.print(drawn(columns, rows, console.width))
+    console.print(table_of(columns, rows, console.width))
 
 
-def drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, chosen: int | None = None) -> Table:
+def table_of(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], available: int, selected: int | None = None
+) -> Table:
     """A rich table that fits the width, with the chosen row marked."""
     from rich.cells import cell_len  # as above
     from rich.table import Table
     from rich.text import Text
 
-    natural = [max(map(cell_len, (column.title, *(row[n] for row in rows)))) for n, column in enumerate(columns)]
-    widths = fit(columns, natural, room)
+    natural_widths = [max(map(cell_len, (column.title, *(row[n] for row in rows)))) for n, column in enumerate(columns)]
+    widths = fit(columns, natural_widths, available)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for column, width in zip(columns, widths, strict=False):
         side: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(column.title, justify=side, no_wrap=True, overflow="ellipsis", width=width)
     for number, row in enumerate(rows):
         cells = (Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row[: len(widths)])
-        table.add_row(*cells, style="reverse" if number == chosen else None)
+        table.add_row(*cells, style="reverse" if number == selected else None)
     return table
 
 
-def fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
+def fit(columns: Sequence[Column], natural_widths: Sequence[int], available: int) -> list[int]:
     """Column widths that fit: the last columns shrink first, then drop out."""
     for count in range(len(columns), 1, -1):
-        widths = list(natural[:count])
+        widths = list(natural_widths[:count])
         for n in reversed(range(count)):
-            excess = sum(widths) + _GAP * (count - 1) - room
-            least = columns[n].least
-            if excess > 0 and least is not None:
-                widths[n] = max(widths[n] - excess, min(least, widths[n]))
-        if sum(widths) + _GAP * (count - 1) <= room:
+            excess = sum(widths) + _GAP * (count - 1) - available
+            min_width = columns[n].min_width
+            if excess > 0 and min_width is not None:
+                widths[n] = max(widths[n] - excess, min(min_width, widths[n]))
+        if sum(widths) + _GAP * (count - 1) <= available:
             return widths
-    return [natural[0]]
+    return [natural_widths[0]]
 
 
 def _colored(line: str) -> str:

@@ -25,38 +25,38 @@ Completion for your shell (also zsh_source, fish_source):
 """
 
 # Command name -> module.
-_WHERE = {
+_MODULES = {
     "demo": "demo.demo",
-    "worker": "commands.worker",
-    "enqueue": "commands.enqueue",
-    "jobs": "commands.jobs",
-    "why": "commands.jobs",
-    "signal": "commands.signal",
+    "worker": "commands.workers.worker",
+    "enqueue": "commands.jobs.enqueue",
+    "jobs": "commands.jobs.jobs",
+    "why": "commands.jobs.jobs",
+    "signal": "commands.jobs.signal",
     "queues": "commands.queues",
     "tasks": "commands.tasks",
     "schedules": "commands.schedules",
     "flows": "commands.flows",
-    "dead": "commands.dead",
-    "alerts": "commands.alerts",
-    "archive": "commands.archive",
-    "partitions": "commands.archive",
-    "stale": "commands.stale",
-    "lifecycle": "commands.lifecycle",
-    "workers": "commands.workers",
+    "dead": "commands.dead_letters.dead",
+    "alerts": "commands.alerts.alerts",
+    "archive": "commands.retention.archive",
+    "partitions": "commands.retention.archive",
+    "stale": "commands.retention.stale",
+    "lifecycle": "commands.retention.lifecycle",
+    "workers": "commands.workers.workers",
     "web": "commands.web",
     "metrics": "commands.metrics",
     "events": "commands.events",
     "webhooks": "commands.webhooks",
     "top": "top.top",
-    "doctor": "commands.doctor",
-    "storage": "commands.maintenance",
-    "check": "commands.maintenance",
-    "backup": "commands.maintenance",
-    "restore": "commands.maintenance",
-    "optimize": "commands.maintenance",
-    "checkpoint": "commands.maintenance",
-    "migrate": "commands.doctor",
-    "copy": "commands.copy",
+    "doctor": "commands.store.doctor",
+    "storage": "commands.store.maintenance",
+    "check": "commands.store.maintenance",
+    "backup": "commands.store.maintenance",
+    "restore": "commands.store.maintenance",
+    "optimize": "commands.store.maintenance",
+    "checkpoint": "commands.store.maintenance",
+    "migrate": "commands.store.doctor",
+    "copy": "commands.store.copy",
     "bench": "commands.bench",
 }
 
@@ -65,11 +65,11 @@ class _Commands(click.Group):
     """Imports a command on demand: loading all would cost a worker 5 MB."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(_WHERE)
+        return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _WHERE and cmd_name not in self.commands:
-            self.add_command(getattr(importlib.import_module(f"headrace.cli.{_WHERE[cmd_name]}"), cmd_name))
+        if cmd_name in _MODULES and cmd_name not in self.commands:
+            self.add_command(getattr(importlib.import_module(f"headrace.cli.{_MODULES[cmd_name]}"), cmd_name))
         return super().get_command(ctx, cmd_name)
 
 
@@ -89,9 +89,9 @@ def root(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def whole() -> click.Group:
-    """The command with all subcommands loaded, in the order of `_WHERE`."""
+def load_all() -> click.Group:
+    """The command with all subcommands loaded, in the order of `_MODULES`."""
     ctx = click.Context(root)
-    loaded = {name: root.get_command(ctx, name) for name in _WHERE}
+    loaded = {name: root.get_command(ctx, name) for name in _MODULES}
     root.commands = {name: command for name, command in loaded.items() if command is not None}
     return root

@@ -32,8 +32,8 @@ class Session:
         With --url alone no app is imported, unless the command wants its tasks.
         """
         if self._opened is None:
-            bare = self.url and not self.app and not with_tasks
-            self._opened = (self._bare() if bare else self._app_or_bare()).__enter__()  # close() ends it
+            is_bare = self.url and not self.app and not with_tasks
+            self._opened = (self._bare() if is_bare else self._app_or_bare()).__enter__()  # close() ends it
         if not may_create and (missing := missing_file(self._opened)):
             raise ConfigError(
                 f"there is no store at {missing} yet. Run this where the app runs, or name the app with --app or the "
@@ -44,7 +44,7 @@ class Session:
     def application(self) -> Headrace:
         """The user's app with its tasks."""
         if self._opened is None:
-            name, origin = self._named()
+            name, origin = self._find_app_name()
             if name is None:
                 raise ConfigError(f"no app is named, so there are no tasks to run; {HOW_TO_NAME}")
             self._opened = self._load(name, origin).__enter__()
@@ -55,7 +55,7 @@ class Session:
             self._opened.close()
 
     def _app_or_bare(self) -> Headrace:
-        name, origin = self._named()
+        name, origin = self._find_app_name()
         if name is None:
             return self._bare()
         try:
@@ -67,7 +67,7 @@ class Session:
     def _bare(self) -> Headrace:
         return Headrace(self.url)
 
-    def _named(self) -> tuple[str | None, str]:
+    def _find_app_name(self) -> tuple[str | None, str]:
         if self.app:
             return self.app, "from --app"
         found = find_settings({})
@@ -80,15 +80,15 @@ class Session:
             )  # read by `Headrace()` in the user's module, here and in child processes
         app = load_app(name, origin)
         self.app_name = name
-        if self.url and not _is_on(app, self.url):
-            own = redacted_url(app.engine.url)
-            raise ConfigError(f"app {name!r} is bound to {own}; leave --url out, or let it read HEADRACE_URL")
+        if self.url and not _uses_store(app, self.url):
+            app_url = redacted_url(app.engine.url)
+            raise ConfigError(f"app {name!r} is bound to {app_url}; leave --url out, or let it read HEADRACE_URL")
         return app
 
 
-def _is_on(app: Headrace, url: str) -> bool:
-    with Headrace(url) as named:
-        return named.engine.url == app.engine.url
+def _uses_store(app: Headrace, url: str) -> bool:
+    with Headrace(url) as other:
+        return other.engine.url == app.engine.url
 
 
 def missing_file(app: Headrace) -> str | None:

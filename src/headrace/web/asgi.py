@@ -19,12 +19,12 @@ from headrace.app.config import find_settings
 from headrace.core.settings.settings import NAMES, Settings
 from headrace.core.text import nearest
 from headrace.errors import ConfigError
-from headrace.web import health, prometheus
+from headrace.web import monitoring
 from headrace.web.api import router
 from headrace.web.pages import login
-from headrace.web.problems import Refused, answer, refusal_of
+from headrace.web.problems import Refused, problem_response, refusal_of
 from headrace.web.security.credentials import Credentials
-from headrace.web.security.middleware import SecurityMiddleware, visit_of
+from headrace.web.security.middleware import SecurityMiddleware, context_of
 from headrace.web.sse import ChangedTopics, Stream
 
 _PREFIX = "web_"
@@ -33,49 +33,48 @@ _PREFIX = "web_"
 def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """Build the ASGI app. `prefix` is its mount path, for frameworks that do not set root_path."""
     settings = settings_with(app, options)
-    door = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    credentials = Credentials(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     dashboard = login.dashboard(app)
     # The dashboard's routes come last: its last route matches every path.
     routes: list[BaseRoute] = [
-        *health.ROUTES,
-        *prometheus.ROUTES,
-        Route("/live", _changes),
+        *monitoring.ROUTES,
+        Route("/live", _live_changes),
         Mount(router.PREFIX, router.router()),
         *login.routes(dashboard),
     ]
-    inner = Starlette(
-        routes=routes, exception_handlers={HTTPException: _told, Refused: _refused, ClientDisconnect: _refused}
+    routed = Starlette(
+        routes=routes, exception_handlers={HTTPException: _http_error, Refused: _refusal, ClientDisconnect: _refusal}
     )
-    guard = SecurityMiddleware(inner, app, door, settings, login=True)
-    surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
-    return Web(surface, dashboard.get_ready, guard.end)
+    middleware = SecurityMiddleware(routed, app, credentials, settings, login=True)
+    mounted: ASGIApp = middleware if not prefix else _with_prefix(prefix.rstrip("/"), middleware)
+    return Web(mounted, dashboard.warm_up, middleware.end)
 
 
 class Web:
     """The ASGI app of a Headrace app."""
 
-    def __init__(self, inner: ASGIApp, get_ready: Callable[[], None], end: Callable[[], None]) -> None:
+    def __init__(self, inner: ASGIApp, warm_up: Callable[[], None], end: Callable[[], None]) -> None:
         self._inner = inner
-        self._get_ready = get_ready
+        self._warm_up = warm_up
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._inner(scope, receive, send)
 
-    def get_ready(self) -> None:
+    def warm_up(self) -> None:
         """Warm up, so that the first request does not wait. Only for servers, because it reads the store."""
-        self._get_ready()
+        self._warm_up()
 
     def end(self) -> None:
         """End event streams and waiting claims, so that a server can stop. Thread-safe."""
         self._end()
 
 
-async def _changes(request: Request) -> ASGIApp:
+async def _live_changes(request: Request) -> ASGIApp:
     """The event stream of dashboard pages."""
-    visit = visit_of(request.scope)
-    visit.require("viewer")
-    return Stream(visit.lives, ChangedTopics(), None)
+    context = context_of(request.scope)
+    context.require("viewer")
+    return Stream(context.live_feeds, ChangedTopics(), None)
 
 
 def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
@@ -83,27 +82,27 @@ def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
     names = [name.removeprefix(_PREFIX) for name in NAMES if name.startswith(_PREFIX)]
     for name in options:
         if name not in names:
-            near = nearest(name, names)
-            hint = f"did you mean {near!r}?" if near else f"options are prefix, {', '.join(names)}"
+            suggestion = nearest(name, names)
+            hint = f"did you mean {suggestion!r}?" if suggestion else f"options are prefix, {', '.join(names)}"
             raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
     given = {f"{_PREFIX}{name}": value for name, value in options.items()}
     return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     """Errors of Starlette: unknown paths and methods."""
     assert isinstance(error, HTTPException)
     kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
-    return answer(Refused(error.status_code, kind, detail, dict(error.headers or {})), request.url.path)
+    return problem_response(Refused(error.status_code, kind, detail, dict(error.headers or {})), request.url.path)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refusal(request: Request, error: Exception) -> Response:
     """Errors of the middleware, or while reading a body."""
-    return answer(refusal_of(error), request.url.path)
+    return problem_response(refusal_of(error), request.url.path)
 
 
-def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
+def _with_prefix(prefix: str, inner: ASGIApp) -> ASGIApp:
     """For hosts that do not set root_path or rewrite the path: derive both from the raw path."""
 
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:

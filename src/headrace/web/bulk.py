@@ -8,9 +8,9 @@ from typing import Any, Literal, get_args
 from headrace.app.app import Headrace
 from headrace.core.jobs.states import State, Trigger, sources
 
-Act = Literal["cancel", "retry", "promote", "delete"]
-ACTS: tuple[Act, ...] = get_args(Act)
-_EVENTS: dict[Act, Trigger] = {
+BulkAction = Literal["cancel", "retry", "promote", "delete"]
+BULK_ACTIONS: tuple[BulkAction, ...] = get_args(BulkAction)
+_TRIGGERS: dict[BulkAction, Trigger] = {
     "cancel": Trigger.CANCEL,
     "retry": Trigger.REVIVE,
     "promote": Trigger.HURRY,
@@ -18,19 +18,19 @@ _EVENTS: dict[Act, Trigger] = {
 }
 
 
-def act_on_many(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
+def run_bulk(app: Headrace, action: BulkAction, filters: dict[str, Any]) -> int:
     """Run the action; return the number of changed jobs."""
-    acts: dict[Act, Callable[..., int]] = {
+    functions: dict[BulkAction, Callable[..., int]] = {
         "cancel": app.jobs.cancel,
         "retry": app.jobs.retry,
         "promote": app.jobs.promote,
         "delete": app.jobs.delete,
     }
-    return acts[act](**filters)
+    return functions[action](**filters)
 
 
-def would_concern(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
+def count_affected(app: Headrace, action: BulkAction, filters: dict[str, Any]) -> int:
     """The number of jobs the action would change now."""
-    asked = filters.get("state") or ([State.FAILED] if act == "retry" and "ids" not in filters else [*State])
-    states = [state for state in asked if State(state) in sources(_EVENTS[act])]
+    requested = filters.get("state") or ([State.FAILED] if action == "retry" and "ids" not in filters else [*State])
+    states = [state for state in requested if State(state) in sources(_TRIGGERS[action])]
     return app.jobs.count(**{**filters, "state": states}) if states else 0

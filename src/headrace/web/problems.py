@@ -42,7 +42,7 @@ class Refused(Exception):
 
 # The first match decides: subclasses come before their parents.
 STATUSES: tuple[tuple[type[BaseException], int], ...] = (
-    (ClientDisconnect, 400),  # disconnected while sending the body; nobody reads the response
+    (ClientDisconnect, 400),  # disconnected while sending the body; the response is not read
     (errors.NotFound, 404),
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
@@ -74,14 +74,14 @@ def refusal_of(error: BaseException) -> Refused:
         if isinstance(error, kind):
             headers = {"retry-after": _RETRY_AFTER[status]} if status in _RETRY_AFTER else {}
             field = getattr(error, "field", None)
-            return Refused(status, _words(type(error).__name__), str(error), headers, field)
+            return Refused(status, _kebab_case(type(error).__name__), str(error), headers, field)
     log.error("a request failed", exc_info=error)
     return Refused(500, "internal-error", "internal error; see the log of the web process")
 
 
-def answer(refused: Refused, instance: str | None = None) -> Response:
+def problem_response(refused: Refused, instance: str | None = None) -> Response:
     """The response of a problem."""
-    told = Problem(
+    problem = Problem(
         type=f"urn:headrace:{refused.kind}",
         title=http.HTTPStatus(refused.status).phrase,
         status=refused.status,
@@ -89,8 +89,8 @@ def answer(refused: Refused, instance: str | None = None) -> Response:
         field=refused.field,
         instance=instance,
     )
-    return Response(msgspec.json.encode(told), refused.status, refused.headers, MEDIA_TYPE)
+    return Response(msgspec.json.encode(problem), refused.status, refused.headers, MEDIA_TYPE)
 
 
-def _words(name: str) -> str:
-    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")
+def _kebab_case(name: str) -> str:
+    return "".join(f"-{char.lower()}" if char.isupper() else char for char in name).lstrip("-")

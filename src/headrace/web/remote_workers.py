@@ -43,15 +43,15 @@ from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 
-_REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
-_LONGEST_LOOK = 5.0  # seconds: poll interval for jobs without a notification
-_NAP = 0.5  # seconds: at most this long a waiting claim delays the server's shutdown
-_LONGEST = 20_000
-_KIND = re.compile(r"[^\w.$:-]+")
+_REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
+_POLL_INTERVAL = 5.0  # seconds: poll interval for jobs without a notification
+_SHUTDOWN_POLL = 0.5  # seconds: at most this long a waiting claim delays the server's shutdown
+_MAX_CHARS = 20_000
+_NOT_IN_TYPE_NAME = re.compile(r"[^\w.$:-]+")
 
 
-def stays() -> bool:
-    """A `has_left` that is always False."""
+def never_disconnected() -> bool:
+    """The `is_disconnected` of a request that does not wait: always False."""
     return False
 
 
@@ -59,7 +59,7 @@ class RemoteClaim(Struct, frozen=True):
     """A claimed job with decrypted arguments."""
 
     claim: Claim
-    plan: RunSpec
+    run_spec: RunSpec
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
@@ -96,10 +96,10 @@ class RemoteWorkers:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         settings = app.settings
-        self._planner = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
-        self._removals = RemoveOnFinish(app.engine, self._planner.removing)
+        self._run_specs = RunSpecs(app.task_by_name, settings.timeout, settings.max_payload, app.cipher)
+        self._removals = RemoveOnFinish(app.engine, self._run_specs.removing)
         self._reap_at = 0.0
-        self._met: set[str] = set()  # tasks of jobs claimed here by any worker
+        self._seen_tasks: set[str] = set()  # tasks of jobs claimed here by any worker
         self._is_closed = False
 
     # -- claiming
@@ -108,10 +108,10 @@ class RemoteWorkers:
         self,
         worker: WorkerRow,
         tasks: Sequence[str],
-        want: ClaimRequest,
+        request: ClaimRequest,
         wait: float,
         held: Sequence[Lease] | None = None,
-        has_left: Callable[[], bool] = stays,
+        is_disconnected: Callable[[], bool] = never_disconnected,
     ) -> list[RemoteClaim]:
         """Claim jobs, waiting up to `wait` seconds; none if the worker has disconnected.
 
@@ -119,68 +119,68 @@ class RemoteWorkers:
         """
         engine, until = self._app.engine, time.monotonic() + wait
         names = frozenset(tasks)
-        want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
+        request = structs.replace(request, known=KnownTasks(names.__contains__, self._seen_tasks & names))
         if held is not None:
             engine.release_unknown_claims(worker.id, held)
-        if act_of(engine.renew(worker, held or (), want.lease).command) != "run":
+        if act_of(engine.renew(worker, held or (), request.lease).command) != "run":
             return []
-        bell = engine.listen("work", [share.queue for share in want.shares])
+        bell = engine.listen("work", [share.queue for share in request.shares])
         try:
             while True:
                 self._reap()
-                handed, next_at = self._take(worker.id, want)
-                if handed or not self._sleep(bell, until, next_at, has_left):
-                    return handed
+                remote_claims, next_at = self._claim_once(worker.id, request)
+                if remote_claims or not self._sleep(bell, until, next_at, is_disconnected):
+                    return remote_claims
         finally:
             bell.close()
 
-    def _sleep(self, bell: Bell, until: float, next_at: int | None, has_left: Callable[[], bool]) -> bool:
+    def _sleep(self, bell: Bell, until: float, next_at: int | None, is_disconnected: Callable[[], bool]) -> bool:
         """Wait until a claim may succeed; False after `until`, or if the worker has disconnected."""
-        due = _LONGEST_LOOK if next_at is None else (next_at - self._now()) / 1000
-        look_at = min(time.monotonic() + max(due, 0.01), until)
-        while not (self._is_closed or has_left()) and (left := look_at - time.monotonic()) > 0:
-            if bell.wait(min(left, _NAP)):
+        due = _POLL_INTERVAL if next_at is None else (next_at - self._now()) / 1000
+        wake_at = min(time.monotonic() + max(due, 0.01), until)
+        while not (self._is_closed or is_disconnected()) and (left := wake_at - time.monotonic()) > 0:
+            if bell.wait(min(left, _SHUTDOWN_POLL)):
                 break
-        return not (self._is_closed or has_left()) and time.monotonic() < until
+        return not (self._is_closed or is_disconnected()) and time.monotonic() < until
 
     def close(self) -> None:
         """End waiting claims."""
         self._is_closed = True
 
-    def _take(self, worker: str, want: ClaimRequest) -> tuple[list[RemoteClaim], int | None]:
+    def _claim_once(self, worker: str, request: ClaimRequest) -> tuple[list[RemoteClaim], int | None]:
         engine = self._app.engine
-        answer = engine.exchange((), want)
-        self._met.update(claim.task for claim in answer.claims)
+        exchanged = engine.exchange((), request)
+        self._seen_tasks.update(claim.task for claim in exchanged.claims)
         refused: list[Outcome] = []
-        handed = []
-        for claim in self._resolved_results(answer.claims, refused):
+        remote_claims = []
+        for claim in self._resolved_results(exchanged.claims, refused):
             try:
-                handed.append(self._handed(claim))
+                remote_claims.append(self._remote_claim(claim))
             except CorruptPayload as error:
                 reason = "corrupt_payload"
                 refused.append(outcomes.fail(claim, reason, describe(error), claim.max_attempts, self._now()))
         if refused:
             engine.exchange(self._with_dead_letter(refused), None)
-        self._tell_started(worker, [one.claim for one in handed])
-        return handed, answer.next_at if not refused else self._now()
+        self._emit_started(worker, [remote_claim.claim for remote_claim in remote_claims])
+        return remote_claims, exchanged.next_at if not refused else self._now()
 
     def _resolved_results(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
         """Resolve result references in the claims; claims whose results are unavailable fail."""
-        promised = [claim for claim in claims if has_result_refs(claim)]
+        with_refs = [claim for claim in claims if has_result_refs(claim)]
         yield from (claim for claim in claims if not has_result_refs(claim))
-        if not promised:
+        if not with_refs:
             return
-        fulfiller = ResultResolver(self._app.engine.queries, self._planner.keeps_result, self._app.cipher)
-        for claim, answer in zip(promised, fulfiller.resolve_results(promised), strict=True):
-            if isinstance(answer, Claim):
-                yield answer
+        resolver = ResultResolver(self._app.engine.queries, self._run_specs.keeps_result, self._app.cipher)
+        for claim, resolved in zip(with_refs, resolver.resolve_results(with_refs), strict=True):
+            if isinstance(resolved, Claim):
+                yield resolved
             else:
-                refused.append(outcomes.fail(claim, MISSING, describe(answer), claim.max_attempts, self._now()))
+                refused.append(outcomes.fail(claim, MISSING, describe(resolved), claim.max_attempts, self._now()))
 
-    def _handed(self, claim: Claim) -> RemoteClaim:
-        clear = opened_claim(self._app.cipher, claim)
-        codec.verify(clear.payload, clear.checksum)
-        return RemoteClaim(claim, self._plan(claim), *codec.decode_call(clear.payload))
+    def _remote_claim(self, claim: Claim) -> RemoteClaim:
+        decrypted = opened_claim(self._app.cipher, claim)
+        codec.verify(decrypted.payload, decrypted.checksum)
+        return RemoteClaim(claim, self._run_spec(claim), *codec.decode_call(decrypted.payload))
 
     def _with_dead_letter(self, done: Iterable[Outcome]) -> list[Outcome]:
         return outcomes.with_dead_letter(list(done), self._app.settings.dead_letters)
@@ -188,9 +188,9 @@ class RemoteWorkers:
     def _reap(self) -> None:
         """Recover expired leases, as any worker does: there may be no Python worker."""
         if time.monotonic() >= self._reap_at:
-            self._reap_at = time.monotonic() + _REAP_EVERY
+            self._reap_at = time.monotonic() + _REAP_INTERVAL
             settings = self._app.settings
-            self._app.engine.reap(_REAP_AT_ONCE, settings.max_crashes, dead_letters=settings.dead_letters)
+            self._app.engine.reap(_REAP_LIMIT, settings.max_crashes, dead_letters=settings.dead_letters)
 
     # -- renewing
 
@@ -203,7 +203,7 @@ class RemoteWorkers:
         renewal = self._app.engine.renew(worker, leases, ttl)
         return {lease.id for lease in renewal.lost}, act_of(renewal.command)
 
-    def leave(self, worker_id: str) -> None:
+    def unregister(self, worker_id: str) -> None:
         self._app.engine.unregister_worker(worker_id)
 
     # -- settling
@@ -218,38 +218,43 @@ class RemoteWorkers:
             if row is not None and (row.version, row.worker, row.state) == (result.version, worker, State.RUNNING):
                 decided[result.id] = self._outcome(_claim_of(row), result)
         if not decided:
-            return [_settled(result, rows, {}) for result in results]
-        told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
+            return [_settle_result(result, rows, {}) for result in results]
+        events = self._completed_events(worker, [rows[job_id] for job_id in decided], decided)
         refused = {
             outcome.id
-            for outcome in engine.exchange(self._with_dead_letter(decided.values()), None, groups=told).refused
+            for outcome in engine.exchange(self._with_dead_letter(decided.values()), None, groups=events).refused
         }
-        return [_settled(result, rows, {k: v for k, v in decided.items() if k not in refused}) for result in results]
+        applied = {job_id: outcome for job_id, outcome in decided.items() if job_id not in refused}
+        return [_settle_result(result, rows, applied) for result in results]
 
     def _outcome(self, claim: Claim, result: AttemptResult) -> Outcome:
-        plan, now = self._plan(claim), self._now()
+        run_spec, now = self._run_spec(claim), self._now()
         if result.outcome == "success":
-            return plan.success(claim, result.result, now)
+            return run_spec.success(claim, result.result, now)
         if result.outcome == "release":
             return outcomes.release(claim, result.reason or "released by its worker", now)
         error = _as_exception(result)
-        outcome = conclude(plan, claim, error, self._now)
-        told = result.error
-        if told is None or outcome.error_type is None:
+        outcome = conclude(run_spec, claim, error, self._now)
+        error_info = result.error
+        if error_info is None or outcome.error_type is None:
             return outcome
-        mark = fingerprint(claim.task, told, outcome.reason or "") if outcome.fingerprint else ""
-        said = {"error_type": told.type, "error_message": told.message, "error_traceback": told.traceback}
-        return structs.replace(outcome, fingerprint=mark, **said)
+        error_fingerprint = fingerprint(claim.task, error_info, outcome.reason or "") if outcome.fingerprint else ""
+        error_fields = {
+            "error_type": error_info.type,
+            "error_message": error_info.message,
+            "error_traceback": error_info.traceback,
+        }
+        return structs.replace(outcome, fingerprint=error_fingerprint, **error_fields)
 
-    def _plan(self, claim: Claim) -> RunSpec:
-        plan = self._planner.plan(claim)
-        assert plan is not None  # an unknown task has default options
+    def _run_spec(self, claim: Claim) -> RunSpec:
+        run_spec = self._run_specs.plan(claim)
+        assert run_spec is not None  # an unknown task has default options
         self._removals.note()  # retention may have no other worker to run it
-        return plan
+        return run_spec
 
     # -- events
 
-    def _tell_started(self, worker: str, claims: Sequence[Claim]) -> None:
+    def _emit_started(self, worker: str, claims: Sequence[Claim]) -> None:
         if not claims or not self._app.settings.events:
             return
         now = self._now()
@@ -269,7 +274,7 @@ class RemoteWorkers:
             ]
         )
 
-    def _told_completed(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[EventGroup]:
+    def _completed_events(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[EventGroup]:
         if not self._app.settings.events:
             return []
         return [
@@ -291,64 +296,66 @@ class RemoteWorkers:
         return self._app.clock.now()
 
 
-def want_of(worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]) -> ClaimRequest:
+def claim_request(
+    worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]
+) -> ClaimRequest:
     """The claim request of a worker. Queues are ordered by weight; none means all."""
     order = sorted(queues, key=lambda queue: -queues[queue] * random.random())
     shares = tuple(QueueShare(queue, limit) for queue in order)
     return ClaimRequest(worker, limit, to_ms(lease), shares, not queues, tuple(capabilities))
 
 
-def note_of(lease: Lease, at: int, **told: Any) -> JobNote:
+def job_note(lease: Lease, at: int, **report: Any) -> JobNote:
     """The stored note of a progress report or a log line."""
-    progress, fields = told.get("progress"), told.get("fields")
+    progress, fields = report.get("progress"), report.get("fields")
     return JobNote(
         lease.id,
         lease.version,
         at,
         None if progress is None else codec.encode(progress, where="progress"),
-        told.get("level"),
-        told.get("message"),
+        report.get("level"),
+        report.get("message"),
         None if not fields else codec.encode(fields, where="fields"),
     )
 
 
 def clean(text: str) -> str:
     """Replace NUL as Python workers do: SQLite truncates a text at a NUL in places."""
-    return text[:_LONGEST].replace("\x00", "\ufffd")
+    return text[:_MAX_CHARS].replace("\x00", "\ufffd")
 
 
 def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
     """The stored error, of bounded length."""
-    return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
+    return ErrorInfo(_NOT_IN_TYPE_NAME.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
 def _as_exception(result: AttemptResult) -> BaseException:
     """An exception for the retry policies, which match errors by class or dotted name."""
-    told = result.error or ErrorInfo("Error", result.reason or "")
+    error_info = result.error or ErrorInfo("Error", result.reason or "")
     if result.outcome == "snooze":
         return Snooze(result.delay or 0.0, result.reason or "snoozed")
     if result.outcome == "cancel":
         return CancelJob(result.reason or "cancelled by its worker")
     if result.is_permanent:
-        return PermanentError(told.message)
+        return PermanentError(error_info.message)
     if result.delay is not None:
-        return RetryLater(told.message, delay=result.delay)
-    module, _, name = told.type.rpartition(".")
+        return RetryLater(error_info.message, delay=result.delay)
+    module, _, name = error_info.type.rpartition(".")
     kind: type[Exception] = type(name or "Error", (Exception,), {"__module__": module})
-    return kind(told.message)
+    return kind(error_info.message)
 
 
 def _claim_of(row: JobRow) -> Claim:
-    known = {name: getattr(row, name) for name in Claim.__struct_fields__ if name != "ref"}
-    return Claim(ref=row.seq, **known)
+    fields = {name: getattr(row, name) for name in Claim.__struct_fields__ if name != "ref"}
+    return Claim(ref=row.seq, **fields)
 
 
-def _settled(result: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
+def _settle_result(result: AttemptResult, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> RemoteSettleResult:
     if (outcome := applied.get(result.id)) is not None:
         return RemoteSettleResult(result.id, True, outcome.state)
     row = rows.get(result.id)
     return RemoteSettleResult(result.id, False, None if row is None else row.state)
 
 
-def text_of(value: Any) -> str:
+def json_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()

@@ -22,15 +22,15 @@ from headrace.runtime.metrics.collector import MetricsCollector
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
-_PATIENCE = 5  # seconds for open requests at shutdown
+_SHUTDOWN_TIMEOUT = 5  # seconds for open requests at shutdown
 
 
 def serve(app: Headrace, **options: Any) -> int:
     """Serve until SIGTERM or SIGINT; return the exit code."""
     settings = settings_with(app, options)
-    refuse_open_doors(settings)
+    require_credentials(settings)
     web = make(app, **options)
-    listening = _listen(settings.web_host, settings.web_port)
+    listener = _listen(settings.web_host, settings.web_port)
     config = uvicorn.Config(
         web,
         log_config=None,
@@ -38,16 +38,16 @@ def serve(app: Headrace, **options: Any) -> int:
         access_log=False,
         lifespan="off",
         server_header=False,
-        forwarded_allow_ips=["*" if one == networks.ANY else one for one in settings.web_trusted_proxies],
-        timeout_graceful_shutdown=_PATIENCE,
+        forwarded_allow_ips=["*" if proxy == networks.ANY else proxy for proxy in settings.web_trusted_proxies],
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
     )
-    step_store = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
-    step_store.start()
+    maintenance = MaintenanceLoop(_maintenance_tasks(app, settings), has_jobs=lambda: False)
+    maintenance.start()
     try:
-        return _run(uvicorn.Server(config), web, listening)
+        return _run(uvicorn.Server(config), web, listener)
     finally:
-        step_store.stop()
-        listening.close()
+        maintenance.stop()
+        listener.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -61,45 +61,45 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _maintenance_tasks(app: Headrace, settings: Settings) -> list[MaintenanceTask]:
     """Background services that run even without a worker, such as the alert that no worker is alive."""
-    maintenance_tasks: list[MaintenanceTask] = []
+    tasks: list[MaintenanceTask] = []
     if settings.web_read_only:
-        return maintenance_tasks
+        return tasks
     if settings.metrics:
-        maintenance_tasks.append(MetricsCollector(app.engine, settings))
+        tasks.append(MetricsCollector(app.engine, settings))
     if settings.alert_check:
-        maintenance_tasks.append(AlertCheck(app.engine, settings, settings.alert_check))
-    return maintenance_tasks
+        tasks.append(AlertCheck(app.engine, settings, settings.alert_check))
+    return tasks
 
 
-def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:
+def _run(server: uvicorn.Server, web: Web, listener: socket.socket) -> int:
     """Run the server in a second thread; this one handles signals, because uvicorn would wait for endless streams."""
-    over = threading.Event()
+    stopped = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:
         server.force_exit = server.should_exit  # a second signal forces the exit
         server.should_exit = True
-        over.set()
+        stopped.set()
 
     def run() -> None:
         try:
-            server.run([listening])
+            server.run([listener])
         finally:
-            over.set()
+            stopped.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
     thread = threading.Thread(target=run, name="headrace-web", daemon=True)
     thread.start()
-    host, port = listening.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
     log.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
-    web.get_ready()
-    over.wait()
+    web.warm_up()
+    stopped.wait()
     web.end()
     thread.join()
     return 0 if server.started else 1
 
 
-def refuse_open_doors(settings: Settings) -> None:
+def require_credentials(settings: Settings) -> None:
     """Refuse to serve the network without credentials."""
     if settings.web_auth or settings.web_tokens or _is_loopback(settings.web_host):
         return

@@ -29,9 +29,9 @@ log = logging.getLogger("headrace.web")
 Page = tuple[str, list[EventGroup]]
 Position = tuple[int, ...]
 
-_PAGES = 200  # per read
-_LOOK = 0.1  # seconds between reads without new events
-_AWAY = 2.0  # and after a failed read
+_PAGE_LIMIT = 200  # per read
+_POLL_INTERVAL = 0.1  # seconds between reads without new events
+_RETRY_DELAY = 2.0  # and after a failed read
 HEARTBEAT = 15.0
 _QUEUE = 32  # chunks a listener may lag behind
 _QUEUE_BYTES = 8 << 20
@@ -56,10 +56,10 @@ class StreamFormat(Protocol):
 class EachEvent(msgspec.Struct, frozen=True):
     """Every event that matches the filter, in full."""
 
-    interest: EventFilter
+    event_filter: EventFilter
 
     def write(self, pages: Sequence[Page], after: str | None) -> bytes:
-        covers = self.interest.covers
+        covers = self.event_filter.covers
         frames = []
         for cursor, groups in pages:
             if not any(covers(group.type, group.queue, group.task) for group in groups):
@@ -76,32 +76,32 @@ class EachEvent(msgspec.Struct, frozen=True):
 class ChangedTopics(msgspec.Struct, frozen=True):
     """Only the changed topics, such as `queue:emails` and `job:0197…`; `*` (everything) for very many jobs."""
 
-    most: int = 200
+    max_topics: int = 200
 
     def write(self, pages: Sequence[Page], after: str | None) -> bytes:
         topics: dict[str, None] = {}
         for _, groups in pages:
             for group in groups:
-                topics |= dict.fromkeys(_topics_of(group, self.most))
-        if len(topics) > self.most:
+                topics |= dict.fromkeys(_topics_of(group, self.max_topics))
+        if len(topics) > self.max_topics:
             topics = {"*": None}
         return b"id: %b\nevent: changed\ndata: %b\n\n" % (pages[-1][0].encode(), _encode(list(topics)))
 
 
-def _topics_of(group: EventGroup, most: int) -> Iterable[str]:
+def _topics_of(group: EventGroup, max_topics: int) -> Iterable[str]:
     kind = group.type.partition(".")[0]
     yield kind
     for name, value in (("queue", group.queue), ("task", group.task), ("worker", group.worker)):
         if value is not None:
             yield f"{name}:{value}"
-    yield from (f"job:{job_id}" for job_id in group.jobs[: most + 1])
+    yield from (f"job:{job_id}" for job_id in group.jobs[: max_topics + 1])
 
 
 class StreamSubscriber:
     """One listener. `seen` is the last page sent to it."""
 
-    def __init__(self, telling: StreamFormat, seen: Position) -> None:
-        self.telling = telling
+    def __init__(self, stream_format: StreamFormat, seen: Position) -> None:
+        self.stream_format = stream_format
         self.seen = seen
         self.is_dropped = False
         self._chunks: deque[bytes] = deque()
@@ -124,11 +124,11 @@ class StreamSubscriber:
         self._chunks.clear()
         self._arrived.set()
 
-    async def next(self, patience: float) -> bytes | None:
+    async def next(self, timeout: float) -> bytes | None:
         """The next chunk; None on timeout."""
         if not self._chunks and not self.is_dropped:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), patience)
+                await asyncio.wait_for(self._arrived.wait(), timeout)
         self._arrived.clear()
         if not self._chunks:
             return None
@@ -147,17 +147,17 @@ class LiveFeed:
         self._task: asyncio.Task[None] | None = None
         self._joining = asyncio.Lock()
 
-    async def listen(self, telling: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
+    async def listen(self, stream_format: StreamFormat, after: str | None) -> AsyncIterator[bytes]:
         """The stream of one listener: missed events, then new ones; a comment after a quiet period."""
-        seen = None if after is None else await self._within(after)
+        seen = None if after is None else await self._not_ahead(after)
         if seen is not None:
-            async for reached, chunk in self._missed(telling, seen, None):
+            async for reached, chunk in self._missed(stream_format, seen, None):
                 seen = reached
                 yield chunk
-        listener = await self._join(telling, seen)
+        listener = await self._join(stream_format, seen)
         try:
             if seen is not None and self._cursor is not None:  # events that others got before it joined
-                async for _, chunk in self._missed(telling, seen, position(self._cursor)):
+                async for _, chunk in self._missed(stream_format, seen, position(self._cursor)):
                     yield chunk
                 listener.seen = max(position(seen), position(self._cursor))
             yield b"retry: 2000\n\n"  # once this is read, no later event is missed
@@ -171,7 +171,7 @@ class LiveFeed:
         for listener in list(self._listeners):
             listener.drop()
 
-    async def _within(self, after: str) -> str:
+    async def _not_ahead(self, after: str) -> str:
         """The cursor, or the end of all events if the cursor is ahead of it: it then belongs to an earlier store.
 
         A listener at such a cursor would get nothing; if it is the first, which sets the reader's start, so would all.
@@ -179,7 +179,7 @@ class LiveFeed:
         last = await run_sync(self._app.engine.events.last)
         return last if position(after) > position(last) else after
 
-    async def _join(self, telling: StreamFormat, seen: str | None) -> StreamSubscriber:
+    async def _join(self, stream_format: StreamFormat, seen: str | None) -> StreamSubscriber:
         async with self._joining:
             is_idle = self._task is None or self._task.done()
             begin = seen if is_idle or seen is not None else self._cursor
@@ -187,23 +187,23 @@ class LiveFeed:
                 begin = await run_sync(self._app.engine.events.last)
             if is_idle:
                 self._cursor = begin
-            listener = StreamSubscriber(telling, position(begin))
+            listener = StreamSubscriber(stream_format, position(begin))
             self._listeners.add(listener)
             if is_idle:
                 self._task = asyncio.create_task(self._read())
             return listener
 
     async def _missed(
-        self, telling: StreamFormat, after: str, until: Position | None
+        self, stream_format: StreamFormat, after: str, until: Position | None
     ) -> AsyncIterator[tuple[str, bytes]]:
         """Events after a cursor, up to a position or the end; each chunk with its last cursor."""
         while until is None or position(after) < until:
-            pages = await run_sync(self._app.engine.events.read, after, _PAGES)
+            pages = await run_sync(self._app.engine.events.read, after, _PAGE_LIMIT)
             # The reader sends the events after the position.
             pages = [page for page in pages if page[0] != after and (until is None or position(page[0]) <= until)]
             if not pages:
                 return
-            chunk = await run_sync(telling.write, pages, after)
+            chunk = await run_sync(stream_format.write, pages, after)
             after = pages[-1][0]
             yield after, chunk
 
@@ -215,39 +215,39 @@ class LiveFeed:
                 self.close()
                 return
             try:
-                tellings = {listener.telling for listener in self._listeners}
-                told = await run_sync(self._news, tellings)
+                formats = {listener.stream_format for listener in self._listeners}
+                batch = await run_sync(self._read_pages, formats)
             except HeadraceError as error:
-                await self._be_away(error)
+                await self._report_unavailable(error)
                 continue
-            if told is not None:
-                pages, chunks = told
+            if batch is not None:
+                pages, chunks = batch
                 self._cursor = pages[-1][0]
                 for listener in list(self._listeners):
-                    self._tell(listener, pages, chunks)
-            if told is None or len(told[0]) < _PAGES:
-                await asyncio.sleep(_LOOK)
+                    self._send_to(listener, pages, chunks)
+            if batch is None or len(batch[0]) < _PAGE_LIMIT:
+                await asyncio.sleep(_POLL_INTERVAL)
 
-    async def _be_away(self, error: HeadraceError) -> None:
+    async def _report_unavailable(self, error: HeadraceError) -> None:
         log.warning("reading events failed: %s", error)
         for listener in self._listeners:
             listener.offer(b'event: trouble\ndata: {"detail":"the store is not available"}\n\n')
-        await asyncio.sleep(_AWAY)
+        await asyncio.sleep(_RETRY_DELAY)
 
-    def _news(self, tellings: set[StreamFormat]) -> tuple[list[Page], dict[StreamFormat, bytes]] | None:
-        pages = self._app.engine.events.read(self._cursor, _PAGES)
+    def _read_pages(self, formats: set[StreamFormat]) -> tuple[list[Page], dict[StreamFormat, bytes]] | None:
+        pages = self._app.engine.events.read(self._cursor, _PAGE_LIMIT)
         if not pages:
             return None
-        return pages, {telling: telling.write(pages, None) for telling in tellings}
+        return pages, {stream_format: stream_format.write(pages, None) for stream_format in formats}
 
-    def _tell(self, listener: StreamSubscriber, pages: list[Page], chunks: dict[StreamFormat, bytes]) -> None:
+    def _send_to(self, listener: StreamSubscriber, pages: list[Page], chunks: dict[StreamFormat, bytes]) -> None:
         first, last = position(pages[0][0]), position(pages[-1][0])
         if listener.seen >= last:
             return
-        chunk = chunks.get(listener.telling)
+        chunk = chunks.get(listener.stream_format)
         if chunk is None or listener.seen >= first:  # it joined meanwhile, or has seen some of these
             unseen = [page for page in pages if position(page[0]) > listener.seen]
-            chunk = listener.telling.write(unseen, None)
+            chunk = listener.stream_format.write(unseen, None)
         listener.seen = last
         if not listener.offer(chunk):
             self._listeners.discard(listener)
@@ -270,41 +270,41 @@ class LiveFeeds:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveFeed] = WeakKeyDictionary()
+        self._feeds: WeakKeyDictionary[asyncio.AbstractEventLoop, LiveFeed] = WeakKeyDictionary()
 
-    def here(self) -> LiveFeed:
+    def of_running_loop(self) -> LiveFeed:
         loop = asyncio.get_running_loop()
-        if loop not in self._lives:
-            self._lives[loop] = LiveFeed(self._app)
-        return self._lives[loop]
+        if loop not in self._feeds:
+            self._feeds[loop] = LiveFeed(self._app)
+        return self._feeds[loop]
 
     def close(self) -> None:
         """End every stream; callable from any thread and from signal handlers."""
-        for loop, live in list(self._lives.items()):
+        for loop, feed in list(self._feeds.items()):
             with contextlib.suppress(RuntimeError):  # the loop has already ended
-                loop.call_soon_threadsafe(live.close)
+                loop.call_soon_threadsafe(feed.close)
 
 
 class Stream:
     """The streaming response, until either side ends it."""
 
-    def __init__(self, lives: LiveFeeds, telling: StreamFormat, after: str | None) -> None:
-        self._lives, self._telling, self._after = lives, telling, after
+    def __init__(self, feeds: LiveFeeds, stream_format: StreamFormat, after: str | None) -> None:
+        self._feeds, self._stream_format, self._after = feeds, stream_format, after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
         if scope["method"] == "HEAD":  # a HEAD request would wait forever for the end of the body
             await send({"type": "http.response.body", "body": b""})
             return
-        chunks = self._lives.here().listen(self._telling, self._after)
+        chunks = self._feeds.of_running_loop().listen(self._stream_format, self._after)
         sending = asyncio.create_task(_send_all(chunks, send))
-        leaving = asyncio.create_task(until_left(receive))
+        disconnect = asyncio.create_task(wait_for_disconnect(receive))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (sending, leaving):
+            for task in (sending, disconnect):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await asyncio.gather(sending, disconnect, return_exceptions=True)
 
 
 async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
@@ -313,7 +313,7 @@ async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def until_left(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Wait until the client disconnects."""
     while True:
         message: Message = await receive()

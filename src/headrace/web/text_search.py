@@ -13,18 +13,18 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 
 _BATCH = 200
-_MOST = 20_000  # jobs a bulk action scans for matches
+_MAX_SCANNED = 20_000  # jobs a bulk action scans for matches
 
 
 def find(
     app: Headrace, filters: Mapping[str, Any], *, limit: int, cursor: str | None, reach: int, archived: bool = False
 ) -> JobPage:
     """The matching jobs, newest first. It scans about `reach` jobs; the cursor continues after them."""
-    text, others = _divided(filters)
+    text, other_filters = _split_text(filters)
     if text is None or archived:
         return app.jobs.find(limit=limit, cursor=cursor, archived=archived, reach=reach, **filters)
     found: list[Job[Any]] = []
-    for page in _pages(app, others, cursor, reach):
+    for page in _pages(app, other_filters, cursor, reach):
         for job in page:
             if text in shown_texts(job):
                 found.append(job)
@@ -42,25 +42,25 @@ def count_up_to(app: Headrace, reach: int, filters: Mapping[str, Any]) -> JobCou
     return JobCount(len(page), page.cursor is None)
 
 
-def settled(app: Headrace, filters: Mapping[str, Any]) -> dict[str, Any]:
+def with_ids_for_text(app: Headrace, filters: Mapping[str, Any]) -> dict[str, Any]:
     """The filters of an action with the text replaced by the ids of the matching jobs."""
     if "text" not in filters:
         return dict(filters)
-    page = find(app, filters, limit=_MOST, cursor=None, reach=_MOST)
+    page = find(app, filters, limit=_MAX_SCANNED, cursor=None, reach=_MAX_SCANNED)
     if page.cursor is not None:
-        raise InvalidJob(f"text: more than {_MOST} jobs to search; add another filter")
-    return {**_divided(filters)[1], "ids": [job.id for job in page]}
+        raise InvalidJob(f"text: more than {_MAX_SCANNED} jobs to search; add another filter")
+    return {**_split_text(filters)[1], "ids": [job.id for job in page]}
 
 
-def _divided(filters: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+def _split_text(filters: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
     return filters.get("text"), {name: value for name, value in filters.items() if name != "text"}
 
 
 def _pages(app: Headrace, filters: Mapping[str, Any], cursor: str | None, reach: int) -> Iterator[JobPage]:
-    left = reach
-    while left > 0:
-        page = app.jobs.find(limit=min(_BATCH, left), cursor=cursor, reach=left, whole=True, **filters)
+    remaining = reach
+    while remaining > 0:
+        page = app.jobs.find(limit=min(_BATCH, remaining), cursor=cursor, reach=remaining, whole=True, **filters)
         yield page
         if page.cursor is None:
             return
-        cursor, left = page.cursor, left - max(len(page), 1)
+        cursor, remaining = page.cursor, remaining - max(len(page), 1)

@@ -1,4 +1,4 @@
-"""`headrace alerts`: what fires, what happened, who sees to it; rules, channels, silences; what is refused."""
+"""`headrace alerts`: active alerts, history, acknowledgment; rules, channels, silences; errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.command_line import Shell
 
 @pytest.fixture
 def app(shell: Shell) -> Iterator[Headrace]:
-    """A job waits, and nobody serves its queue: that is told at once."""
+    """A pending job in a queue without a worker, which raises an alert at once."""
     with shell.app() as app:
         now = app.clock.now()
         app.engine.insert([new_job("a", queue="mail", created_at=now, run_at=now)])
@@ -26,7 +26,7 @@ def app(shell: Shell) -> Iterator[Headrace]:
         yield app
 
 
-def test_an_alert_is_listed_acknowledged_and_told_to_the_doctor(shell: Shell, app: Headrace) -> None:
+def test_an_alert_is_listed_acknowledged_and_found_by_the_doctor(shell: Shell, app: Headrace) -> None:
     assert shell("alerts").err == "no alert fires\n"
     ran = shell("alerts", "evaluate")
     assert ran.code == 1, "a critical one fires"
@@ -44,12 +44,12 @@ def test_an_alert_is_listed_acknowledged_and_told_to_the_doctor(shell: Shell, ap
     assert "by kim" in shown
     assert "notified      once" in shown
     assert shell("alerts", "resolve", "no_worker", "--by", "kim").out == "resolved: no_worker\n"
-    told = [line.split()[3] for line in shell("alerts", "history").out.splitlines()[1:]]
-    assert told == ["resolved", "acknowledged", "raised"]
+    changes = [line.split()[3] for line in shell("alerts", "history").out.splitlines()[1:]]
+    assert changes == ["resolved", "acknowledged", "raised"]
     assert [one["what"] for one in shell("alerts", "history", "-n", "1", "--json").json] == ["resolved"]
 
 
-def test_rules_are_made_changed_tried_and_deleted(shell: Shell, app: Headrace) -> None:
+def test_rules_are_created_changed_tested_and_deleted(shell: Shell, app: Headrace) -> None:
     made = shell("alerts", "rule", "add", "busy", "--when", "depth > 0", "--per", "queue", "--for", "5m", "--json").json
     assert (made["when"], made["per"], made["for_"], made["state"]) == ("depth > 0", ["queue"], 300, "ok")
     assert "holds  queue mail: depth > 0 (depth is 1)" in shell("alerts", "rule", "test", "busy").out
@@ -66,7 +66,7 @@ def test_rules_are_made_changed_tried_and_deleted(shell: Shell, app: Headrace) -
     assert shell("alerts", "channel").out == shell("alerts", "channels").out
 
 
-def test_a_broken_rule_is_told_wherever_one_looks(shell: Shell, app: Headrace) -> None:
+def test_a_broken_rule_is_reported_by_every_command(shell: Shell, app: Headrace) -> None:
     app.engine.document_store.put([Document(RULE, "bad", 0, '{"name":"bad","when":"dept > 1"}')])
     shell("alerts", "evaluate")
     ran = shell("alerts", "rules")
@@ -75,7 +75,7 @@ def test_a_broken_rule_is_told_wherever_one_looks(shell: Shell, app: Headrace) -
     assert "alert rule 'bad' can't be evaluated" in shell("doctor").out
 
 
-def test_a_channel_is_made_without_its_secret_on_the_command_line(
+def test_a_channel_is_created_without_its_secret_on_the_command_line(
     shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_WEBHOOK_NETWORKS", "127.0.0.0/8")
@@ -98,7 +98,7 @@ def test_a_channel_is_made_without_its_secret_on_the_command_line(
     assert shell("alerts", "channel", "delete", "ops").out == "channel ops is deleted\n"
 
 
-def test_silences_are_made_listed_and_ended(shell: Shell, app: Headrace) -> None:
+def test_silences_are_created_listed_and_ended(shell: Shell, app: Headrace) -> None:
     made = shell("alerts", "silence", "no_worker", "--label", "queue=mail", "--for", "2h", "--by", "kim", "--json").json
     assert (made["rule"], made["labels"], made["by"]) == ("no_worker", {"queue": "mail"}, "kim")
     assert "queue=mail" in shell("alerts", "silences").out
@@ -109,13 +109,13 @@ def test_silences_are_made_listed_and_ended(shell: Shell, app: Headrace) -> None
     assert shell("alerts", "silences").err == "nothing is silenced\n"
 
 
-def test_one_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
+def test_an_alert_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
     ran = shell("alerts", "trigger", "deploy", "it failed", "--label", "host=a", "--severity", "critical")
     assert ran.out.startswith("firing: deploy, ")
     assert [alert.labels for alert in app.alerts.active()] == [{"host": "a"}]
 
 
-def test_every_act_tells_programs_what_it_did(shell: Shell, app: Headrace) -> None:
+def test_every_action_prints_json(shell: Shell, app: Headrace) -> None:
     assert shell("alerts", "history").err == "there is no history yet\n"
     ran = shell("alerts", "evaluate", "--json")
     assert (ran.code, [one["rule"] for one in ran.json["changed"]]) == (1, ["no_worker"])
@@ -131,7 +131,7 @@ def test_every_act_tells_programs_what_it_did(shell: Shell, app: Headrace) -> No
     assert [alert.id for alert in app.alerts.active()] == [raised["id"]]
 
 
-def test_silences_are_told_to_programs_and_to_people(shell: Shell, app: Headrace) -> None:
+def test_silences_are_printed_as_json_and_as_a_table(shell: Shell, app: Headrace) -> None:
     made = shell("alerts", "silence", "--for", "30m")
     [silence] = shell("alerts", "silences", "--json").json
     assert made.out.startswith(f"{silence['id']}: silent until ")
@@ -144,7 +144,7 @@ def test_silences_are_told_to_programs_and_to_people(shell: Shell, app: Headrace
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (["rule", "add", "x", "--when", "dept > 1"], 2, "did you mean 'depth'?"),
         (["rule", "add", "x"], 2, "when: give a condition"),
@@ -161,7 +161,9 @@ def test_silences_are_told_to_programs_and_to_people(shell: Shell, app: Headrace
         (["channel", "test", "nobody"], 1, "there is no alert channel 'nobody'"),
     ],
 )
-def test_what_is_wrong_is_told(shell: Shell, app: Headrace, words: list[str], code: int, said: str) -> None:
-    ran = shell("alerts", *words)
+def test_wrong_arguments_are_refused_with_an_error(
+    shell: Shell, app: Headrace, arguments: list[str], code: int, expected: str
+) -> None:
+    ran = shell("alerts", *arguments)
     assert ran.code == code
-    assert said in ran.err
+    assert expected in ran.err

@@ -1,4 +1,4 @@
-"""The app is found where the user named it, and a name that leads nowhere is told with what to do about it."""
+"""The app is imported by its name, and the error for a wrong name says what to do."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_only_app_of_a_module_needs_no_name(shell: Shell, text: str, attribu
 
 
 @pytest.mark.parametrize(
-    ("text", "attribute", "said"),
+    ("text", "attribute", "expected"),
     [
         (TWO, "", "{name}:first, {name}:second"),
         (TWO, ":third", "has no 'third'; its apps are {name}:first"),
@@ -49,18 +49,18 @@ def test_the_only_app_of_a_module_needs_no_name(shell: Shell, text: str, attribu
         ("from headrace import Headrace\napp = Headrace(lese=1)\n", ":app", "did you mean lease"),
     ],
 )
-def test_a_module_that_does_not_give_an_app_is_told_in_one_line(
-    shell: Shell, text: str, attribute: str, said: str
+def test_a_module_without_an_app_is_an_error_of_one_line(
+    shell: Shell, text: str, attribute: str, expected: str
 ) -> None:
     name = shell.module(text)
     ran = shell("--app", name + attribute, "worker", "--once")
     assert ran.code == 2
-    assert said.format(name=name) in ran.err
+    assert expected.format(name=name) in ran.err
     assert len(ran.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("app", "said"),
+    ("app", "expected"),
     [
         ("not_there:app", "no module 'not_there'"),
         ("not_there.deep:app", "no module 'not_there'"),
@@ -70,14 +70,14 @@ def test_a_module_that_does_not_give_an_app_is_told_in_one_line(
         ("a b:app", "module:attribute"),
     ],
 )
-def test_a_wrong_name_is_told_with_the_right_form(shell: Shell, app: str, said: str) -> None:
+def test_the_error_for_a_wrong_name_shows_the_right_form(shell: Shell, app: str, expected: str) -> None:
     ran = shell("--app", app, "worker")
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert "--app" in ran.err
 
 
-def test_a_missing_module_tells_where_it_was_looked_for(shell: Shell) -> None:
+def test_the_error_for_a_missing_module_names_the_folder(shell: Shell) -> None:
     assert str(shell.folder) in shell("--app", "not_there", "worker").err
 
 
@@ -88,7 +88,7 @@ def test_a_worker_without_an_app_explains_how_to_name_one(shell: Shell) -> None:
         assert way in ran.err
 
 
-def test_a_store_can_be_looked_at_while_the_code_is_broken(shell: Shell) -> None:
+def test_a_store_can_be_read_while_the_code_is_broken(shell: Shell) -> None:
     shell("enqueue", "x", "--job-id", "here")
     name = shell.module("1 / 0\n")
     (shell.folder / "pyproject.toml").write_text(f'[tool.headrace]\napp = "{name}"\n')
@@ -106,7 +106,7 @@ def test_an_app_follows_the_url_on_the_command_line(shell: Shell) -> None:
     assert "there" in shell("--url", "sqlite:///other.db", "jobs").out
 
 
-def test_what_a_module_prints_at_its_import_is_no_part_of_the_answer(shell: Shell) -> None:
+def test_a_module_that_prints_on_import_does_not_change_the_output(shell: Shell) -> None:
     name = shell.module("print('loading')\n" + SHOP)
     ran = shell("--app", name, "enqueue", "add", "[1, 2]", "--job-id", "mine")
     assert ran.out == "mine\n"
@@ -120,7 +120,7 @@ def test_a_url_that_the_app_does_not_follow_is_refused_and_not_ignored(shell: Sh
     assert "own.db" in ran.err
 
 
-def test_a_store_that_is_not_there_is_told_and_not_made_by_looking(shell: Shell) -> None:
+def test_a_missing_store_is_an_error_and_is_not_created_by_reading(shell: Shell) -> None:
     for command in (
         ("jobs",),
         ("queues",),

@@ -1,4 +1,4 @@
-"""Retention from the command line: what an operator is told is so, and nothing is changed unless they say so."""
+"""Retention from the command line: output is correct, and nothing changes without --apply."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> list[Job[int]]:
 
 def test_a_dry_run_is_the_default(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
     for command in (("archive",), ("archive", "--dry-run")):
-        told = shell(*command)
-        assert told.code == 0
-        assert "3 jobs would be archived, 0 would be deleted" in told.out
-        assert "--apply" in told.err
+        ran = shell(*command)
+        assert ran.code == 0
+        assert "3 jobs would be archived, 0 would be deleted" in ran.out
+        assert "--apply" in ran.err
     assert app.jobs.count() == 3
     record = shell("archive", "--json").json
     assert (record["dry_run"], record["archived"], record["jobs"]) == (True, 3, sorted(job.id for job in jobs))
 
 
-def test_it_is_done_with_apply(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
+def test_apply_archives_the_jobs(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
     assert "3 jobs archived, 0 deleted" in shell("archive", "--apply").out
     assert app.jobs.count() == 0
     listed = shell("jobs", "--archived")
     assert all(job.id in listed.out for job in jobs)
-    told = shell("jobs", "list", "--archived", "--limit", "2", "--tag", "red", "--json").json
-    assert [job["archived"] for job in told["jobs"]] == [True, True]
-    rest = shell("jobs", "list", "--archived", "--cursor", told["cursor"], "--json").json
+    record = shell("jobs", "list", "--archived", "--limit", "2", "--tag", "red", "--json").json
+    assert [job["archived"] for job in record["jobs"]] == [True, True]
+    rest = shell("jobs", "list", "--archived", "--cursor", record["cursor"], "--json").json
     assert len(rest["jobs"]) == 1
     assert "there are no jobs" in shell("jobs").err
     assert shell("jobs", "--archived", "--text", "x").code == 2
@@ -66,7 +66,7 @@ def test_an_archived_job_is_shown(shell: Shell, app: Headrace, jobs: list[Job[in
     assert "archive" in refused.err
 
 
-def test_a_job_is_brought_back(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
+def test_an_archived_job_is_restored(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
     shell("archive", "--apply")
     assert f"job {jobs[0].id} is pending" in shell("archive", "restore", jobs[0].id).out
     assert shell("archive", "restore", jobs[1].id, "--json").json["state"] == "pending"
@@ -74,7 +74,7 @@ def test_a_job_is_brought_back(shell: Shell, app: Headrace, jobs: list[Job[int]]
     assert app.jobs.count() == 2
 
 
-def test_partitions_and_statistics_are_told(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
+def test_partitions_and_statistics_are_printed(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
     assert "no partitions" in shell("partitions").err
     assert "none" in shell("archive", "stats").out
     assert "the archive is empty" in shell("archive", "months").err
@@ -88,8 +88,8 @@ def test_partitions_and_statistics_are_told(shell: Shell, app: Headrace, jobs: l
     months = shell("archive", "months", "--json").json
     assert sum(month["jobs"] for month in months) == 3
     assert shell("archive", "months").out.splitlines()[1].split()[:2] == [months[0]["month"], str(months[0]["jobs"])]
-    [told] = shell("archive", "durations", "--json").json
-    assert told["jobs"] == 3
+    [record] = shell("archive", "durations", "--json").json
+    assert record["jobs"] == 3
     assert "LONGEST" in shell("archive", "durations").out
     assert "no archived jobs match" in shell("archive", "durations", "--task", "nothing").err
 

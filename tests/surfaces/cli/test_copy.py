@@ -1,4 +1,4 @@
-"""`headrace copy` from the command line: what it says, what it leaves, and how it ends when something is in the way."""
+"""`headrace copy`: its output, the state of both stores, and its errors."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def copy(shell: Shell, *more: str) -> Ran:
     return shell("copy", FROM, TO, "--wait", "0", *more)
 
 
-# -- all goes well
+# -- success
 
 
-def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engine, target: Engine) -> None:
+def test_a_copy_prints_its_result_and_the_next_step(shell: Shell, source: Engine, target: Engine) -> None:
     ran = copy(shell)
     assert ran.code == 0
     first, *rest = ran.out.splitlines()
@@ -61,10 +61,10 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     assert any("jobs were still running; the new store runs them again" in line for line in rest)
     assert f"next: set HEADRACE_URL={target.url}, and restart" in rest[-2]
     assert rest[-1] == f"the old store stays closed: {source.url}"
-    told = ran.err.splitlines()
-    assert told[0].startswith(f"closing {source.url}: it accepts and starts no more jobs")
-    assert f"copied {JOBS} of {JOBS} jobs" in told
-    assert f"compared {JOBS} of {JOBS} jobs" in told
+    progress = ran.err.splitlines()
+    assert progress[0].startswith(f"closing {source.url}: it accepts and starts no more jobs")
+    assert f"copied {JOBS} of {JOBS} jobs" in progress
+    assert f"compared {JOBS} of {JOBS} jobs" in progress
     assert contents(target) == without_nul(contents(source))
     assert target.transfer.store_status() is None
     refused = shell("--url", FROM, "enqueue", "x")
@@ -72,7 +72,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     assert f"copied to {target.url}" in refused.err
 
 
-def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, target: Engine) -> None:
+def test_records_that_the_new_store_had_already_are_printed(shell: Shell, source: Engine, target: Engine) -> None:
     for number, engine in enumerate((source, target)):
         engine.schedule_store.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
     line = "schedule nightly was kept as it is there: it differs in created_at, updated_at"
@@ -81,22 +81,22 @@ def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, ta
     assert line in ran.out.splitlines()
 
 
-def test_what_the_new_store_had_already_is_told_to_a_program(shell: Shell, source: Engine, target: Engine) -> None:
+def test_records_that_the_new_store_had_already_are_in_the_json(shell: Shell, source: Engine, target: Engine) -> None:
     for number, engine in enumerate((source, target)):
         engine.schedule_store.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
-    told = copy(shell, "--json").json
-    assert [(kept["what"], kept["id"]) for kept in told["kept"]] == [("schedule", "nightly")]
-    assert told["different"] == 0
+    record = copy(shell, "--json").json
+    assert [(kept["what"], kept["id"]) for kept in record["kept"]] == [("schedule", "nightly")]
+    assert record["different"] == 0
 
 
-def test_a_copy_tells_a_program_in_json(shell: Shell, source: Engine, target: Engine) -> None:
+def test_a_copy_prints_its_result_as_json(shell: Shell, source: Engine, target: Engine) -> None:
     ran = copy(shell, "--json")
     assert (ran.code, ran.err) == (0, "")
-    told = ran.json
-    assert (told["from"], told["to"], told["standing"]) == (source.url, target.url, "done")
-    assert (told["jobs"], told["carried"], told["already_there"], told["different"]) == (JOBS, JOBS, 0, 0)
-    assert {"history", "logs", "dead_letters", "bytes", "seconds", "still_running", "taken"} <= told.keys()
-    counts = {(count["queue"], count["state"]): count["jobs"] for count in told["by_queue_and_state"]}
+    record = ran.json
+    assert (record["from"], record["to"], record["standing"]) == (source.url, target.url, "done")
+    assert (record["jobs"], record["carried"], record["already_there"], record["different"]) == (JOBS, JOBS, 0, 0)
+    assert {"history", "logs", "dead_letters", "bytes", "seconds", "still_running", "taken"} <= record.keys()
+    counts = {(count["queue"], count["state"]): count["jobs"] for count in record["by_queue_and_state"]}
     assert counts == {(depth.queue, depth.state): depth.jobs for depth in target.queries.queue_counts()}
 
 
@@ -111,7 +111,7 @@ def test_the_same_command_again_says_that_it_is_done(shell: Shell, source: Engin
     assert contents(target) == before
 
 
-def test_a_dry_run_tells_everything_and_leaves_no_trace(shell: Shell, source: Engine) -> None:
+def test_a_dry_run_prints_the_plan_and_changes_nothing(shell: Shell, source: Engine) -> None:
     before = contents(source)
     ran = copy(shell, "--dry-run")
     assert ran.code == 0
@@ -124,15 +124,15 @@ def test_a_dry_run_tells_everything_and_leaves_no_trace(shell: Shell, source: En
     assert any(line[0] == "size" for line in lines)
     assert "has no tables yet; the copy creates them" in ran.out
     assert ran.out.endswith("nothing was changed\n")
-    told = copy(shell, "--dry-run", "--json").json
-    assert (told["jobs"], told["standing"], told["target_has_tables"]) == (JOBS, "new", False)
+    record = copy(shell, "--dry-run", "--json").json
+    assert (record["jobs"], record["standing"], record["target_has_tables"]) == (JOBS, "new", False)
     assert not (shell.folder / "to.db").exists()
     assert not (shell.folder / "to.db.d").exists()
     assert source.transfer.store_status() is None
     assert contents(source) == before
 
 
-def test_a_used_store_is_refused_until_it_is_meant(shell: Shell, source: Engine, target: Engine) -> None:
+def test_a_used_store_is_refused_without_into_used(shell: Shell, source: Engine, target: Engine) -> None:
     target.insert([new_job("mine"), new_job("job-000001", created_at=5)])
     ran = copy(shell)
     assert (ran.code, ran.out) == (2, "")
@@ -189,11 +189,11 @@ def test_a_bar_is_drawn_on_a_terminal(shell: Shell, source: Engine, monkeypatch:
     assert f"copied {JOBS} of {JOBS} jobs" not in ran.err
 
 
-# -- something is in the way
+# -- errors
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("copy",), "FROM"),
         (("copy", FROM), "give the target store"),
@@ -211,17 +211,17 @@ def test_a_bar_is_drawn_on_a_terminal(shell: Shell, source: Engine, monkeypatch:
     ],
 )
 def test_wrong_use_ends_with_2_and_changes_nothing(
-    shell: Shell, source: Engine, arguments: tuple[str, ...], told: str
+    shell: Shell, source: Engine, arguments: tuple[str, ...], expected: str
 ) -> None:
     ran = shell(*arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert told in ran.err
+    assert expected in ran.err
     assert source.transfer.store_status() is None
     assert not (shell.folder / "to.db").exists()
     assert not (shell.folder / "nothing.db").exists()
 
 
-def test_a_file_that_is_no_store_is_told(shell: Shell, source: Engine) -> None:
+def test_a_file_that_is_not_a_store_is_an_error(shell: Shell, source: Engine) -> None:
     (shell.folder / "to.db").write_text("this is not a database, and long enough to be looked at as one\n" * 20)
     ran = copy(shell)
     assert ran.code == 1
@@ -230,7 +230,7 @@ def test_a_file_that_is_no_store_is_told(shell: Shell, source: Engine) -> None:
 
 
 @pytest.mark.parametrize(("kind", "extra"), [("postgresql", "postgres"), ("redis", "redis")])
-def test_a_missing_driver_is_told_with_what_to_install(
+def test_the_error_for_a_missing_driver_says_what_to_install(
     shell: Shell, source: Engine, monkeypatch: pytest.MonkeyPatch, kind: str, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, f"headrace.engines.{extra}.engine", None)
@@ -241,7 +241,7 @@ def test_a_missing_driver_is_told_with_what_to_install(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sqlite"])
-def test_a_server_that_is_away_leaves_the_source_in_use(shell: Shell, source: Engine, kind: str) -> None:
+def test_an_unavailable_server_leaves_the_source_in_use(shell: Shell, source: Engine, kind: str) -> None:
     scheme = {"postgres": "postgresql"}.get(kind, kind)
     ran = shell("copy", FROM, f"{scheme}://u:secret@127.0.0.1:1/0")
     assert (ran.code, ran.out) == (1, "")
@@ -251,7 +251,7 @@ def test_a_server_that_is_away_leaves_the_source_in_use(shell: Shell, source: En
 
 
 def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the third unpack find the server away."""
+    """Make the third import fail with EngineUnavailable."""
     unpack, made = SqlTransfer.unpack, [0]
 
     def unpack_or_not(self: SqlTransfer, job_exports: Any, origin: str | None = None) -> int:
@@ -263,7 +263,7 @@ def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.Monkey
     monkeypatch.setattr(SqlTransfer, "unpack", unpack_or_not)
 
 
-def test_a_server_that_goes_away_in_the_middle_costs_nothing(shell: Shell, source: Engine, target: Engine) -> None:
+def test_a_copy_continues_after_the_server_was_unavailable(shell: Shell, source: Engine, target: Engine) -> None:
     with pytest.MonkeyPatch.context() as patch:
         break_off_after(1, EngineUnavailable("postgresql://x: gone"), patch)
         ran = copy(shell)
@@ -278,7 +278,7 @@ def test_a_server_that_goes_away_in_the_middle_costs_nothing(shell: Shell, sourc
     assert contents(target) == without_nul(contents(source))
 
 
-def test_ctrl_c_says_how_to_go_on(shell: Shell, source: Engine, target: Engine) -> None:
+def test_ctrl_c_says_how_to_continue(shell: Shell, source: Engine, target: Engine) -> None:
     with pytest.MonkeyPatch.context() as patch:
         break_off_after(1, KeyboardInterrupt(), patch)
         ran = copy(shell)
@@ -311,9 +311,9 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
     ]
     assert f"error: {target.url} differs from {source.url}: 2 differences" in ran.err
     assert f"headrace copy --reopen {target.url}" in ran.err
-    told = copy(shell, "--json")
-    assert (told.code, told.json["standing"], told.json["different"]) == (1, "begun", 2)
-    assert told.json["differences"][0] == {"what": "job", "id": "job-000000", "how": "(completed) is missing"}
+    result = copy(shell, "--json")
+    assert (result.code, result.json["standing"], result.json["different"]) == (1, "begun", 2)
+    assert result.json["differences"][0] == {"what": "job", "id": "job-000000", "how": "(completed) is missing"}
     assert source.transfer.store_status() is not None
     assert target.transfer.store_status() is not None
     assert "may be incomplete" in shell("copy", "--reopen", TO).err
@@ -321,10 +321,10 @@ def test_differences_end_with_1_and_both_stores_stay_closed(
     assert target.transfer.store_status() is None
 
 
-# -- back again
+# -- reopening
 
 
-def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source: Engine, target: Engine) -> None:
+def test_a_store_is_reopened_after_a_confirmation(shell: Shell, source: Engine, target: Engine) -> None:
     copy(shell)
     nobody = shell("copy", "--reopen", FROM)
     assert nobody.code == 2
@@ -342,8 +342,8 @@ def test_a_store_is_brought_back_into_use_after_a_question(shell: Shell, source:
     assert (again.code, again.out) == (0, f"nothing to do: {source.url} is open\n")
 
 
-def test_a_program_brings_a_store_back_without_a_question(shell: Shell, source: Engine) -> None:
+def test_a_store_is_reopened_without_a_confirmation_with_yes(shell: Shell, source: Engine) -> None:
     source.transfer.post(StoreStatus("moved", "redis://there/0", 5))
-    told = shell("copy", "--reopen", FROM, "--yes", "--json").json
-    assert told == {"url": source.url, "status": {"kind": "moved", "other": "redis://there/0", "at": 5}}
+    record = shell("copy", "--reopen", FROM, "--yes", "--json").json
+    assert record == {"url": source.url, "status": {"kind": "moved", "other": "redis://there/0", "at": 5}}
     assert shell("copy", "--reopen", FROM, "--json").json == {"url": source.url, "status": None}

@@ -1,4 +1,4 @@
-"""`headrace demo` keeps its promises on this machine: it is the first thing a newcomer runs, and a check besides."""
+"""`headrace demo` completes on this machine; newcomers run it first, and it is a check, too."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from tests.support.command_line import Shell, finish
 
-LONGEST = 40.0  # seconds; it promises 20 on a machine that does nothing else
+LONGEST = 40.0  # seconds; about 20 on an idle machine
 
 
 @pytest.mark.slow
-def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) -> None:
+def test_the_demo_shows_all_its_steps_and_leaves_nothing_behind(shell: Shell) -> None:
     scratch = shell.folder / "tmp"
     scratch.mkdir()
     (shell.folder / "pyproject.toml").write_text('[tool.headrace]\nqueues = "elsewhere"\napp = "nobody"\n')
@@ -43,7 +43,7 @@ def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) 
 
 
 @pytest.mark.slow
-def test_a_demo_that_is_kept_can_be_looked_at_as_it_says(shell: Shell) -> None:
+def test_the_store_of_a_kept_demo_can_be_read_as_it_says(shell: Shell) -> None:
     began = time.monotonic()
     ran = shell.run("demo", "--keep", env={"TMPDIR": str(shell.folder)})
     assert ran.code == 0
@@ -53,7 +53,7 @@ def test_a_demo_that_is_kept_can_be_looked_at_as_it_says(shell: Shell) -> None:
     assert dead["task"] == "doomed"
 
 
-def test_a_step_that_turns_out_otherwise_ends_the_demo_with_1(shell: Shell) -> None:
+def test_a_step_with_an_unexpected_outcome_ends_the_demo_with_1(shell: Shell) -> None:
     broken = shell.folder / "sitecustomize.py"
     broken.write_text(
         "import headrace.cli.demo.demo as demo\n"
@@ -63,7 +63,7 @@ def test_a_step_that_turns_out_otherwise_ends_the_demo_with_1(shell: Shell) -> N
     ran = shell.run("demo", env={"PYTHONPATH": os.pathsep.join([str(shell.folder), _source()])})
     assert ran.code == 1
     assert ran.err.splitlines()[-1] == "error: the sum: bad"
-    assert "headrace.worker" in ran.err, "the last words of the worker are told"
+    assert "headrace.worker" in ran.err, "the log tail of the worker is printed"
 
 
 def test_ctrl_c_ends_the_demo_and_its_workers(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong and nothing else; migrate says what it did; bench touches no store."""
+"""The doctor finds problems and reports nothing else; migrate prints its steps; bench uses no store of the user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_fresh_folder_is_well_and_stays_empty(shell: Shell) -> None:
     assert list(shell.folder.iterdir()) == []
 
 
-def test_settings_are_told_with_where_they_come_from(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_printed_with_their_origin(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     (shell.folder / "pyproject.toml").write_text("[tool.headrace]\nlease = 60\nconcurrency = 2\n")
     monkeypatch.setenv("HEADRACE_CONCURRENCY", "8")
     settings = shell("doctor", "--json").json["settings"]
@@ -45,7 +45,7 @@ def test_a_store_with_work_and_a_worker_is_well(shell: Shell) -> None:
     assert {"headrace", "python", "click", "msgspec", "rich"} <= report.json["versions"].keys()
 
 
-def test_pending_work_that_nobody_serves_is_wrong(shell: Shell) -> None:
+def test_pending_jobs_without_a_worker_are_a_finding(shell: Shell) -> None:
     with shell.app() as app, app.worker(queues=["other"]):
         app.task_by_name("x").using(queue="mail").enqueue()
         ran = shell("doctor")
@@ -54,19 +54,19 @@ def test_pending_work_that_nobody_serves_is_wrong(shell: Shell) -> None:
     assert "headrace worker -q mail" in ran.out
 
 
-def test_needs_that_no_live_worker_has_are_wrong(shell: Shell) -> None:
+def test_needs_that_no_live_worker_has_are_a_finding(shell: Shell) -> None:
     with shell.app() as app:
         render = app.task_by_name("render")
         first = render.using(needs=["gpu"], rate_key="a").enqueue()
         render.using(needs=["gpu"], rate_key="b").enqueue()
         both = render.using(needs=["gpu", "disk"], queue="mail").enqueue()
         render.using(needs=["disk"], delay=3600).enqueue()
-        # `gpu` is there, but for another queue; `disk` is there, but without `gpu`.
+        # A worker of another queue has `gpu`; a worker with `disk` lacks `gpu`.
         with app.worker(queues=["mail"], capabilities=["disk"]), app.worker(queues=["other"], capabilities=["gpu"]):
-            told = shell("doctor", "--json").json["findings"]
+            findings = shell("doctor", "--json").json["findings"]
         with app.worker(queues=["empty"], capabilities=["disk"]):
             alone = shell("doctor").out
-    needs = [finding for finding in told if "--needs" in finding]
+    needs = [finding for finding in findings if "--needs" in finding]
     assert len(needs) == 2
     for finding, parts in zip(
         needs,
@@ -81,17 +81,17 @@ def test_needs_that_no_live_worker_has_are_wrong(shell: Shell) -> None:
     assert alone.count("--needs") == 2
 
 
-def test_needs_that_a_live_worker_has_are_well(shell: Shell) -> None:
+def test_needs_that_a_live_worker_has_are_no_finding(shell: Shell) -> None:
     with shell.app() as app:
         render = app.task(name="render", needs=["gpu"])(lambda: None)
         worker = app.worker(queues=["default"], capabilities=["gpu", "disk"]).start()
-        app.pause_worker(worker.id)  # so that it takes nothing
+        app.pause_worker(worker.id)  # so that it claims nothing
         eventually(lambda: worker.describe().state == "paused", "the worker pauses")
         render.enqueue()
         assert shell("doctor", "--json").json["findings"] == []
 
 
-def test_jobs_that_no_worker_knows_are_wrong(shell: Shell) -> None:
+def test_jobs_of_a_task_that_no_worker_knows_are_a_finding(shell: Shell) -> None:
     with shell.app() as app, app.worker():
         app.task_by_name("unheard_of").enqueue()
         app.task_by_name("x").using(delay=60).enqueue()  # it does not wait for a worker
@@ -100,7 +100,7 @@ def test_jobs_that_no_worker_knows_are_wrong(shell: Shell) -> None:
     assert "no live worker of queue 'default' knows task 'unheard_of'" in findings[0]
 
 
-def test_a_silent_worker_is_wrong(shell: Shell) -> None:
+def test_a_silent_worker_is_a_finding(shell: Shell) -> None:
     with shell.app() as app:
         with app.worker() as worker:
             row = worker.describe()
@@ -112,8 +112,8 @@ def test_a_silent_worker_is_wrong(shell: Shell) -> None:
     assert row.id in report.json["findings"][0]
 
 
-def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
-    """The pulse of a worker tells it; see tests/runtime/worker/test_liveness.py."""
+def test_a_stalled_worker_is_a_finding(shell: Shell) -> None:
+    """The heartbeat reports stalls; see tests/runtime/worker/test_liveness.py."""
     with shell.app() as app, app.worker() as worker:
         app.engine.document_store.put(
             [document_of(Stall(worker.id, "scheduler", 0)), document_of(Stall("long-gone", "maintenance", 0))]
@@ -125,7 +125,7 @@ def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
     assert "stalled" in listed.out
 
 
-def test_broken_code_is_a_finding_and_the_store_is_looked_at_all_the_same(shell: Shell) -> None:
+def test_broken_code_is_a_finding_and_the_store_is_checked_anyway(shell: Shell) -> None:
     shell("enqueue", "x", "--delay", "60")
     report = shell("--app", shell.module("1 / 0\n"), "doctor", "--json")
     assert report.code == 1
@@ -133,7 +133,7 @@ def test_broken_code_is_a_finding_and_the_store_is_looked_at_all_the_same(shell:
     assert report.json["engine"]["schema"] == report.json["engine"]["schema_expected"]
 
 
-def test_an_app_is_told_with_its_tasks(shell: Shell) -> None:
+def test_an_app_is_printed_with_its_tasks(shell: Shell) -> None:
     name = shell.module()
     shell("--app", name, "migrate")
     report = shell("--app", name, "doctor", "--json").json
@@ -141,7 +141,7 @@ def test_an_app_is_told_with_its_tasks(shell: Shell) -> None:
     assert "add, hold, login, talk" in shell("--app", name, "doctor").out
 
 
-def test_a_file_that_is_no_store_is_a_finding(shell: Shell) -> None:
+def test_a_file_that_is_not_a_store_is_a_finding(shell: Shell) -> None:
     (shell.folder / "headrace.db").write_text("this is not a database, and long enough to be looked at as one\n" * 20)
     ran = shell("doctor")
     assert ran.code == 1
@@ -173,7 +173,7 @@ def test_a_store_of_a_newer_headrace_is_refused_and_left_as_it_is(shell: Shell) 
     db.close()
     for command in (("migrate",), ("jobs",), ("enqueue", "x")):
         ran = shell(*command)
-        assert ran.code == 1, "not wrong use: the store is another one than this program can work with"
+        assert ran.code == 1, "not a usage error: the store needs a newer headrace"
         assert "newer headrace" in ran.err
     assert "newer headrace" in shell("doctor").out
 
@@ -199,19 +199,19 @@ def test_bench_prints_a_table(shell: Shell) -> None:
     assert "measuring on a temporary file" in ran.err
 
 
-def test_the_archive_is_looked_at_and_its_password_is_not_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_archive_is_checked_and_its_password_is_not_printed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with shell.app() as app:
         app.task_by_name("x").using(delay=60).enqueue()
     monkeypatch.setenv("HEADRACE_ARCHIVE_URL", "postgresql://ann:hush@127.0.0.1:1/archive?connect_timeout=2")
-    told = shell("doctor", "--json")
-    assert (told.code, told.json["ok"]) == (1, False)
-    [finding] = told.json["findings"]
+    ran = shell("doctor", "--json")
+    assert (ran.code, ran.json["ok"]) == (1, False)
+    [finding] = ran.json["findings"]
     assert "the archive can't be read" in finding
-    assert told.json["settings"]["archive_url"]["value"].startswith("postgresql://ann:***@127.0.0.1:1/archive")
-    assert "hush" not in told.out + told.err + shell("doctor").out
+    assert ran.json["settings"]["archive_url"]["value"].startswith("postgresql://ann:***@127.0.0.1:1/archive")
+    assert "hush" not in ran.out + ran.err + shell("doctor").out
 
 
-def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_not(shell: Shell) -> None:
+def test_a_moved_store_is_a_finding_and_a_store_being_filled_is_not(shell: Shell) -> None:
     with shell.app() as app:
         app.engine.transfer.post(StoreStatus("moved", "redis://new", app.clock.now()))
         ran = shell("doctor")
@@ -227,7 +227,7 @@ def test_a_store_that_was_carried_over_is_wrong_and_one_that_is_being_filled_is_
         assert "this store" not in shell("doctor").out
 
 
-def test_an_archive_that_takes_nothing_is_wrong_until_it_does(shell: Shell) -> None:
+def test_an_archive_that_refuses_jobs_is_a_finding_until_it_accepts_them(shell: Shell) -> None:
     with shell.app() as app:
         app.engine.retention_store.record(RetentionRun(at=app.clock.now(), duration=1, error="OSError: no room"))
         ran = shell("doctor")

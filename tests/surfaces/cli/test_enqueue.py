@@ -1,4 +1,4 @@
-"""A job submitted by hand is the one that was meant: arguments, options, and what is said when they are wrong."""
+"""`headrace enqueue`: arguments and options reach the job, and wrong ones are refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.command_line import Shell
         (('[["nested", {"a": [1]}]]',), (["nested", {"a": [1]}],), {}),
     ],
 )
-def test_the_arguments_arrive_as_they_were_meant(
+def test_the_arguments_arrive_as_given(
     shell: Shell, given: tuple[str, ...], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     shell("migrate")
@@ -47,7 +47,7 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
     assert shell("jobs", "show", "mine", "--json").json["options"]["timeout"] is None
 
 
-def test_a_job_is_routed_and_waits_for_others_as_it_was_told(shell: Shell) -> None:
+def test_options_route_a_job_and_make_it_wait_for_others(shell: Shell) -> None:
     for parent in ("one", "two"):
         shell("enqueue", "x", "--job-id", parent)
     options = ["--needs", "gpu, region:eu", "--needs", "disk", "--rate-key", "acme", "--concurrency-key", "user:7"]
@@ -77,7 +77,7 @@ def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("x", "[1,"), "'[1, \"two\"]'"),
         (("x", "{a: 1}"), "single quotes"),
@@ -108,10 +108,10 @@ def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
         (("x", "--on-parent-failure", "run"), "--on-parent-failure needs --after"),
     ],
 )
-def test_a_wrong_call_is_refused_and_stores_nothing(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_call_is_refused_and_stores_nothing(shell: Shell, arguments: tuple[str, ...], expected: str) -> None:
     ran = shell("enqueue", *arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert expected in ran.err
     with shell.app() as app:
         assert app.jobs.count() == 0
 
@@ -129,7 +129,7 @@ def test_a_taken_id_is_refused(shell: Shell) -> None:
     assert ran == (1, "", "error: job_id 'mine' is taken by an existing job; nothing was stored\n")
 
 
-def test_an_app_checks_the_call_and_doubts_a_name_it_does_not_know(shell: Shell) -> None:
+def test_an_app_checks_the_call_and_warns_of_an_unknown_task(shell: Shell) -> None:
     name = shell.module()
     refused = shell("--app", name, "enqueue", "login", '["a", 12]')
     assert refused.code == 2
@@ -141,7 +141,7 @@ def test_an_app_checks_the_call_and_doubts_a_name_it_does_not_know(shell: Shell)
     assert shell("--app", name, "enqueue", "add", "[1, 2]").err == ""
 
 
-def test_a_first_job_tells_that_it_made_the_store(shell: Shell) -> None:
+def test_the_first_job_says_that_it_created_the_store(shell: Shell) -> None:
     first, second = shell("enqueue", "x"), shell("enqueue", "x")
     assert first.err == f"note: this created a new store at {shell.folder / 'headrace.db'}\n"
     assert second.err == ""
@@ -162,8 +162,8 @@ def test_waiting_prints_the_result(shell: Shell) -> None:
         ran = shell("--app", name, "enqueue", "add", "[1, 2]", "--wait", "30s")
         assert ran.code == 0
         assert ran.out.splitlines()[1:] == ["3"]
-        told = shell("--app", name, "enqueue", "add", "[1, 2]", "--wait", "30s", "--json")
-        assert (told.json["state"], told.json["result"]) == ("completed", 3)
+        result = shell("--app", name, "enqueue", "add", "[1, 2]", "--wait", "30s", "--json")
+        assert (result.json["state"], result.json["result"]) == ("completed", 3)
         failed = shell("--app", name, "enqueue", "login", '["a", "b"]', "--wait", "30s")
         assert failed.code == 1
         assert "PermanentError: no \\x1b[31mentry" in failed.err
@@ -172,9 +172,9 @@ def test_waiting_prints_the_result(shell: Shell) -> None:
         worker.communicate()
 
 
-def test_waiting_in_vain_says_why_and_still_tells_the_id(shell: Shell) -> None:
+def test_a_wait_that_times_out_says_why_and_prints_the_id(shell: Shell) -> None:
     ran = shell("enqueue", "x", "--job-id", "mine", "--wait", "0.05")
     assert (ran.code, ran.out) == (1, "mine\n")
     assert "No worker is alive" in ran.err
-    told = shell("enqueue", "x", "--job-id", "mine-too", "--wait", "0.05", "--json")
-    assert (told.code, told.json["id"], told.json["state"]) == (1, "mine-too", "pending")
+    result = shell("enqueue", "x", "--job-id", "mine-too", "--wait", "0.05", "--json")
+    assert (result.code, result.json["id"], result.json["state"]) == (1, "mine-too", "pending")

@@ -59,7 +59,7 @@ def test_events_go_on_behind_a_cursor_and_from_a_time_on(shell: Shell, app: Head
     assert shell("events", "--since", "2999-01-01T00:00:00+00:00").out == ""
 
 
-def test_events_are_followed_until_it_is_told_to_end(shell: Shell, app: Headrace) -> None:
+def test_events_are_followed_until_ctrl_c(shell: Shell, app: Headrace) -> None:
     process = shell.start("events", "--follow", "--json", "--type", "job.enqueued", "--since", "1h")
     assert process.stdout is not None
     old = [json.loads(process.stdout.readline())["task"] for _ in range(2)]
@@ -71,7 +71,7 @@ def test_events_are_followed_until_it_is_told_to_end(shell: Shell, app: Headrace
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (["--type", "job.exploded"], "there is no event type 'job.exploded'; did you mean"),
         (["--type", "nonsense"], "types are job.enqueued"),
@@ -82,17 +82,19 @@ def test_events_are_followed_until_it_is_told_to_end(shell: Shell, app: Headrace
         (["--colour"], "--colour"),
     ],
 )
-def test_what_is_wrong_with_events_is_told(shell: Shell, app: Headrace, arguments: list[str], words: str) -> None:
+def test_wrong_arguments_of_events_are_refused(
+    shell: Shell, app: Headrace, arguments: list[str], expected: str
+) -> None:
     ran = shell("events", *arguments)
     assert ran.code != 0
-    assert words in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err
 
 
 # -- webhooks
 
 
-def test_a_webhook_is_made_listed_paused_resumed_and_deleted(shell: Shell, app: Headrace) -> None:
+def test_a_webhook_is_created_listed_paused_resumed_and_deleted(shell: Shell, app: Headrace) -> None:
     assert "no webhooks" in shell("webhooks").err
     address = "https://example.com/in"
     made = shell("webhooks", "create", address, "--type", "dead.*", "-q", "mail", "-t", "mail", "--json").json
@@ -114,9 +116,9 @@ def test_a_webhook_is_made_listed_paused_resumed_and_deleted(shell: Shell, app: 
 def test_a_webhook_is_changed(shell: Shell, app: Headrace) -> None:
     hook = app.webhooks.create("https://example.com/in", queue="mail")
     assert shell("webhooks", "update", hook.id, "--type", "dead.*", "-q", "").out == f"webhook {hook.id} is changed\n"
-    told = shell("webhooks", "update", hook.id, "--to", "https://example.com/on", "-t", "mail", "--json").json
-    assert (told["url"], told["types"]) == ("https://example.com/on", ["dead.entered", "dead.resolved"])
-    assert (told["queue"], told["task"]) == (None, "mail")
+    record = shell("webhooks", "update", hook.id, "--to", "https://example.com/on", "-t", "mail", "--json").json
+    assert (record["url"], record["types"]) == ("https://example.com/on", ["dead.entered", "dead.resolved"])
+    assert (record["queue"], record["task"]) == (None, "mail")
 
 
 def test_the_secret_is_shown_once(shell: Shell, app: Headrace) -> None:
@@ -126,7 +128,7 @@ def test_the_secret_is_shown_once(shell: Shell, app: Headrace) -> None:
     assert app.webhooks.list()[0].types == ("job.failed",)
 
 
-def test_a_webhook_is_tried_and_its_messages_are_listed(
+def test_a_webhook_is_tested_and_its_deliveries_are_listed(
     shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_WEBHOOK_NETWORKS", "127.0.0.0/8")
@@ -157,7 +159,7 @@ def _until_sent(app: Headrace, webhook_id: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "expected"),
     [
         (["create"], "URL"),
         (["create", "ftp://example.com"], "url"),
@@ -177,13 +179,15 @@ def _until_sent(app: Headrace, webhook_id: str) -> None:
         (["explode"], "explode"),
     ],
 )
-def test_what_is_wrong_with_webhooks_is_told(shell: Shell, app: Headrace, arguments: list[str], words: str) -> None:
+def test_wrong_arguments_of_webhooks_are_refused(
+    shell: Shell, app: Headrace, arguments: list[str], expected: str
+) -> None:
     ran = shell("webhooks", *arguments)
     assert ran.code != 0
-    assert words in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_http_to_elsewhere_may_be_allowed(shell: Shell, app: Headrace) -> None:
+def test_plain_http_to_other_machines_may_be_allowed(shell: Shell, app: Headrace) -> None:
     made = shell("webhooks", "create", "http://example.com/in", "--insecure", "--json").json
     assert made["url"] == "http://example.com/in"

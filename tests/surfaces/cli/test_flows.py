@@ -1,4 +1,4 @@
-"""Flows from the command line: what an operator reads is so, and what they order is carried out."""
+"""Flows from the command line: output is correct, and actions are carried out."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_flow_is_drawn(shell: Shell, run: FlowRun) -> None:
     assert (len(graph["nodes"]), len(graph["edges"])) == (3, 1)
 
 
-def test_a_job_is_shown_with_its_kin_and_found_by_its_flow(shell: Shell, run: FlowRun) -> None:
+def test_a_job_is_shown_with_its_dependencies_and_found_by_its_flow(shell: Shell, run: FlowRun) -> None:
     bad, cancelled, _ = run.jobs
     shown = shell("jobs", "show", cancelled.id).out
     assert re.search(rf"^flow +{run.id}$", shown, re.MULTILINE)
@@ -97,10 +97,10 @@ def test_a_job_is_shown_with_its_kin_and_found_by_its_flow(shell: Shell, run: Fl
     assert len(shell("jobs", "--flow", run.id, "--json").json["jobs"]) == 3
 
 
-def test_an_unknown_flow_is_told(shell: Shell, run: FlowRun) -> None:
+def test_an_unknown_flow_is_an_error(shell: Shell, run: FlowRun) -> None:
     for command in ("show", "cancel", "retry", "graph"):
-        told = shell("flows", command, "nowhere")
-        assert told.code == 1
-        assert told.err.startswith("error: no flow has the id 'nowhere'; a flow is deleted with the last of its jobs")
-        assert told.err.endswith("Archived jobs are found with app.jobs.find(archived=True)\n")
+        ran = shell("flows", command, "nowhere")
+        assert ran.code == 1
+        assert ran.err.startswith("error: no flow has the id 'nowhere'; a flow is deleted with the last of its jobs")
+        assert ran.err.endswith("Archived jobs are found with app.jobs.find(archived=True)\n")
     assert shell("flows", "graph", run.id, "--format", "png").code == 2

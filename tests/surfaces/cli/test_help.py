@@ -12,7 +12,7 @@ import click
 import pytest
 
 from headrace import __version__
-from headrace.cli.root import root, whole
+from headrace.cli.root import load_all, root
 from headrace.cli.session import Session
 from tests.support.cases import check_each
 from tests.support.command_line import Shell
@@ -28,7 +28,7 @@ def every_command(
             yield from every_command(child, (*path, name))
 
 
-COMMANDS = dict(every_command(whole()))
+COMMANDS = dict(every_command(load_all()))
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 ACTIONS = {
     ("worker",),
@@ -66,8 +66,8 @@ def test_every_command_helps_with_an_example(shell: Shell) -> None:
 
 def test_an_example_in_the_help_is_a_command_that_exists(shell: Shell) -> None:
     def check(line: str) -> None:
-        words = shlex.split(line, comments=True)[1:]
-        context = parse(words)
+        arguments = shlex.split(line, comments=True)[1:]
+        context = parse(arguments)
         assert context.command_path.startswith("headrace ")
 
     check_each([line for command in COMMANDS.values() for line in examples(command)], check)
@@ -82,7 +82,7 @@ def test_the_app_and_the_store_can_be_named_before_and_after_any_command() -> No
     check_each(LEAVES, check)
 
 
-def test_whatever_prints_data_prints_json_too() -> None:
+def test_every_command_that_prints_data_prints_json_too() -> None:
     def check(path: tuple[str, ...]) -> None:
         assert "--json" in {option for parameter in LEAVES[path].params for option in parameter.opts}
 
@@ -96,12 +96,12 @@ def test_the_bare_command_shows_the_way(shell: Shell) -> None:
     assert "_HEADRACE_COMPLETE=bash_source" in ran.out
 
 
-def test_the_version_is_told(shell: Shell) -> None:
+def test_the_version_is_printed(shell: Shell) -> None:
     assert shell("--version") == (0, f"headrace {__version__}\n", "")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("wrker",), "worker"),
         (("jobs", "--stat", "failed"), "--state"),
@@ -116,24 +116,24 @@ def test_the_version_is_told(shell: Shell) -> None:
         (("worker", "--log-level", "loud"), "loud"),
     ],
 )
-def test_wrong_use_ends_with_2_and_says_where_help_is(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_use_ends_with_2_and_says_where_help_is(shell: Shell, arguments: tuple[str, ...], expected: str) -> None:
     ran = shell(*arguments)
     assert ran.code == 2
     assert ran.out == ""
     first, second = ran.err.splitlines()
     assert first.startswith("error: ")
-    assert said in first
+    assert expected in first
     assert second.startswith("try: headrace ")
     assert second.endswith("--help")
 
 
-def test_an_app_named_without_its_option_is_answered_with_the_command_that_works(shell: Shell) -> None:
+def test_the_error_for_an_app_without_its_option_shows_the_right_command(shell: Shell) -> None:
     ran = shell("worker", "shop.jobs:app")
     assert ran.code == 2
     assert ran.err.splitlines()[1] == "try: headrace worker --app shop.jobs:app"
 
 
-def test_an_error_of_ours_is_one_line_and_its_origin_is_shown_on_demand(
+def test_an_expected_error_is_one_line_and_its_traceback_is_shown_on_demand(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell("enqueue", "x")
@@ -148,7 +148,7 @@ def test_an_error_of_ours_is_one_line_and_its_origin_is_shown_on_demand(
     assert "Traceback" in shell("why", "nobody").err
 
 
-def test_a_defect_of_ours_is_one_line_as_well(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_one_line_as_well(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Session, "store", lambda self, **how: 1 / 0)
     ran = shell("jobs")
     assert ran == (1, "", "error: unexpected ZeroDivisionError: division by zero (--traceback shows where)\n")
@@ -165,17 +165,17 @@ def test_ctrl_c_ends_any_command_quietly(shell: Shell, monkeypatch: pytest.Monke
 
 
 def test_completion_knows_commands_and_states(shell: Shell) -> None:
-    def complete(words: str) -> str:
-        position = str(len(words.split()) - (0 if words.endswith(" ") else 1))
-        asked = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": position}
-        return shell.run(env=asked).out
+    def complete(typed: str) -> str:
+        position = str(len(typed.split()) - (0 if typed.endswith(" ") else 1))
+        environment = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": position}
+        return shell.run(env=environment).out
 
     assert "plain,worker" in complete("headrace wor")
     assert "plain,failed" in complete("headrace jobs list --state fai")
 
 
 @unless_measured
-def test_looking_at_jobs_loads_neither_rich_nor_the_machinery_that_runs_them() -> None:
+def test_listing_jobs_imports_neither_rich_nor_the_worker() -> None:
     check = (
         "import sys; sys.path[:0] = sys.argv[1:]; import headrace.cli; "
         "print([name for name in ('rich', 'asyncio', 'multiprocessing', 'headrace.runtime.worker.worker') "

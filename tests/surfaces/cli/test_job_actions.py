@@ -1,4 +1,4 @@
-"""An operator changes the jobs that were meant and no others, and is asked before many are."""
+"""Actions change the selected jobs and no others, and bulk actions need a confirmation."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_job_that_could_not_be_changed_is_named_and_the_others_are_changed(she
     first, second = ran.err.splitlines()
     assert first.startswith("error: gone: is cancelled; cancel applies to jobs that are scheduled")
     assert second.startswith("error: nobody: no job has the id")
-    told = shell("jobs", "promote", "gone", "--json")
-    assert told.code == 1
-    assert (told.json["action"], told.json["changed"]) == ("promote", 0)
-    assert told.json["refused"][0]["id"] == "gone"
+    result = shell("jobs", "promote", "gone", "--json")
+    assert result.code == 1
+    assert (result.json["action"], result.json["changed"]) == ("promote", 0)
+    assert result.json["refused"][0]["id"] == "gone"
 
 
-def test_bytes_that_are_no_text_are_told_as_an_id_that_is_not_there(shell: Shell, app: Headrace) -> None:
+def test_bytes_that_are_not_utf8_are_reported_as_an_unknown_id(shell: Shell, app: Headrace) -> None:
     ran = shell("jobs", "cancel", "later", "\udcff", "--json")
     assert ran.code == 1
     assert (ran.json["changed"], [each["id"] for each in ran.json["refused"]]) == (1, ["\\udcff"])
@@ -63,8 +63,8 @@ def test_a_filter_changes_all_that_match_once_it_is_confirmed(shell: Shell, app:
     shell.answer("y\n")
     assert shell("jobs", "cancel", "--queue", "mail").out.endswith("3 jobs cancelled\n")
     assert app.jobs.count(state=State.CANCELLED) == 4
-    told = shell("jobs", "delete", "--state", "cancelled", "--queue", "mail", "--yes", "--json")
-    assert told.json == {"action": "delete", "changed": 3, "refused": []}
+    ran = shell("jobs", "delete", "--state", "cancelled", "--queue", "mail", "--yes", "--json")
+    assert ran.json == {"action": "delete", "changed": 3, "refused": []}
 
 
 def test_the_question_counts_only_what_would_change(shell: Shell, app: Headrace) -> None:
@@ -75,7 +75,7 @@ def test_the_question_counts_only_what_would_change(shell: Shell, app: Headrace)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ((), "give the jobs to"),
         (("now-0", "--queue", "mail"), "ids or filters, not both"),
@@ -85,17 +85,17 @@ def test_the_question_counts_only_what_would_change(shell: Shell, app: Headrace)
     ],
 )
 @pytest.mark.parametrize("action", ["cancel", "retry", "promote", "delete"])
-def test_a_choice_that_is_not_clear_changes_nothing(
-    shell: Shell, app: Headrace, action: str, arguments: tuple[str, ...], said: str
+def test_an_ambiguous_selection_changes_nothing(
+    shell: Shell, app: Headrace, action: str, arguments: tuple[str, ...], expected: str
 ) -> None:
     before = states(app)
     ran = shell("jobs", action, *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert states(app) == before
 
 
-def test_a_state_the_action_can_not_apply_to_is_told(shell: Shell, app: Headrace) -> None:
+def test_a_state_to_which_the_action_does_not_apply_is_an_error(shell: Shell, app: Headrace) -> None:
     ran = shell("jobs", "cancel", "--state", "completed", "--yes")
     assert ran.code == 2
     assert "cancel applies to jobs that are" in ran.err
@@ -105,14 +105,14 @@ def test_a_job_that_has_not_started_can_be_changed(shell: Shell, app: Headrace) 
     assert shell("jobs", "update", "later", "--priority", "9", "--queue", "mail", "--delay", "2h").code == 0
     job = app.jobs.get("later")
     assert (job.priority, job.queue, job.state) == (9, "mail", State.SCHEDULED)
-    told = shell("jobs", "update", "later", "--run-at", "2040-01-01T00:00:00Z", "--json").json
-    assert told["run_at"] == "2040-01-01T00:00:00Z"
+    record = shell("jobs", "update", "later", "--run-at", "2040-01-01T00:00:00Z", "--json").json
+    assert record["run_at"] == "2040-01-01T00:00:00Z"
     assert shell("jobs", "update", "later", "--delay", "0").code == 0
     assert job.refresh().state == State.PENDING
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (("later",), 2, "give a change"),
         (("later", "--run-at", "2040-01-01", "--delay", "1"), 2, "exclude each other"),
@@ -124,15 +124,15 @@ def test_a_job_that_has_not_started_can_be_changed(shell: Shell, app: Headrace) 
     ],
 )
 def test_a_wrong_change_is_refused(
-    shell: Shell, app: Headrace, arguments: tuple[str, ...], code: int, said: str
+    shell: Shell, app: Headrace, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     ran = shell("jobs", "update", *arguments)
     assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    assert expected in ran.err
     assert app.jobs.get("later").priority == 0
 
 
-def test_jobs_are_deleted_by_their_ends_and_not_more_than_asked(shell: Shell, app: Headrace) -> None:
+def test_jobs_are_deleted_by_finish_time_and_up_to_the_limit(shell: Shell, app: Headrace) -> None:
     app.jobs.get("now-0").cancel()
     assert shell("jobs", "delete", "--finished-before", "1h", "--yes").out == "0 jobs deleted\n"
     assert shell("jobs", "delete", "--finished-before", "0s", "--limit", "1", "--yes").out == "1 job deleted\n"

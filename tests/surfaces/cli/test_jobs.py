@@ -1,4 +1,4 @@
-"""An operator sees the jobs as they are: nothing hidden, nothing secret, nothing that steers the terminal."""
+"""Jobs are shown completely, without secrets, and without control characters."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import Headrace, PermanentError, current_job
-from headrace.cli.commands.jobs import _unseen
+from headrace.cli.commands.jobs.jobs import _unseen
 from headrace.runtime.jobs.services import LogEntry
 from tests.support.command_line import Shell, finish
 from tests.support.waiting import eventually
 
-SECRET = "hunter2"  # what must never be shown
+SECRET = "hunter2"  # must never be printed
 
 
 @pytest.fixture
 def app(shell: Shell) -> Iterator[Headrace]:
-    """A store with a job in many a state."""
+    """A store with jobs in many states."""
 
     def add(a: int, b: int) -> int:
         current_job().progress(0.5)
@@ -84,7 +84,7 @@ def test_pages_follow_one_another(shell: Shell, app: Headrace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--state", "asleep"), "states are scheduled, waiting, pending"),
         (("--since", "yesterday"), "10m, 2h, 3d"),
@@ -93,10 +93,10 @@ def test_pages_follow_one_another(shell: Shell, app: Headrace) -> None:
         (("--cursor", "x"), "cursor 'x'"),
     ],
 )
-def test_a_wrong_filter_is_named(shell: Shell, app: Headrace, arguments: tuple[str, ...], said: str) -> None:
+def test_a_wrong_filter_is_named(shell: Shell, app: Headrace, arguments: tuple[str, ...], expected: str) -> None:
     ran = shell("jobs", "list", *arguments)
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert expected in ran.err
 
 
 def test_nothing_found_leaves_stdout_empty(shell: Shell, app: Headrace) -> None:
@@ -109,9 +109,9 @@ def test_one_job_is_shown_with_all_its_facts(shell: Shell, app: Headrace) -> Non
     assert facts["call"] == "add(1, 2)"
     assert (facts["state"], facts["result"], facts["progress"]) == ("completed", "3", "50%")
     assert (facts["tags"], facts["metadata"]) == ("sums", "by='me'")
-    told = shell("jobs", "show", "done-0001", "--json").json
-    assert (told["args"], told["kwargs"], told["result"], told["errors"]) == ([1, 2], {}, 3, [])
-    created = datetime.fromisoformat(told["created_at"])
+    record = shell("jobs", "show", "done-0001", "--json").json
+    assert (record["args"], record["kwargs"], record["result"], record["errors"]) == ([1, 2], {}, 3, [])
+    created = datetime.fromisoformat(record["created_at"])
     assert created.utcoffset() == timedelta(0)
     assert created == app.jobs.get("done-0001").created_at
 
@@ -137,33 +137,33 @@ def test_secrets_are_starred_out_wherever_a_job_is_shown(shell: Shell, app: Head
     assert shell("jobs", "show", "dead-0001", "--json").json["args"] == ["ann", "***"]
 
 
-def test_what_json_has_no_word_for_is_tagged_as_enqueue_takes_it(shell: Shell, app: Headrace) -> None:
+def test_types_that_json_lacks_are_tagged_as_enqueue_accepts_them(shell: Shell, app: Headrace) -> None:
     app.task_by_name("at").using(job_id="tagged-01").enqueue(datetime(2026, 3, 1, tzinfo=UTC), {"a", "b"})
     args = shell("jobs", "show", "tagged-01", "--json").json["args"]
     again = shell("enqueue", "at", json.dumps(args)).out.strip()
     assert app.jobs.get(again).args == (datetime(2026, 3, 1, tzinfo=UTC), {"a", "b"})
 
 
-def test_a_damaged_payload_can_be_looked_at(shell: Shell, app: Headrace) -> None:
+def test_a_job_with_a_damaged_payload_is_shown(shell: Shell, app: Headrace) -> None:
     with closing(sqlite3.connect(shell.folder / "headrace.db")) as db, db:
         db.execute("UPDATE headrace_jobs SET payload = '{' WHERE id = 'now-00001'")
     db.close()
     shown = shell("jobs", "show", "now-00001")
     assert shown.code == 0
     assert "payload is damaged" in shown.out
-    told = shell("jobs", "show", "now-00001", "--json").json
-    assert told["args"] is None
-    assert "damaged" in told["unreadable"]
+    record = shell("jobs", "show", "now-00001", "--json").json
+    assert record["args"] is None
+    assert "damaged" in record["unreadable"]
 
 
-def test_a_huge_call_is_cut_for_people_and_whole_for_programs(shell: Shell, app: Headrace) -> None:
+def test_a_huge_call_is_truncated_in_text_and_complete_in_json(shell: Shell, app: Headrace) -> None:
     app.task_by_name("big").using(job_id="big-00001").enqueue("x" * 50_000)
     assert len(shell("jobs", "show", "big-00001").out) < 10_000
     assert "--json shows all" in shell("jobs", "show", "big-00001").out
     assert shell("jobs", "show", "big-00001", "--json").json["args"] == ["x" * 50_000]
 
 
-def test_a_history_tells_every_step(shell: Shell, app: Headrace) -> None:
+def test_a_history_has_every_transition(shell: Shell, app: Headrace) -> None:
     steps = shell("jobs", "history", "dead-0001", "--json").json
     assert [(step["event"], step["to_state"]) for step in steps] == [
         ("submit", "pending"),
@@ -226,12 +226,12 @@ def test_json_and_following_exclude_each_other(shell: Shell, app: Headrace) -> N
 def test_why_is_one_sentence(shell: Shell, app: Headrace) -> None:
     assert shell("why", "now-00001").out == "No worker is alive; start one with `headrace worker`.\n"
     assert shell("why", "later-001").out.startswith("It is scheduled to run in 59 min")
-    told = shell("why", "dead-0001", "--json").json
-    assert (told["id"], told["state"]) == ("dead-0001", "failed")
-    assert told["why"].startswith("It is over: failed")
+    record = shell("why", "dead-0001", "--json").json
+    assert (record["id"], record["state"]) == ("dead-0001", "failed")
+    assert record["why"].startswith("It is over: failed")
 
 
-def test_the_beginning_of_an_id_is_enough_if_it_is_the_only_one(shell: Shell, app: Headrace) -> None:
+def test_a_unique_prefix_of_an_id_is_enough(shell: Shell, app: Headrace) -> None:
     app.task_by_name("x").using(job_id="long-name-1").enqueue("done-000")  # an argument is not an id
     app.task_by_name("x").using(job_id="long-name-2").enqueue()
     assert shell("why", "done-000", "--json").json["id"] == "done-0001"

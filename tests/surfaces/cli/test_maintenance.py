@@ -1,4 +1,4 @@
-"""Maintenance from the command line: backup, restore, check, optimize and checkpoint, and what they refuse."""
+"""Maintenance from the command line: backup, restore, check, optimize and checkpoint, and their errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_backup_and_a_restore_into_another_store(shell: Shell) -> None:
     assert len(shell("--url", other, "jobs", "--json").json["jobs"]) == 3
 
 
-def test_an_existing_file_and_a_used_store_are_asked_about(shell: Shell) -> None:
+def test_an_existing_file_and_a_used_store_need_a_confirmation(shell: Shell) -> None:
     assert shell("backup", "copy.db").code == 0
     ran = shell("backup", "copy.db")
     assert (ran.code, "--overwrite" in ran.err) == (2, True)
@@ -70,12 +70,12 @@ def test_no_restore_while_a_worker_is_alive(shell: Shell) -> None:
     assert (ran.code, "stop them" in ran.err) == (2, True)
 
 
-def test_a_store_that_is_told_twice_is_wrong_use(shell: Shell) -> None:
+def test_a_store_that_is_given_twice_is_wrong_use(shell: Shell) -> None:
     ran = shell("--url", "memory://", "restore", "copy.db", "memory://")
     assert (ran.code, "given twice" in ran.err) == (2, True)
 
 
-def test_check_finds_repairs_and_tells_by_its_exit_code(shell: Shell) -> None:
+def test_check_finds_and_repairs_and_sets_its_exit_code(shell: Shell) -> None:
     assert "all is well" in shell("check").out
     orphan(shell)
     ran = shell("check")
@@ -101,14 +101,14 @@ def test_a_deep_check_reads_every_job(shell: Shell) -> None:
     assert "such as bad" in ran.out
 
 
-def test_the_doctor_tells_what_check_finds(shell: Shell) -> None:
+def test_the_doctor_reports_what_check_finds(shell: Shell) -> None:
     orphan(shell)
     report = shell("doctor", "--json")
     assert report.code == 1
     assert any("1 tag belongs to no job" in finding for finding in report.json["findings"])
 
 
-def test_optimize_and_checkpoint_tell_sizes(shell: Shell) -> None:
+def test_optimize_and_checkpoint_print_sizes(shell: Shell) -> None:
     assert shell("checkpoint", "--json").json["log_after"] == 0
     assert "the log had" in shell("checkpoint").out
     assert shell("optimize", "--json").json["size_after"] > 0
@@ -118,7 +118,7 @@ def test_optimize_and_checkpoint_tell_sizes(shell: Shell) -> None:
     assert shell("optimize", "--full", "--yes").code == 0
 
 
-def test_storage_tells_tables_and_their_sizes(shell: Shell) -> None:
+def test_storage_prints_tables_and_their_sizes(shell: Shell) -> None:
     ran = shell("storage", "job?")
     assert (ran.code, ran.err) == (0, "")
     assert [line.split()[:3] for line in ran.out.splitlines()] == [["NAME", "KIND", "ENTRIES"], ["jobs", "table", "3"]]

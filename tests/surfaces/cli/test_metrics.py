@@ -1,4 +1,4 @@
-"""`headrace metrics`: what is told, in which form, and what is refused."""
+"""`headrace metrics`: its views, formats and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.command_line import Shell
 
 @pytest.fixture
 def app(shell: Shell) -> Iterator[Headrace]:
-    """A queue where one task goes well and another one does not, and where two jobs wait."""
+    """A queue with a task that succeeds, a task that fails, and two pending jobs."""
     with shell.app() as app:
         now = app.clock.now()
         jobs = [f"j{number}" for number in range(6)]
@@ -36,7 +36,7 @@ def table(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def test_it_tells_of_the_store_its_queues_and_its_tasks(shell: Shell, app: Headrace) -> None:
+def test_the_store_its_queues_and_its_tasks_are_printed(shell: Shell, app: Headrace) -> None:
     ran = shell("metrics")
     assert ran.code == 0
     assert "8 in, 6 completed, 1 failed" in ran.out
@@ -51,14 +51,18 @@ def test_it_tells_of_the_store_its_queues_and_its_tasks(shell: Shell, app: Headr
     assert [row[0] for row in table(tasks)] == ["TASK", "bounce", "send", "send"], "the worst first"
 
 
-def test_one_queue_is_told_by_its_tasks(shell: Shell, app: Headrace) -> None:
+def test_one_queue_is_printed_by_its_tasks(shell: Shell, app: Headrace) -> None:
     assert [row[:2] for row in table(shell("metrics", "-q", "mail").out)[1:]] == [["bounce", "mail"], ["send", "mail"]]
     assert shell("metrics", "-q", "none").err.startswith("no jobs of this queue")
 
 
 def test_programs_get_json(shell: Shell, app: Headrace) -> None:
-    told = shell("metrics", "--json", "--window", "5m").json
-    assert (told["window"], told["total"]["completed"], told["queues"][0]["figures"]["run"]["p95"]) == (300, 6, 0.009)
+    record = shell("metrics", "--json", "--window", "5m").json
+    assert (record["window"], record["total"]["completed"], record["queues"][0]["figures"]["run"]["p95"]) == (
+        300,
+        6,
+        0.009,
+    )
     assert shell("metrics", "-q", "slow", "--json").json[0]["figures"]["enqueued"] == 2
     assert shell("metrics", "--days", "2", "--json").json[1]["figures"]["failed"] == 1
     assert sum(point["value"] for point in shell("metrics", "--series", "completed", "--json").json["points"]) == 6
@@ -71,12 +75,12 @@ def test_a_series_is_drawn(shell: Shell, app: Headrace) -> None:
     assert len(rows) == 3
 
 
-def test_days_are_told_one_by_one(shell: Shell, app: Headrace) -> None:
+def test_days_are_printed_one_per_row(shell: Shell, app: Headrace) -> None:
     rows = table(shell("metrics", "--days", "2").out)
     assert [row[1:5] for row in rows[1:]] == [["0", "0", "0", "0"], ["8", "6", "1", "0"]]
 
 
-def test_prometheus_gets_its_text_at_once_and_whole(shell: Shell, app: Headrace) -> None:
+def test_the_prometheus_file_is_replaced_atomically(shell: Shell, app: Headrace) -> None:
     line = 'headrace_jobs_completed_total{queue="mail",task="send"} 6.0'
     assert line in shell("metrics", "--prometheus").out.splitlines()
     path = shell.folder / "headrace.prom"
@@ -85,7 +89,7 @@ def test_prometheus_gets_its_text_at_once_and_whole(shell: Shell, app: Headrace)
     ran = shell("metrics", "--prometheus", "--output", str(path))
     assert (ran.code, ran.out) == (0, "")
     assert line in path.read_text().splitlines()
-    assert path.stat().st_ino != before, "a reader in the middle of it would have got half of each"
+    assert path.stat().st_ino != before, "a concurrent reader would have got half of each"
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert [name for name in os.listdir(shell.folder) if name.startswith(".headrace")] == []
 
@@ -97,7 +101,7 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, a
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "expected"),
     [
         (["--series", "thruput"], "did you mean 'throughput'"),
         (["--series", "depth", "--task", "send"], "not by task"),
@@ -113,10 +117,12 @@ def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, a
         (["-q", "no such"], "is not a queue name"),
     ],
 )
-def test_what_does_not_go_together_is_refused(shell: Shell, app: Headrace, words: list[str], told: str) -> None:
-    ran = shell("metrics", *words)
+def test_options_of_different_views_are_refused(
+    shell: Shell, app: Headrace, arguments: list[str], expected: str
+) -> None:
+    ran = shell("metrics", *arguments)
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
 
 
 def test_an_empty_store_has_metrics_too(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Output fits who reads it: a person at a terminal, a pipe, a program; and nothing in it breaks any of them."""
+"""Output fits a terminal, a pipe and a program, and no text breaks it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def filled(shell: Shell) -> Iterator[Shell]:
 
 
 def at_terminal(shell: Shell, *arguments: str, width: int = 80, env: dict[str, str] | None = None) -> str:
-    """What a person sees who types this at a terminal of that width."""
+    """The output of the command on a terminal of this width."""
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     environment = {**_environment(), "TERM": "xterm", **(env or {})}
@@ -49,7 +49,7 @@ def at_terminal(shell: Shell, *arguments: str, width: int = 80, env: dict[str, s
     while True:
         try:
             chunk = os.read(ours, 4096)
-        except OSError:  # how Linux tells the end of a terminal
+        except OSError:  # the end of a pseudo-terminal on Linux
             break
         if not chunk:
             break
@@ -81,7 +81,7 @@ def test_what_looks_like_markup_is_shown_as_it_is(filled: Shell) -> None:
     assert "add('[red]x[/red]')" in at_terminal(filled, "jobs", "show", "first", env={"NO_COLOR": "1"})
 
 
-def test_a_reader_that_goes_away_hears_no_complaint(shell: Shell) -> None:
+def test_a_closed_pipe_causes_no_error_message(shell: Shell) -> None:
     with shell.app() as app:
         task = app.task_by_name("add")
         app.enqueue_many([task.bind(number, "x" * 100) for number in range(5000)])
@@ -98,7 +98,7 @@ ONE_BY_ONE = [pytest.param(closed, marks=pytest.mark.slow) for closed in (">&-",
 
 
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", *ONE_BY_ONE])
-def test_a_command_is_done_though_its_streams_are_closed(shell: Shell, closed: str) -> None:
+def test_a_command_runs_with_closed_streams(shell: Shell, closed: str) -> None:
     def run(arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m headrace {arguments} {closed}"],
@@ -119,7 +119,7 @@ def test_a_command_is_done_though_its_streams_are_closed(shell: Shell, closed: s
     assert run("jobs cancel --all").returncode == 2, "no terminal to confirm on"
 
 
-def test_a_full_disk_is_told_in_one_line(filled: Shell) -> None:
+def test_a_full_disk_is_an_error_of_one_line(filled: Shell) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     with open("/dev/full", "w") as full:
@@ -146,7 +146,7 @@ def test_a_terminal_without_the_characters_gets_escapes_and_no_crash(shell: Shel
 
 
 @given(st.text())
-def test_no_text_can_steer_a_terminal(text: str) -> None:
+def test_no_text_can_control_a_terminal(text: str) -> None:
     assert all(char.isprintable() or char in "\n\t" for char in clean(text))
     assert one_line(text).isprintable()
 
@@ -155,8 +155,8 @@ def test_no_text_can_steer_a_terminal(text: str) -> None:
     st.lists(st.tuples(st.integers(1, 60), st.none() | st.integers(1, 20)), min_size=1, max_size=10),
     st.integers(1, 200),
 )
-def test_columns_fit_the_room_or_are_left_out(wished: list[tuple[int, int | None]], room: int) -> None:
-    columns = [Column("x", least=least) for _, least in wished]
+def test_columns_fit_the_width_or_are_left_out(wished: list[tuple[int, int | None]], room: int) -> None:
+    columns = [Column("x", min_width=least) for _, least in wished]
     natural = [width for width, _ in wished]
     widths = fit(columns, natural, room)
     assert 1 <= len(widths) <= len(columns)
@@ -201,7 +201,7 @@ def test_no_text_breaks_the_reading_of_times(text: str) -> None:
     assert moment is None or moment.tzinfo is not None
 
 
-def test_times_are_told_in_the_unit_that_matters() -> None:
+def test_durations_are_printed_in_one_fitting_unit() -> None:
     now = datetime(2026, 3, 1, 12, 0, 0, 123_000, tzinfo=UTC)
     assert [span(seconds) for seconds in (0.25, 1, 119, 120, 7199, 7200, 172_800)] == [
         "250ms",

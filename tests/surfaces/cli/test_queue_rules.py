@@ -1,4 +1,4 @@
-"""`headrace queues configure`: rules are given, shown and lifted from the command line."""
+"""`headrace queues configure`: rules are set, shown and removed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import click
 import pytest
 
 from headrace import Headrace
-from headrace.cli.commands.lifecycle import as_term
-from headrace.cli.commands.queues import as_rule
+from headrace.cli.commands.queues import parse_rule
+from headrace.cli.commands.retention.lifecycle import parse_field
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
-from headrace.cli.root import whole
+from headrace.cli.root import load_all
 from headrace.testing import drain
 from tests.support.command_line import Shell
 
@@ -24,7 +24,7 @@ def app(shell: Shell) -> Iterator[Headrace]:
         yield app
 
 
-def test_a_rule_is_given_shown_and_lifted(shell: Shell, app: Headrace) -> None:
+def test_a_rule_is_set_shown_and_removed(shell: Shell, app: Headrace) -> None:
     assert shell("queues", "configure", "mail").out == "queue mail has no rules\n"
     assert shell("queues", "configure", "mail", "--max-length", "100").out == "queue mail has max_length=100\n"
     assert app.queue("mail").rules.max_length == 100
@@ -53,8 +53,8 @@ def test_one_queue_is_shown_with_what_its_rate_has_left(shell: Shell, app: Headr
     app.task(name="x")(lambda: None)
     drain(app)
     assert "starts left  2 now, under its rate" in shell("queues", "show", "mail").out
-    told = shell("queues", "show", "mail", "--json").json
-    assert (told["starts_left"], told["completed"]) == (2, 1)
+    record = shell("queues", "show", "mail", "--json").json
+    assert (record["starts_left"], record["completed"]) == (2, 1)
     assert shell("queues", "show", "no blanks").code == 2
 
 
@@ -66,19 +66,21 @@ def test_a_wrong_value_is_refused_by_the_option_s_name(shell: Shell, app: Headra
     assert app.queue("mail").rules.max_length is None
 
 
-@pytest.mark.parametrize(("told", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)])
-def test_ageing_is_told_as_every_other_duration(shell: Shell, app: Headrace, told: str, seconds: float) -> None:
-    assert shell("queues", "configure", "mail", "--ageing", told).code == 0
+@pytest.mark.parametrize(
+    ("expected", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)]
+)
+def test_ageing_accepts_every_format_of_a_duration(shell: Shell, app: Headrace, expected: str, seconds: float) -> None:
+    assert shell("queues", "configure", "mail", "--ageing", expected).code == 0
     assert app.queue("mail").rules.ageing == seconds * 1000
     assert shell("queues", "configure", "mail", "--ageing", "none").out == "queue mail has no rules\n"
 
 
 def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
-    """Whatever is called TIME is read by what the commands share, or is a rule or a term, which have own tests."""
-    shared = {duration, duration_or_none, moment, moment_or_age, as_rule, as_term}
+    """Every option with the metavar TIME uses a shared callback, or is a rule or a term, which have their own tests."""
+    shared = {duration, duration_or_none, moment, moment_or_age, parse_rule, parse_field}
     found = [
         (command.name, param.name, param.callback)
-        for command in walk(whole())
+        for command in walk(load_all())
         for param in command.params
         if param.metavar == "TIME"
     ]

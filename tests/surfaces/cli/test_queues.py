@@ -1,4 +1,4 @@
-"""Queues and workers from the command line: what an operator reads is so, and what they order is carried out."""
+"""Queues and workers from the command line: output is correct, and actions are carried out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def test_queues_are_listed_with_their_counts(shell: Shell, app: Headrace) -> Non
         head, line = shell(*command).out.splitlines()
         row = dict(zip(head.split(), line.split(), strict=True))
         assert (row["QUEUE"], row["STATE"], row["PENDING"], row["SCHEDULED"]) == ("mail", "unserved", "3", "1")
-    (told,) = shell("queues", "--json").json
-    assert (told["queue"], told["paused"], told["pending"], told["failed"]) == ("mail", False, 3, 0)
-    assert datetime.fromisoformat(told["oldest_pending"]) <= datetime.now(UTC)
+    (record,) = shell("queues", "--json").json
+    assert (record["queue"], record["paused"], record["pending"], record["failed"]) == ("mail", False, 3, 0)
+    assert datetime.fromisoformat(record["oldest_pending"]) <= datetime.now(UTC)
 
 
-def test_pausing_and_resuming_is_seen_by_everybody(shell: Shell, app: Headrace) -> None:
+def test_pausing_and_resuming_is_stored(shell: Shell, app: Headrace) -> None:
     ran = shell("queues", "pause", "mail", "new")
     assert ran.out == "queue mail is paused\nqueue new is paused (new: it has never had a job)\n"
     assert app.queue("mail").paused
@@ -58,7 +58,7 @@ def test_peeking_shows_the_order_of_running(shell: Shell, app: Headrace) -> None
     assert shell("queues", "peek", "empty", "--json").json == []
 
 
-def test_clearing_asks_and_spares_what_has_begun(shell: Shell, app: Headrace) -> None:
+def test_clearing_needs_a_confirmation_and_spares_started_jobs(shell: Shell, app: Headrace) -> None:
     app.jobs.get("mail-0").cancel()
     refused = shell("queues", "clear", "mail")
     assert refused.code == 2
@@ -77,20 +77,20 @@ def test_json_before_a_subcommand_is_refused_rather_than_ignored(shell: Shell, a
         assert "put --json after 'list'" in ran.err
 
 
-def test_workers_are_listed_and_obey(shell: Shell, app: Headrace) -> None:
+def test_workers_are_listed_and_apply_commands(shell: Shell, app: Headrace) -> None:
     assert shell("workers") == (0, "", "no worker is alive; start one with `headrace worker`\n")
     with app.worker(queues={"other": 2}, concurrency=3) as worker:
         head, line = shell("workers").out.splitlines()
         row = dict(zip(head.split(), line.split(), strict=True))
         assert (row["ID"], row["STATE"], row["BUSY"], row["QUEUES"]) == (worker.id, "running", "0/3", "other=2")
-        (told,) = shell("workers", "list", "--json").json
-        assert (told["id"], told["silent"], told["queues"]) == (worker.id, False, {"other": 2})
+        (record,) = shell("workers", "list", "--json").json
+        assert (record["id"], record["silent"], record["queues"]) == (worker.id, False, {"other": 2})
         assert shell("workers", "pause", worker.id).out == f"worker {worker.id} is asked to pause\n"
-        asked = shell("workers", "log-level", worker.id, "WARNING,headrace.cli=WARNING")
-        assert asked.out == f"worker {worker.id} is asked to log at WARNING,headrace.cli=WARNING\n"
+        ran = shell("workers", "log-level", worker.id, "WARNING,headrace.cli=WARNING")
+        assert ran.out == f"worker {worker.id} is asked to log at WARNING,headrace.cli=WARNING\n"
         assert "'LOUD' is not one of" in shell("workers", "log-level", worker.id, "LOUD").err
         eventually(lambda: worker.describe().state == "paused", "the worker pauses")
-        assert shell("workers", "resume", worker.id[:-2]).code == 0, "a beginning will do"
+        assert shell("workers", "resume", worker.id[:-2]).code == 0, "a prefix is enough"
         eventually(lambda: worker.describe().state == "running", "the worker goes on")
         assert shell("workers", "stop", worker.id).code == 0
         assert worker.join(PATIENCE), "the worker ends"
@@ -106,13 +106,13 @@ def test_a_worker_is_shown_with_the_trace_of_its_memory(shell: Shell, app: Headr
 
 
 @pytest.mark.parametrize("order", ["pause", "resume", "stop", "show"])
-def test_an_order_to_nobody_is_an_error(shell: Shell, app: Headrace, order: str) -> None:
+def test_a_command_to_an_unknown_worker_is_an_error(shell: Shell, app: Headrace, order: str) -> None:
     ran = shell("workers", order, "nobody")
     assert (ran.code, ran.out) == (1, "")
     assert "'nobody' is not a live worker" in ran.err
 
 
-def test_an_order_to_one_of_several_is_refused(shell: Shell, app: Headrace) -> None:
+def test_a_command_to_an_ambiguous_prefix_is_refused(shell: Shell, app: Headrace) -> None:
     with app.worker() as one, app.worker() as other:
         common = one.id[: next(n for n, (a, b) in enumerate(zip(one.id, other.id, strict=True)) if a != b)]
         ran = shell("workers", "stop", common)
@@ -120,7 +120,7 @@ def test_an_order_to_one_of_several_is_refused(shell: Shell, app: Headrace) -> N
         assert "is a prefix of 2 worker ids" in ran.err
 
 
-def test_a_worker_that_fell_silent_is_shown_as_such(shell: Shell, app: Headrace) -> None:
+def test_a_silent_worker_is_shown_as_silent(shell: Shell, app: Headrace) -> None:
     with app.worker() as worker:
         row = worker.describe()
     long_ago = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""Schedules from the command line: what an operator reads is so, and what they order is carried out."""
+"""Schedules from the command line: output is correct, and actions are carried out."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_schedules_are_listed_with_their_next_runs_in_their_own_zones(shell: She
     assert (other["state"], other["every"], other["next_run"]) == ("paused", 30.0, None)
 
 
-def test_an_empty_list_says_how_to_make_one_and_what_code_declares(shell: Shell) -> None:
+def test_an_empty_list_says_how_to_create_one_and_what_code_declares(shell: Shell) -> None:
     module = shell.module(CODE)
     with shell.app() as app:
         app.engine.migrate()
@@ -62,7 +62,7 @@ def test_an_empty_list_says_how_to_make_one_and_what_code_declares(shell: Shell)
     assert shell("schedules", "--json").json == []
 
 
-def test_one_is_shown_with_its_last_runs_and_without_secrets(shell: Shell, app: Headrace) -> None:
+def test_a_schedule_is_shown_with_its_last_runs_and_without_secrets(shell: Shell, app: Headrace) -> None:
     module = shell.module(CODE)
     made = shell(
         "--app", module, "schedules", "create", "l", "login", '["me"]', '{"password": "hidden"}', "--every", "1h"
@@ -75,9 +75,9 @@ def test_one_is_shown_with_its_last_runs_and_without_secrets(shell: Shell, app: 
     assert "hidden" not in ran.out
     assert job.id in ran.out
     assert "run by hand" in ran.out
-    told = shell("--app", module, "schedules", "show", "l", "--json").json
-    assert [run["job_id"] for run in told["runs"]] == [job.id]
-    assert told["kwargs"] == {"password": "***"}
+    record = shell("--app", module, "schedules", "show", "l", "--json").json
+    assert [run["job_id"] for run in record["runs"]] == [job.id]
+    assert record["kwargs"] == {"password": "***"}
 
 
 def test_pausing_resuming_and_running_by_hand(shell: Shell, app: Headrace) -> None:
@@ -113,8 +113,8 @@ def test_a_preview_needs_neither_a_schedule_nor_a_store(shell: Shell) -> None:
         "2026-03-02T00:00",
     )
     assert ran.out == "2026-03-02 09:00:00 EST\n2026-03-09 09:00:00 EDT\n"
-    told = shell("schedules", "preview", "--cron", "@daily", "-n", "1", "--after", "2026-03-02", "--json").json
-    assert told == ["2026-03-03T00:00:00Z"]
+    record = shell("schedules", "preview", "--cron", "@daily", "-n", "1", "--after", "2026-03-02", "--json").json
+    assert record == ["2026-03-03T00:00:00Z"]
     assert list(shell.folder.iterdir()) == []
 
 
@@ -128,22 +128,22 @@ def test_a_preview_of_a_schedule(shell: Shell, app: Headrace) -> None:
         assert "give the ID of a schedule, or an expression with --cron" in ran.err
 
 
-def test_making_one(shell: Shell) -> None:
+def test_a_schedule_is_created(shell: Shell) -> None:
     ran = shell(
         "schedules", "create", "n", "x", "[1]", "--cron", "0 2 * * *", "--tz", "Europe/Vienna", "--priority", "5"
     )
     assert ran.out.startswith("schedule n runs next at ")
     assert "this created a new store" in ran.err
     once = datetime.now(UTC) + timedelta(days=2)
-    told = shell("schedules", "create", "o", "x", "--at", once.isoformat(), "--queue", "q", "--json").json
-    assert (told["id"], told["queue"], told["cron"]) == ("o", "q", None)
+    record = shell("schedules", "create", "o", "x", "--at", once.isoformat(), "--queue", "q", "--json").json
+    assert (record["id"], record["queue"], record["cron"]) == ("o", "q", None)
     with shell.app() as app:
         assert app.schedules.get("n").args == (1,)
         assert app.schedules.run_now("n").priority == 5
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("--cron", "0 0 31 2 *"), "never comes"),
         (("--cron", "@daily", "--tz", "Europe/Wien"), "tz"),
@@ -152,14 +152,16 @@ def test_making_one(shell: Shell) -> None:
         (("--every", "60", "--overlap", "maybe"), "maybe"),
     ],
 )
-def test_what_can_not_be_is_wrong_use_told_in_one_line(shell: Shell, arguments: tuple[str, ...], told: str) -> None:
+def test_an_impossible_schedule_is_a_usage_error_of_one_line(
+    shell: Shell, arguments: tuple[str, ...], expected: str
+) -> None:
     ran = shell("schedules", "create", "n", "x", *arguments)
     assert ran.code == 2
-    assert told in ran.err
+    assert expected in ran.err
     assert "Traceback" not in ran.err
 
 
-def test_deleting_asks_first(shell: Shell, app: Headrace) -> None:
+def test_deleting_needs_a_confirmation(shell: Shell, app: Headrace) -> None:
     assert shell("schedules", "delete", "pulse").code == 2
     assert shell("schedules", "delete", "pulse", "--yes").out == "schedule pulse is deleted\n"
     assert [schedule.id for schedule in app.schedules.list()] == ["nightly"]
@@ -181,7 +183,7 @@ def test_a_worker_stores_and_fires_what_code_declares(shell: Shell) -> None:
     assert "the next worker to start creates it again" in deleted.err
 
 
-def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headrace) -> None:
+def test_the_doctor_reports_broken_and_late_schedules(shell: Shell, app: Headrace) -> None:
     module = shell.module(CODE)
     schedule_store = app.engine.schedule_store
     app.schedules.pause("nightly")
@@ -194,20 +196,20 @@ def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headra
     row = schedule_store.get("old")
     assert row is not None
     schedule_store.put(msgspec.structs.replace(row, origin="code"))
-    told = shell("--app", module, "doctor", "--json").json
-    assert "schedule 'nightly' is paused; resume it with `headrace schedules resume nightly`" in told["remarks"]
-    assert any("schedule 'old' is no longer declared in this code" in remark for remark in told["remarks"])
-    assert any("schedule 'late' was due 10 min ago and no worker is alive" in finding for finding in told["findings"])
-    assert not any("'pulse'" in told for told in (*told["findings"], *told["remarks"]))
+    record = shell("--app", module, "doctor", "--json").json
+    assert "schedule 'nightly' is paused; resume it with `headrace schedules resume nightly`" in record["remarks"]
+    assert any("schedule 'old' is no longer declared in this code" in remark for remark in record["remarks"])
+    assert any("schedule 'late' was due 10 min ago and no worker is alive" in finding for finding in record["findings"])
+    assert not any("'pulse'" in record for record in (*record["findings"], *record["remarks"]))
 
 
-def test_the_doctor_tells_a_schedule_whose_task_nobody_knows(shell: Shell, app: Headrace) -> None:
+def test_the_doctor_reports_a_schedule_whose_task_no_worker_knows(shell: Shell, app: Headrace) -> None:
     with shell.app() as other, other.worker():
-        told = shell("doctor", "--json").json
-    assert any("schedule 'pulse': no live worker knows its task 'x'" in finding for finding in told["findings"])
+        record = shell("doctor", "--json").json
+    assert any("schedule 'pulse': no live worker knows its task 'x'" in finding for finding in record["findings"])
 
 
-def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: Headrace) -> None:
+def test_the_doctor_reports_a_schedule_that_is_over_or_broken(shell: Shell, app: Headrace) -> None:
     schedule_store = app.engine.schedule_store
     for name, changes in (
         ("pulse", {"occurrence": None, "due_at": None, "fired": 100}),
@@ -216,10 +218,10 @@ def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: H
         row = schedule_store.get(name)
         assert row is not None
         schedule_store.put(msgspec.structs.replace(row, **changes))
-    told = shell("doctor", "--json").json
+    record = shell("doctor", "--json").json
     over = "schedule 'pulse' is finished after 100 runs and will not fire again"
-    assert f"{over}; delete it with `headrace schedules delete pulse`" in told["remarks"]
-    assert any("schedule 'nightly' could not fire: InvalidSchedule" in finding for finding in told["findings"])
+    assert f"{over}; delete it with `headrace schedules delete pulse`" in record["remarks"]
+    assert any("schedule 'nightly' could not fire: InvalidSchedule" in finding for finding in record["findings"])
     states = {one["id"]: one["state"] for one in shell("schedules", "--json").json}
     assert states == {"pulse": "over", "nightly": "failed"}
 

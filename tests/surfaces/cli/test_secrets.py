@@ -1,4 +1,4 @@
-"""No secret reaches an operator's screen: not a key, not what is declared, not what only sounds like one."""
+"""No secret is printed: no key, no redacted argument, no value whose name sounds like a secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import Headrace, InvalidJob, PermanentError, current_job
 from headrace.cli import job_view
-from headrace.cli.commands.dead import _facts, _record
+from headrace.cli.commands.dead_letters.dead import _facts, _record
 from headrace.errors import ConfigError
 from headrace.testing import drain
 from tests.support.command_line import Shell
@@ -44,7 +44,7 @@ def fill(app: Headrace) -> None:
 
 
 COMMANDS: Sequence[Sequence[str]] = [
-    *(["jobs", *words] for words in ([], ["show", "done-0001"], ["show", "dead-0001"], ["logs", "done-0001"])),
+    *(["jobs", *error] for error in ([], ["show", "done-0001"], ["show", "dead-0001"], ["logs", "done-0001"])),
     *(["jobs", "history", "dead-0001"], ["why", "dead-0001"], ["dead"], ["dead", "show", "dead-0001"]),
     *(["schedules"], ["schedules", "show", "daily"], ["doctor"]),
 ]
@@ -52,7 +52,9 @@ COMMANDS: Sequence[Sequence[str]] = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("as_json", [False, True])
-def test_nothing_that_sounds_like_a_secret_is_printed(shell: Shell, command: Sequence[str], as_json: bool) -> None:
+def test_no_value_whose_name_sounds_like_a_secret_is_printed(
+    shell: Shell, command: Sequence[str], as_json: bool
+) -> None:
     with shell.app() as app:
         fill(app)
     ran = shell(*command, *(["--json"] if as_json else []))
@@ -60,17 +62,20 @@ def test_nothing_that_sounds_like_a_secret_is_printed(shell: Shell, command: Seq
     assert SECRET not in ran.out + ran.err
 
 
-def test_what_is_no_secret_is_printed(shell: Shell) -> None:
+def test_other_values_are_printed(shell: Shell) -> None:
     with shell.app() as app:
         fill(app)
-    told = shell("jobs", "show", "done-0001", "--json").json
-    assert told["args"] == ["ann", "***", "***", "***"]
-    assert told["kwargs"]["options"]["deep"] == [{"client_secret": "***", "port": 1}]
-    assert (told["metadata"], told["progress"]) == ({"session_token": "***", "by": "me"}, {"api_key": "***", "step": 1})
+    record = shell("jobs", "show", "done-0001", "--json").json
+    assert record["args"] == ["ann", "***", "***", "***"]
+    assert record["kwargs"]["options"]["deep"] == [{"client_secret": "***", "port": 1}]
+    assert (record["metadata"], record["progress"]) == (
+        {"session_token": "***", "by": "me"},
+        {"api_key": "***", "step": 1},
+    )
     assert shell("jobs", "logs", "done-0001", "--json").json[0]["fields"] == {"cookie": "***", "user": "ann"}
 
 
-def test_suspicion_can_be_switched_off_and_extended(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secret_words_can_be_switched_off_and_extended(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with shell.app() as app:
         app.task_by_name("work").using(job_id="job-00001").enqueue(password="x", diagnosis="flu")
 
@@ -142,11 +147,11 @@ def test_no_rendered_record_has_a_secret_whatever_its_shape(value: Any, more: An
             job.why(),
         ]
         shown += [(job_view.log_record(line, job), job_view.log_text(line, job)) for line in job.logs()]
-        shown += [(_record(letter), [*_facts(letter)]) for letter in app.dead.list(status=None)]
+        shown += [(_record(dead_letter), [*_facts(dead_letter)]) for dead_letter in app.dead.list(status=None)]
         assert SECRET not in repr(shown)
 
 
-def test_who_does_not_know_the_task_sees_no_secret_either(shell: Shell) -> None:
+def test_a_process_without_the_task_prints_no_secret_either(shell: Shell) -> None:
     with shell.app() as app:
 
         def work(user: str, declared: str, pin: int, *passwords: str) -> None: ...
@@ -155,7 +160,7 @@ def test_who_does_not_know_the_task_sees_no_secret_either(shell: Shell) -> None:
     assert shell("jobs", "show", "job-00001", "--json").json["args"] == ["ann", "***", "***", "***", "***"]
 
 
-# -- keys and what they protect
+# -- encryption keys
 
 
 def encrypted(shell: Shell) -> None:
@@ -174,18 +179,18 @@ def encrypted(shell: Shell) -> None:
 def test_with_the_key_all_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     encrypted(shell)
     monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
-    told = shell("jobs", "show", "job-00001", "--json").json
-    assert (told["args"], told["result"], told["progress"]) == (["n33dle"], "n33dle", {"at": "n33dle"})
+    record = shell("jobs", "show", "job-00001", "--json").json
+    assert (record["args"], record["result"], record["progress"]) == (["n33dle"], "n33dle", {"at": "n33dle"})
     assert "'n33dle'" in shell("jobs", "show", "job-00001").out
     assert shell("jobs", "logs", "job-00001", "--json").json[0]["message"] == "n33dle"
 
 
-def test_without_the_key_it_is_told_what_is_missing(shell: Shell) -> None:
+def test_without_the_key_the_missing_key_is_named(shell: Shell) -> None:
     encrypted(shell)
-    told = shell("jobs", "show", "job-00001", "--json").json
-    assert told["args"] is None
-    for words in (told["unreadable"], told["result"]["$unreadable"], told["progress"]["$unreadable"]):
-        assert "encrypted with key '2026', and there are none here; add that key to encryption_keys" in words
+    record = shell("jobs", "show", "job-00001", "--json").json
+    assert record["args"] is None
+    for error in (record["unreadable"], record["result"]["$unreadable"], record["progress"]["$unreadable"]):
+        assert "encrypted with key '2026', and there are none here; add that key to encryption_keys" in error
     page = shell("jobs", "show", "job-00001")
     assert page.code == 0
     assert page.out.count("encrypted with key '2026'") == 2
@@ -237,7 +242,7 @@ def test_doctor_finds_jobs_that_can_not_be_read_and_those_that_are_not_encrypted
         app.enqueue("work", "in clear")
     monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
     remarks = shell("doctor", "--json").json["remarks"]
-    assert [told for told in remarks if "1 of the newest jobs are not encrypted" in told]
+    assert [text for text in remarks if "1 of the newest jobs are not encrypted" in text]
 
 
 def test_a_bad_key_is_refused_without_being_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""`headrace signal` sends a job what it waits for; `jobs show` and `history` tell what it has done so far."""
+"""`headrace signal` sends an event to a job; `jobs show` and `history` show its steps."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ def job(app: Headrace) -> Job[object]:
 
 
 def test_an_event_is_sent_with_its_data(shell: Shell, app: Headrace, job: Job[object]) -> None:
-    told = shell("signal", job.id, "approved", "--data", '{"by": "ann"}')
-    assert (told.code, told.out) == (0, "event 'approved' sent to job order-7, which is pending\n")
+    ran = shell("signal", job.id, "approved", "--data", '{"by": "ann"}')
+    assert (ran.code, ran.out) == (0, "event 'approved' sent to job order-7, which is pending\n")
     drain(app)
-    told = shell("signal", job.id, "approved", "--json")
-    assert told.json == {"id": "order-7", "event": "approved", "state": "pending"}
+    ran = shell("signal", job.id, "approved", "--json")
+    assert ran.json == {"id": "order-7", "event": "approved", "state": "pending"}
     drain(app)
     assert job.result(0) == [{"by": "ann"}, None]
 
 
-def test_what_cannot_be_sent_is_told(shell: Shell, app: Headrace, job: Job[object]) -> None:
+def test_an_event_that_cannot_be_sent_is_an_error(shell: Shell, app: Headrace, job: Job[object]) -> None:
     assert "not valid JSON" in shell("signal", job.id, "approved", "--data", "{ann").err
     assert "no job has the id" in shell("signal", "order-8", "approved").err
     job.cancel()
-    told = shell("signal", job.id, "approved")
-    assert (told.code, told.err) == (1, "error: job order-7 is cancelled; it receives no more events\n")
+    ran = shell("signal", job.id, "approved")
+    assert (ran.code, ran.err) == (1, "error: job order-7 is cancelled; it receives no more events\n")
 
 
 def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(
@@ -57,8 +57,8 @@ def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(
     assert "event     approved (2), " in shown
     assert "4711" not in shown
     record = shell("jobs", "show", job.id, "--json").json
-    told = [(step["kind"], step["name"], step["number"]) for step in record["steps"]]
-    assert told == [("step", "charge", 1), ("event", "approved", 1), ("event", "approved", 2)]
+    steps = [(step["kind"], step["name"], step["number"]) for step in record["steps"]]
+    assert steps == [("step", "charge", 1), ("event", "approved", 1), ("event", "approved", 2)]
     assert "4711" not in str(record)
     history = [entry["event"] for entry in shell("jobs", "history", job.id, "--json").json]
     assert history == ["submit", "claim", "step", "snooze", "event", "hurry", "event"]

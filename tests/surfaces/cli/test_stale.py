@@ -1,4 +1,4 @@
-"""`headrace stale` and `headrace lifecycle`: what is told, what is done only if asked for, and what is refused."""
+"""`headrace stale` and `headrace lifecycle`: output, actions with --apply, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
 @pytest.fixture
 def app(shell: Shell) -> Iterator[Headrace]:
-    """One job is stale by the word of its queue, one by the settings, one nearly, one not."""
+    """One job is stale by the terms of its queue, one by the settings, one nearly, one not."""
     with shell.app() as app:
         now = app.clock.now()
         app.lifecycle.configure(queue="mail", max_pending=600)
@@ -33,7 +33,7 @@ def table(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines()]
 
 
-def test_a_dry_run_lists_what_would_become_of_stale_jobs(shell: Shell, app: Headrace) -> None:
+def test_a_dry_run_lists_the_actions_on_stale_jobs(shell: Shell, app: Headrace) -> None:
     ran = shell("stale")
     assert ran.code == 0
     head, first, second = table(ran.out)
@@ -45,7 +45,7 @@ def test_a_dry_run_lists_what_would_become_of_stale_jobs(shell: Shell, app: Head
     assert table(shell("stale", "--warnings").out)[-1][-2:] == ["soon", "review"]
 
 
-def test_apply_does_it_and_says_so(shell: Shell, app: Headrace) -> None:
+def test_apply_handles_stale_jobs_and_says_so(shell: Shell, app: Headrace) -> None:
     lines = shell("stale", "--apply").out.splitlines()
     assert "made a dead letter" in lines[1]
     assert "noted for review" in lines[2]
@@ -60,18 +60,18 @@ def test_a_list_that_was_cut_off_says_so(shell: Shell, app: Headrace) -> None:
     assert shell("stale", "--limit", "3").err == ""
 
 
-def test_configure_wants_to_hear_what_in_the_words_of_a_shell(shell: Shell, app: Headrace) -> None:
+def test_errors_of_configure_use_the_syntax_of_the_command_line(shell: Shell, app: Headrace) -> None:
     assert "give a term to change" in shell("lifecycle", "configure", "--queue", "mail").err
-    for option, words in (("--max-pending", "seconds or 10m, 2h, 3d, or none"), ("--archive", "yes or no")):
+    for option, expected in (("--max-pending", "seconds or 10m, 2h, 3d, or none"), ("--archive", "yes or no")):
         ran = shell("lifecycle", "configure", "--queue", "mail", option, "banana")
-        assert (ran.code, words in ran.err) == (2, True)
+        assert (ran.code, expected in ran.err) == (2, True)
 
 
-def test_json_tells_every_field(shell: Shell, app: Headrace) -> None:
-    told = shell("stale", "--json", "--task", "send").json
-    assert told["dry_run"] is True
-    assert [job["id"] for job in told["jobs"]] == ["strict", "old"]
-    assert {name: told["jobs"][0][name] for name in ("state", "by", "threshold", "action", "applied")} == {
+def test_json_has_every_field(shell: Shell, app: Headrace) -> None:
+    record = shell("stale", "--json", "--task", "send").json
+    assert record["dry_run"] is True
+    assert [job["id"] for job in record["jobs"]] == ["strict", "old"]
+    assert {name: record["jobs"][0][name] for name in ("state", "by", "threshold", "action", "applied")} == {
         "state": "pending",
         "by": "state",
         "threshold": 600.0,
@@ -88,14 +88,16 @@ def test_ages_are_a_view_of_their_own(shell: Shell, app: Headrace) -> None:
     assert shell("stale", "--ages", "--json").json[1]["over_a_day"] == 1
 
 
-def test_the_doctor_tells_of_them(shell: Shell, app: Headrace) -> None:
+def test_the_doctor_reports_stale_jobs(shell: Shell, app: Headrace) -> None:
     report = shell("doctor", "--json").json
     assert any("1 job is stale, for you to review" in finding for finding in report["findings"])
     assert any("1 job is stale; the next check" in remark for remark in report["remarks"])
     assert any("1 job is nearly stale" in remark for remark in report["remarks"])
 
 
-def test_the_doctor_says_if_nobody_looks(shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_reports_that_no_worker_checks_for_stale_jobs(
+    shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADRACE_STALE_CHECK", "0")
     assert any("`stale_check` is off" in finding for finding in shell("doctor", "--json").json["findings"])
 
@@ -103,17 +105,17 @@ def test_the_doctor_says_if_nobody_looks(shell: Shell, app: Headrace, monkeypatc
 # -- terms
 
 
-def test_terms_are_told_with_who_says_so(shell: Shell, app: Headrace) -> None:
+def test_terms_are_printed_with_their_origin(shell: Shell, app: Headrace) -> None:
     facts = dict(line.split(maxsplit=1) for line in shell("lifecycle", "show", "--queue", "mail").out.splitlines())
     assert facts["max_pending"] == "10min (queue, by an operator)"
     assert facts["max_waiting"] == "1h (setting)"
     assert facts["max_age"] == "none (setting)"
     assert facts["on_stale"] == "dead (follows from its thresholds)"
-    told = shell("lifecycle", "show", "--json").json
-    assert (told["max_pending"], told["on_stale"], told["origin"]["on_stale"]) == (86400.0, "review", "setting")
+    record = shell("lifecycle", "show", "--json").json
+    assert (record["max_pending"], record["on_stale"], record["origin"]["on_stale"]) == (86400.0, "review", "setting")
 
 
-def test_terms_are_listed_by_who_said_them(shell: Shell, app: Headrace) -> None:
+def test_terms_are_listed_by_their_origin(shell: Shell, app: Headrace) -> None:
     app.task(name="send", lifecycle=Lifecycle(max_age=None, archive=False), remove_on_fail=5)(lambda: None)
     app.lifecycle.sync()
     rows = table(shell("lifecycle").out)
@@ -132,35 +134,39 @@ def test_terms_are_listed_by_who_said_them(shell: Shell, app: Headrace) -> None:
     ]
 
 
-def test_a_store_where_nothing_is_said_says_so(shell: Shell) -> None:
+def test_a_store_without_terms_says_so(shell: Shell) -> None:
     with shell.app() as app:
         app.queue("mail").pause()
         assert "no task or queue sets lifecycle terms" in shell("lifecycle").err
 
 
-def test_terms_are_changed_and_taken_back(shell: Shell, app: Headrace) -> None:
+def test_terms_are_changed_and_removed(shell: Shell, app: Headrace) -> None:
     ran = shell("lifecycle", "configure", "--task", "send", "--max-pending", "2h", "--max-age", "none")
     shell("lifecycle", "configure", "--task", "send", "--archive", "no")
     assert ran.code == 0
     shell("lifecycle", "configure", "--task", "send", "--remove-on-fail", "yes", "--remove-on-complete", "20")
-    said = {"max_pending": 7200, "max_age": None, "archive": False, "remove_on_fail": True, "remove_on_complete": 20}
-    assert app.lifecycle.all_terms()[1] == PolicyLayers("task", "send", {}, said)
+    fields = {"max_pending": 7200, "max_age": None, "archive": False, "remove_on_fail": True, "remove_on_complete": 20}
+    assert app.lifecycle.all_terms()[1] == PolicyLayers("task", "send", {}, fields)
     shell("lifecycle", "configure", "--task", "send", "--max-pending", "default", "--on-stale", "fail")
     assert app.lifecycle.terms(task="send").origin["max_pending"] == "setting"
-    told = shell("lifecycle", "configure", "--task", "send", "--clear", "--keep-failed", "3d", "--json").json
-    assert (told["keep_failed"], told["on_stale"]) == (259200.0, "review")
+    record = shell("lifecycle", "configure", "--task", "send", "--clear", "--keep-failed", "3d", "--json").json
+    assert (record["keep_failed"], record["on_stale"]) == (259200.0, "review")
     assert app.lifecycle.all_terms()[1].ordered == {"keep_failed": 259200}
 
 
-@pytest.mark.parametrize(("told", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)])
+@pytest.mark.parametrize(
+    ("expected", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)]
+)
 @pytest.mark.parametrize("option", ["--max-retrying", "--keep-cancelled"])
-def test_times_are_told_as_everywhere(shell: Shell, app: Headrace, option: str, told: str, seconds: float) -> None:
-    assert shell("lifecycle", "configure", "--task", "send", option, told).code == 0
+def test_terms_accept_every_format_of_a_duration(
+    shell: Shell, app: Headrace, option: str, expected: str, seconds: float
+) -> None:
+    assert shell("lifecycle", "configure", "--task", "send", option, expected).code == 0
     assert getattr(app.lifecycle.terms(task="send"), option[2:].replace("-", "_")) == seconds
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("arguments", "expected"),
     [
         (("--max-age", "1h"), "name either a task or a queue"),
         (("--task", "a", "--queue", "b"), "name either a task or a queue"),
@@ -171,8 +177,8 @@ def test_times_are_told_as_everywhere(shell: Shell, app: Headrace, option: str, 
         (("--task", "a", "--remove-on-fail", "0"), "how many of the newest stay"),
     ],
 )
-def test_what_makes_no_sense_is_refused(shell: Shell, app: Headrace, words: tuple[str, ...], told: str) -> None:
-    ran = shell("lifecycle", "configure", *words)
+def test_invalid_terms_are_refused(shell: Shell, app: Headrace, arguments: tuple[str, ...], expected: str) -> None:
+    ran = shell("lifecycle", "configure", *arguments)
     assert ran.code == 2
-    assert told in " ".join(ran.err.split())
+    assert expected in " ".join(ran.err.split())
     assert len(app.lifecycle.all_terms()) == 1

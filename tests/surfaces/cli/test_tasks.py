@@ -1,4 +1,4 @@
-"""`headrace tasks`, the rules of `headrace queues configure` and the orders of `headrace worker`, right and wrong."""
+"""`headrace tasks`, the rules of `headrace queues configure` and the options of `headrace worker`, with errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_tasks_are_paused_listed_and_resumed(shell: Shell, app: Headrace) -> Non
     assert app.task_rules() == {}
 
 
-def test_a_name_that_nobody_knows_is_taken_and_doubted(shell: Shell, app: Headrace) -> None:
+def test_an_unknown_task_is_paused_with_a_warning(shell: Shell, app: Headrace) -> None:
     doubt = " (no worker knows it, and there is no job of it)"
     assert shell("tasks", "pause", "send", "sned").out == f"task send is paused\ntask sned is paused{doubt}\n"
     assert shell("tasks", "configure", "sned", "--concurrency", "1").out.endswith(f"concurrency=1{doubt}\n")
@@ -54,7 +54,7 @@ def test_a_name_that_nobody_knows_is_taken_and_doubted(shell: Shell, app: Headra
         assert shell("tasks", "pause", "known").out == "task known is paused\n"
 
 
-def test_the_order_of_a_task_is_given_and_lifted(shell: Shell, app: Headrace) -> None:
+def test_the_strategy_of_a_task_is_set_and_removed(shell: Shell, app: Headrace) -> None:
     assert shell("tasks", "configure", "send", "--strategy", "lifo").out == "task send has strategy=lifo\n"
     assert app.task_rules() == {"send": TaskRules(strategy="lifo")}
     ran = shell("tasks", "configure", "send", "--strategy", "newest")
@@ -69,14 +69,14 @@ def test_one_wrong_name_leaves_every_task_as_it_was(shell: Shell, app: Headrace)
     assert app.task_rules() == {}
 
 
-def test_the_rules_of_a_task_are_given_shown_and_lifted(shell: Shell, app: Headrace) -> None:
+def test_the_rules_of_a_task_are_set_shown_and_removed(shell: Shell, app: Headrace) -> None:
     assert shell("tasks", "configure", "send").out == "task send has no rules\n"
     ran = shell("tasks", "configure", "send", "--rate", "100/min", "--burst", "7", "--concurrency", "3")
     assert ran.out == "task send has rate=100/min burst=7 concurrency=3\n"
     assert app.task_rules() == {"send": TaskRules(rate=Rate(600_000, 7), concurrency=3)}
     assert shell("tasks", "configure", "send", "--rate", "none").out == "task send has concurrency=3\n"
-    told = shell("tasks", "configure", "send", "--json").json
-    assert told == {"task": "send", "rules": {"concurrency": 3}}
+    record = shell("tasks", "configure", "send", "--json").json
+    assert record == {"task": "send", "rules": {"concurrency": 3}}
     shell("tasks", "pause", "send")
     assert shell("tasks", "configure", "send", "--clear").out == "task send has paused=true\n"
     assert shell("tasks", "configure", "send", "--clear", "--rate", "5/s").out.startswith(
@@ -85,7 +85,7 @@ def test_the_rules_of_a_task_are_given_shown_and_lifted(shell: Shell, app: Headr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--rate", "often"], "'--rate': 'often' "),
         (["--rate", "10"], "'--rate': expected text such as '10/s'"),
@@ -99,27 +99,27 @@ def test_the_rules_of_a_task_are_given_shown_and_lifted(shell: Shell, app: Headr
         (["--weight", "5"], "no such option '--weight'"),
     ],
 )
-def test_a_wrong_rule_of_a_task_is_told_in_one_line(
-    shell: Shell, app: Headrace, arguments: list[str], told: str
+def test_a_wrong_rule_of_a_task_is_an_error_of_one_line(
+    shell: Shell, app: Headrace, arguments: list[str], expected: str
 ) -> None:
     ran = shell("tasks", "configure", "send", *arguments)
-    assert_told(ran.code, ran.out, ran.err, told)
+    assert_one_line_error(ran.code, ran.out, ran.err, expected)
     assert app.task_rules() == {}
 
 
-def assert_told(code: int, out: str, err: str, told: str) -> None:
-    """Wrong use: one line that says what is wrong, perhaps one that says where help is, and nothing else."""
+def assert_one_line_error(code: int, out: str, err: str, expected: str) -> None:
+    """A usage error: one line with the error, perhaps one that names --help, and nothing else."""
     error, *more = err.splitlines()
     assert (code, out) == (2, "")
     assert error.startswith("error: ")
-    assert told in error
+    assert expected in error
     assert [line.partition(" ")[0] for line in more] in ([], ["try:"])
 
 
 # -- queues
 
 
-def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Headrace) -> None:
+def test_every_rule_of_a_queue_is_set_shown_and_removed(shell: Shell, app: Headrace) -> None:
     given = {
         "--max-length": "100",
         "--weight": "3",
@@ -154,7 +154,7 @@ def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Head
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--rate", "fast"], "'--rate': 'fast' "),
         (["--rate", "10"], "'--rate': expected text such as '10/s'"),
@@ -173,12 +173,12 @@ def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Head
         (["--wieght", "2"], "no such option '--wieght'"),
     ],
 )
-def test_a_wrong_rule_of_a_queue_is_told_in_one_line(
-    shell: Shell, app: Headrace, arguments: list[str], told: str
+def test_a_wrong_rule_of_a_queue_is_an_error_of_one_line(
+    shell: Shell, app: Headrace, arguments: list[str], expected: str
 ) -> None:
     app.queue("mail").configure(concurrency=7)
     ran = shell("queues", "configure", "mail", *arguments)
-    assert_told(ran.code, ran.out, ran.err, told)
+    assert_one_line_error(ran.code, ran.out, ran.err, expected)
     assert app.queue("mail").rules == QueueRules(concurrency=7)
 
 
@@ -215,7 +215,7 @@ def test_a_worker_serves_queues_strictly_in_the_order_given(shell: Shell) -> Non
     assert order_of(shell, calls, "-q", "ccc,aaa,bbb", "--queue-order", "strict") == "CAB"
 
 
-def test_a_worker_runs_what_it_has_the_means_for(shell: Shell) -> None:
+def test_a_worker_runs_only_jobs_whose_needs_it_has(shell: Shell) -> None:
     calls: dict[str, dict[str, object]] = {
         "a": {"needs": ["gpu", "region:eu"]},
         "b": {"needs": ["gpu", "tpu"]},
@@ -225,7 +225,7 @@ def test_a_worker_runs_what_it_has_the_means_for(shell: Shell) -> None:
     assert sorted(ran) == ["a", "c"]
 
 
-def test_a_worker_process_tells_what_it_has(shell: Shell) -> None:
+def test_a_worker_process_reports_its_capabilities(shell: Shell) -> None:
     worker = shell.start("--app", shell.module(MARK), "worker", "--needs", "gpu,region:eu")
     with shell.app() as app:
         eventually(lambda: [known.capabilities for known in app.workers()] == [["gpu", "region:eu"]], "it signs on")
@@ -246,7 +246,7 @@ def test_one_worker_with_capabilities_gives_the_others_a_dash(shell: Shell) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (
             ["--strategy", "fif"],
@@ -257,6 +257,6 @@ def test_one_worker_with_capabilities_gives_the_others_a_dash(shell: Shell) -> N
         (["--needs"], "'--needs' requires an argument"),
     ],
 )
-def test_a_wrong_order_to_a_worker_is_told_in_one_line(shell: Shell, arguments: list[str], told: str) -> None:
+def test_a_wrong_option_of_a_worker_is_an_error_of_one_line(shell: Shell, arguments: list[str], expected: str) -> None:
     ran = shell("worker", *arguments)
-    assert_told(ran.code, ran.out, ran.err, told)
+    assert_one_line_error(ran.code, ran.out, ran.err, expected)

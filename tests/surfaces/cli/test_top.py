@@ -1,4 +1,4 @@
-"""Whoever watches sees what is there now, in a small terminal and in a pipe, also when the store was away."""
+"""`headrace top` shows the current state in a small terminal and in a pipe, also after the store was unavailable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
 
 
 class Terminal:
-    """A pseudo-terminal with `headrace top` on it, and somebody who reads and types."""
+    """A pseudo-terminal that runs `headrace top`; it reads the screen and types keys."""
 
     def __init__(self, shell: Shell, *arguments: str, rows: int = 24, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()
@@ -58,10 +58,10 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text: str) -> None:
-        """Read until it is there, after whatever was waited for last."""
+        """Read until the text appears, after the text of the last call."""
         deadline = time.monotonic() + PATIENCE
         while text not in self.seen:
-            assert time.monotonic() < deadline, f"{text!r} never came:\n{self.seen[-3000:]}"
+            assert time.monotonic() < deadline, f"{text!r} did not appear:\n{self.seen[-3000:]}"
             if select.select([self._ours], [], [], 0.2)[0]:
                 self.seen += ESCAPES.sub("", os.read(self._ours, 65536).decode("utf-8", "replace"))
         self.seen = self.seen.partition(text)[2]
@@ -70,7 +70,7 @@ class Terminal:
         os.write(self._ours, keys.encode())
 
     def end(self) -> int:
-        """Its exit code, when the terminal is as it was."""
+        """Wait for the end, check that the terminal is restored, and return the exit code."""
         deadline = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < deadline:
             if select.select([self._ours], [], [], 0.1)[0]:
@@ -94,7 +94,7 @@ def watching(shell: Shell, *arguments: str) -> Iterator[Terminal]:
         terminal.close()
 
 
-def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
+def test_keys_choose_a_queue_pause_it_and_quit(shell: Shell) -> None:
     with shell.app() as app:
         app.enqueue("send")
         app.task_by_name("send").using(queue="mail").enqueue()
@@ -119,7 +119,7 @@ def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
 
 @pytest.mark.slow
 @pytest.mark.engines("redis")
-def test_it_says_that_the_store_is_away_and_goes_on_when_it_is_back(shell: Shell, engine_name: str) -> None:
+def test_it_reports_an_unavailable_store_and_continues_afterwards(shell: Shell, engine_name: str) -> None:
     with RedisServer() as server:
         with Headrace(server.url) as app:
             app.task_by_name("send").using(queue="mail").enqueue()
@@ -155,7 +155,7 @@ def test_in_a_pipe_it_prints_one_snapshot(shell: Shell) -> None:
     assert "\x1b" not in ran.out
 
 
-def test_json_has_rates_of_what_happened_meanwhile(shell: Shell) -> None:
+def test_json_has_rates_between_the_two_samples(shell: Shell) -> None:
     with shell.app() as app:
         app.task_by_name("send").using(queue="mail").enqueue()
     found = shell("top", "--json", "--interval", "50ms").json
@@ -166,34 +166,34 @@ def test_json_has_rates_of_what_happened_meanwhile(shell: Shell) -> None:
     assert mail["arriving"] is None
 
 
-def test_a_store_that_is_not_there_is_an_error(shell: Shell) -> None:
+def test_a_missing_store_is_an_error(shell: Shell) -> None:
     ran = shell("top", "--once")
     assert ran.code == 2
     assert "there is no store" in ran.err
 
 
-# -- what is seen
+# -- samples and views
 
 
 def test_rates_are_what_changed_over_the_last_seconds() -> None:
     clock = iter([0.0, 2.0, 4.0, 20.0])
     with Headrace("memory://") as app:
-        lookout = StoreSampler(app, lambda: next(clock))
+        sampler = StoreSampler(app, lambda: next(clock))
 
         @app.task(queue="mail")
         def send() -> None: ...
 
         app.enqueue_many([send.bind() for _ in range(10)])
-        assert lookout.look().queues[0].leaving is None
+        assert sampler.sample().queues[0].leaving is None
         with contextlib.suppress(HeadraceError):  # it has not run all of them
             drain(app, limit=8)
         app.enqueue_many([send.bind() for _ in range(4)])
-        (mail,) = lookout.look().queues
+        (mail,) = sampler.sample().queues
         assert (mail.pending, mail.arriving, mail.leaving, mail.empty_in) == (6, 2.0, 4.0, 3.0)
         app.jobs.delete(state="completed")
-        (mail,) = lookout.look().queues
+        (mail,) = sampler.sample().queues
         assert (mail.arriving, mail.leaving) == (0.0, 0.0)
-        (mail,) = lookout.look().queues
+        (mail,) = sampler.sample().queues
         assert mail.empty_in is None
 
 
@@ -206,41 +206,41 @@ def test_a_queue_that_is_never_empty_says_so(shell: Shell) -> None:
 
 
 def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
-    looks = iter([0.0, 1.0, 2.0])
+    times = iter([0.0, 1.0, 2.0])
     clock = VirtualClock()
     with Headrace("memory://", clock=clock) as app:
-        lookout = StoreSampler(app, lambda: next(looks))
+        sampler = StoreSampler(app, lambda: next(times))
         described = app.worker(heartbeat=10)
         described._worker_state = SimpleNamespace(running={})  # type: ignore[assignment]
         described._exchange = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
         app.engine.renew(described.describe(), [], 1000)
-        assert lookout.look().workers[0].rate is None
+        assert sampler.sample().workers[0].rate is None
         clock.advance(10)
         described._exchange.completed = 220
         app.engine.renew(described.describe(), [], 1000)
-        assert lookout.look().workers[0].rate == 12.0
-        assert lookout.look().workers[0].rate == 12.0, "nothing was told meanwhile"
+        assert sampler.sample().workers[0].rate == 12.0
+        assert sampler.sample().workers[0].rate == 12.0, "no heartbeat came meanwhile"
 
 
-def test_a_look_that_fails_is_told_and_the_last_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_poll_sets_the_error_and_the_last_sample_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     with Headrace("memory://") as app:
         app.enqueue("send")
-        looker = Poller(app, 1.0, lambda: None)
-        looker.look()
+        poller = Poller(app, 1.0, lambda: None)
+        poller.poll()
         with monkeypatch.context() as patch:
             patch.setattr(app, "queues", broken)
-            looker.look()
-        assert looker.trouble == "gone"
-        assert looker.sight is not None
-        looker.look()
-        assert looker.trouble is None
+            poller.poll()
+        assert poller.error == "gone"
+        assert poller.sample is not None
+        poller.poll()
+        assert poller.error is None
 
 
 def broken() -> None:
     raise OSError("gone")
 
 
-def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0) -> StoreSample:
+def sample(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0) -> StoreSample:
     return StoreSample(
         at=NOW,
         store="postgresql://***@db.example/shop",
@@ -285,25 +285,25 @@ def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0)
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (80, 6)])
-@pytest.mark.parametrize("shown", [sight(), sight(0, 0, 0), sight(40, 30, 10, 5), sight(1, 50, 0), None])
-def test_it_fills_the_screen_and_no_more(shown: StoreSample | None, width: int, height: int) -> None:
+@pytest.mark.parametrize("store_sample", [sample(), sample(0, 0, 0), sample(40, 30, 10, 5), sample(1, 50, 0), None])
+def test_it_fills_the_screen_and_no_more(store_sample: StoreSample | None, width: int, height: int) -> None:
     out = StringIO()
     console = Console(file=out, width=width, height=height, force_terminal=False, highlight=False)
-    look = ViewState("pending", "queue-39-" + "long" * 6, trouble=None if shown else "no route to host")
-    console.print(screen(shown, look, width, height))
+    view = ViewState("pending", "queue-39-" + "long" * 6, error=None if store_sample else "no route to host")
+    console.print(screen(store_sample, view, width, height))
     lines = out.getvalue().splitlines()
     assert len(lines) == height
     assert max(map(len, lines)) <= width
     assert "q quit" in lines[-1]
-    if shown is None:
+    if store_sample is None:
         assert "the store is unavailable: no route" in lines[0]
-    elif len(shown.queues) > height:
+    elif len(store_sample.queues) > height:
         assert "more" in out.getvalue()
         assert "queue-39" in out.getvalue() or height < 10
 
 
 def test_at_80_columns_the_figures_that_matter_are_there() -> None:
     out = StringIO()
-    Console(file=out, width=80, height=24, highlight=False).print(screen(sight(), ViewState(), 80, 24))
+    Console(file=out, width=80, height=24, highlight=False).print(screen(sample(), ViewState(), 80, 24))
     for needed in ("PENDING", "OLDEST", "OUT/s", "1,234", "BUSY", "4/8", "ERROR", "E: x y", "3 running"):
         assert needed in out.getvalue()

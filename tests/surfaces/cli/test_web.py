@@ -1,4 +1,4 @@
-"""`headrace web`: it starts only where that is safe, and ends when it is told to, whoever listens."""
+"""`headrace web`: it refuses an unsafe start, and ends on SIGTERM despite open streams."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def test_a_port_that_is_taken_is_a_failure(shell: Shell) -> None:
     assert "address already in use" in done.err
 
 
-def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) -> None:
+def test_it_logs_its_address_and_ends_despite_an_open_stream(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("viewer=grafana:5f2a91\n")
     command = [*COMMAND, "--port", "0", "--token-file", str(tokens)]
     served = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         assert served.stderr is not None
-        told = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
-        assert told is not None
-        with Listening(int(told[1]), authorization="Bearer 5f2a91") as listening:
+        match = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
+        assert match is not None
+        with Listening(int(match[1]), authorization="Bearer 5f2a91") as listening:
             assert listening.response.status == 200
             assert listening.response.readline() == b"retry: 2000\n"
             served.send_signal(signal.SIGTERM)
@@ -66,16 +66,16 @@ def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("proxies", "last"), [("127.0.0.0/8", 401), pytest.param("none", 429, marks=pytest.mark.slow)])
-def test_a_proxy_is_believed_only_if_it_is_named(tmp_path: Path, proxies: str, last: int) -> None:
+def test_a_proxy_is_trusted_only_if_it_is_configured(tmp_path: Path, proxies: str, last: int) -> None:
     environment = {**os.environ, "HEADRACE_WEB_TOKENS": "5f2a91", "HEADRACE_WEB_TRUSTED_PROXIES": proxies}
     served = subprocess.Popen(
         [*COMMAND, "--port", "0"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
     )
     try:
         assert served.stderr is not None
-        told = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
-        assert told is not None
-        with closing(http.client.HTTPConnection("127.0.0.1", int(told[1]), timeout=PATIENCE)) as connection:
+        match = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
+        assert match is not None
+        with closing(http.client.HTTPConnection("127.0.0.1", int(match[1]), timeout=PATIENCE)) as connection:
             for n in range(15):
                 headers = {"authorization": "Bearer wrong", "x-forwarded-for": f"203.0.113.{n}"}
                 connection.request("GET", "/api/v1/queues", headers=headers)

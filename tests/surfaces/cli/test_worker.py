@@ -1,4 +1,4 @@
-"""`headrace worker` as a real process: it runs, drains, obeys signals, logs, reloads and stays small."""
+"""`headrace worker` as a real process: run, drain, signals, logs, reload, memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_drain_runs_what_is_due_and_ends(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-def test_drain_goes_on_in_a_fresh_process_when_one_is_worn_out(shell: Shell) -> None:
+def test_drain_continues_in_a_fresh_process_after_a_recycle(shell: Shell) -> None:
     with shell.app() as app:
         app.enqueue_many([app.task_by_name("add").bind(n, n) for n in range(3)])
         ran = shell.run("--app", shell.module(), "worker", "--drain", "--max-jobs", "1", "--prefetch", "0", "-c", "1")
@@ -79,7 +79,7 @@ def test_an_app_without_tasks_or_in_memory_is_warned_about(shell: Shell) -> None
     assert "no other process can submit" in err
 
 
-def test_queues_that_were_not_named_are_left_alone(shell: Shell) -> None:
+def test_other_queues_are_not_served(shell: Shell) -> None:
     with shell.app() as app:
         app.task_by_name("add").using(queue="mail").enqueue(1, 1)
         other = app.task_by_name("add").using(queue="other").enqueue(1, 1)
@@ -105,7 +105,7 @@ def test_sigterm_lets_the_running_job_finish_and_starts_no_other(shell: Shell) -
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_hurries_and_gives_the_job_back(shell: Shell, first: signal.Signals) -> None:
+def test_a_second_signal_ends_at_once_and_releases_the_job(shell: Shell, first: signal.Signals) -> None:
     marker = shell.folder / "held"
     with shell.app() as app:
         job = hold(app, marker)
@@ -116,7 +116,7 @@ def test_a_second_signal_hurries_and_gives_the_job_back(shell: Shell, first: sig
         worker.send_signal(signal.SIGTERM)
         assert finish(worker).code == 0
         assert job.refresh().state == State.PENDING
-        assert job.attempt == 0, "a run that was given back spends no attempt"
+        assert job.attempt == 0, "a released run does not count as an attempt"
 
 
 @pytest.mark.slow
@@ -130,11 +130,11 @@ def test_several_processes_are_kept_alive_and_end_together(shell: Shell) -> None
         ran = end(parent)
         assert ran.code == 0
         assert "was killed by signal 9" in ran.err
-        assert {w.id for w in app.workers()} <= {victim.id}, "nobody but the killed one failed to sign off"
+        assert {w.id for w in app.workers()} <= {victim.id}, "only the killed worker failed to unregister"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("--drain", "--once"), "exclude each other"),
         (("--drain", "--processes", "2"), "leave --processes out"),
@@ -149,10 +149,12 @@ def test_several_processes_are_kept_alive_and_end_together(shell: Shell) -> None
         (("--prefetch", "-1", "--once"), "prefetch"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_runs(shell: Shell, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_options_are_refused_before_anything_runs(
+    shell: Shell, arguments: tuple[str, ...], expected: str
+) -> None:
     ran = shell("--app", shell.module(), "worker", *arguments)
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
 
 
 # -- logs
@@ -186,11 +188,11 @@ def test_json_logs_are_one_object_a_line_and_name_the_job(shell: Shell) -> None:
     lines = [json.loads(line) for line in err.splitlines()]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
     assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0) for line in lines)
-    said = next(line for line in lines if line["message"] == "in the task")
+    line_of_task = next(line for line in lines if line["message"] == "in the task")
     about = {"job": "mine", "task": "speak", "queue": "default", "attempt": 1, "worker": "me"}
     about["correlation_id"] = "mine"
-    assert about.items() <= said.items()
-    assert (said["level"], said["logger"]) == ("INFO", "shop")
+    assert about.items() <= line_of_task.items()
+    assert (line_of_task["level"], line_of_task["logger"]) == ("INFO", "shop")
     assert "ZeroDivisionError" in next(line for line in lines if line["message"] == "oh")["exception"]
     assert not any(line["message"] == "too quiet" for line in lines)
 
@@ -199,9 +201,9 @@ def test_a_job_in_a_process_of_its_own_logs_as_all_others_do(shell: Shell) -> No
     with shell.app() as app:
         app.task_by_name("apart").using(job_id="mine").enqueue()
         err = shell.run("--app", shell.module(LOGGING), "worker", "--drain", "--log-format", "json").err
-    (said,) = (line for line in map(json.loads, err.splitlines()) if "of its own" in line["message"])
-    assert {"job": "mine", "task": "apart", "correlation_id": "mine", "logger": "shop"}.items() <= said.items()
-    assert said["worker"]
+    (line_of_task,) = (line for line in map(json.loads, err.splitlines()) if "of its own" in line["message"])
+    assert {"job": "mine", "task": "apart", "correlation_id": "mine", "logger": "shop"}.items() <= line_of_task.items()
+    assert line_of_task["worker"]
 
 
 def test_human_logs_name_the_job_and_follow_the_settings(shell: Shell) -> None:
@@ -214,12 +216,12 @@ def test_human_logs_name_the_job_and_follow_the_settings(shell: Shell) -> None:
     assert "Traceback" in err
 
 
-def test_an_app_that_sets_up_logging_keeps_its_own_unless_told_otherwise(shell: Shell) -> None:
+def test_an_app_that_sets_up_logging_keeps_its_own_unless_an_option_is_given(shell: Shell) -> None:
     name = shell.module("import logging\nlogging.basicConfig(format='OWN %(message)s', level='INFO')\n" + SHOP)
     own = shell.run("--app", name, "worker", "--once").err
     assert all(line.startswith("OWN ") for line in own.splitlines())
-    told = shell.run("--app", name, "worker", "--once", "--log-level", "warning")
-    assert (told.code, told.err) == (0, "")
+    ran = shell.run("--app", name, "worker", "--once", "--log-level", "warning")
+    assert (ran.code, ran.err) == (0, "")
 
 
 def test_a_wrong_level_in_the_settings_is_named(shell: Shell) -> None:
@@ -278,13 +280,11 @@ def test_the_installed_command_and_the_module_are_the_same(shell: Shell) -> None
     assert (by_function.returncode, by_function.stdout) == (0, shell.run("--version").out)
 
 
-# -- a store that is away when the worker starts
+# -- an unavailable store at the start
 
 
 @pytest.mark.parametrize("more", [(), ("--processes", "2")])
-def test_a_worker_waits_for_a_store_that_is_away_and_ends_when_it_is_told_to(
-    shell: Shell, more: tuple[str, ...]
-) -> None:
+def test_a_worker_waits_for_an_unavailable_store_and_ends_on_sigterm(shell: Shell, more: tuple[str, ...]) -> None:
     name = shell.module("from headrace import Headrace\napp = Headrace('redis://127.0.0.1:1/0')\n")
     worker = shell.start("--app", name, "worker", *more)
     try:
@@ -304,7 +304,7 @@ def test_a_worker_waits_for_a_store_that_is_away_and_ends_when_it_is_told_to(
         ("redis://127.0.0.1:1/0", "refused", ("--drain",)),
     ],
 )
-def test_a_wrong_setting_ends_it_at_once_and_so_does_an_absent_store_one_that_drains(
+def test_a_wrong_setting_ends_a_worker_at_once_and_so_does_an_absent_store_with_drain(
     shell: Shell, url: str, word: str, how: tuple[str, ...]
 ) -> None:
     (shell.folder / "text.db").write_text("no database " * 1000)

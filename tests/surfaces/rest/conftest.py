@@ -1,4 +1,4 @@
-"""An app on a store of its own, of each engine, and its REST API."""
+"""An app on its own store, of each engine, and a client of its REST API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of the REST API that says what it expects."""
+"""A client of the REST API that checks the status."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tests.surfaces.web.client import Client
 
 
 class Api(Client):
-    """Asks below /api/v1."""
+    """Sends requests below /api/v1."""
 
     def __call__(self, method: str, path: str, **how: Any) -> httpx.Response:
         return super().__call__(method, f"{PREFIX}{path}", **how)
 
     def ask(self, method: str, path: str, status: int = 200, **how: Any) -> Any:
-        """What it answers with, which has to be of this status."""
-        told = self(method, path, **how)
-        assert told.status_code == status, told.text
-        return told.json() if told.content else None
+        """The JSON of a response with this status."""
+        response = self(method, path, **how)
+        assert response.status_code == status, response.text
+        return response.json() if response.content else None
 
     def refused(self, method: str, path: str, status: int, **how: Any) -> tuple[str, str]:
         """The type of the problem and its detail."""
-        told = self.ask(method, path, status, **how)
-        assert told["status"] == status
-        return told["type"].removeprefix("urn:headrace:"), told["detail"]
+        answer = self.ask(method, path, status, **how)
+        assert answer["status"] == status
+        return answer["type"].removeprefix("urn:headrace:"), answer["detail"]

@@ -1,4 +1,4 @@
-"""One who listens to the stream of events over HTTP."""
+"""A client of the event stream over HTTP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.waiting import PATIENCE
 
 
 class Listening:
-    """One who listens to server-sent events."""
+    """A client of server-sent events."""
 
     def __init__(self, port: int, path: str = "/api/v1/events", **headers: str) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
@@ -18,7 +18,7 @@ class Listening:
         self.response: HTTPResponse = self._connection.getresponse()
 
     def frame(self) -> dict[str, str]:
-        """The next frame that is no comment; {} at the end of the stream."""
+        """The next frame that is not a comment; {} at the end of the stream."""
         fields: dict[str, str] = {}
         while line := self.response.readline():
             text = line.decode().rstrip("\n")

@@ -1,4 +1,4 @@
-"""The REST API, endpoint by endpoint, as a program sees it."""
+"""The REST API, endpoint by endpoint."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def path_of(endpoint: Endpoint) -> str:
 
 
 @pytest.mark.engines("sqlite")
-def test_each_endpoint_answers_only_who_has_its_role(app: Headrace) -> None:
+def test_each_endpoint_needs_its_role(app: Headrace) -> None:
     there = Api(app.asgi(tokens=[f"{role}={token}" for role, token in TOKENS.items()], rate=None))
 
     def check(endpoint: Endpoint) -> None:
@@ -55,24 +55,26 @@ def test_each_endpoint_answers_only_who_has_its_role(app: Headrace) -> None:
             "admin": {"admin"},
         }
         for role, token in TOKENS.items():
-            # A stream would never end, so it is asked for what it refuses.
-            told = there(endpoint.method, f"{path_of(endpoint)}?limit=no", headers=bearer(token), content=b"no JSON")
+            # A stream would never end, so the request has a bad parameter.
+            response = there(
+                endpoint.method, f"{path_of(endpoint)}?limit=no", headers=bearer(token), content=b"no JSON"
+            )
             if role in may[endpoint.role]:
-                assert told.status_code != 403, told.text
+                assert response.status_code != 403, response.text
             else:
-                assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
+                assert (response.status_code, response.json()["type"]) == (403, "urn:headrace:forbidden")
         assert there(endpoint.method, path_of(endpoint)).status_code == 401
 
     check_each(ENDPOINTS, check)
 
 
 @pytest.mark.engines("sqlite")
-def test_each_write_is_refused_by_a_server_that_only_shows(app: Headrace) -> None:
+def test_a_read_only_server_refuses_every_write(app: Headrace) -> None:
     there = Api(app.asgi(read_only=True, rate=None))
 
     def check(endpoint: Endpoint) -> None:
-        told = there(endpoint.method, path_of(endpoint), json={})
-        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+        response = there(endpoint.method, path_of(endpoint), json={})
+        assert (response.status_code, response.json()["type"]) == (403, "urn:headrace:read-only")
 
     check_each([one for one in ENDPOINTS if one.method != "GET"], check)
 
@@ -86,7 +88,7 @@ def test_names_of_endpoints_are_unique_and_lists_have_limits() -> None:
 # -- jobs
 
 
-def test_a_job_is_submitted_found_looked_into_and_deleted(app: Headrace, api: Api) -> None:
+def test_a_job_is_submitted_found_shown_and_deleted(app: Headrace, api: Api) -> None:
     made = api("POST", "/jobs", json={"task": "add", "args": [1, 2], "tags": ["sum"], "priority": 5})
     assert made.status_code == 201
     job_id = made.json()["id"]
@@ -103,7 +105,7 @@ def test_a_job_is_submitted_found_looked_into_and_deleted(app: Headrace, api: Ap
     assert api.refused("GET", f"/jobs/{job_id}", 404)[0] == "job-not-found"
 
 
-def test_secrets_are_starred_out_also_for_an_admin(app: Headrace, api: Api) -> None:
+def test_secrets_are_redacted_also_for_an_admin(app: Headrace, api: Api) -> None:
     job: Job[Any] = app.enqueue("sign_in", "ann", "hunter2")
     drain(app)
     for path in (f"/jobs/{job.id}", "/jobs", f"/jobs/{job.id}/history"):
@@ -131,7 +133,7 @@ def test_a_bad_job_is_refused_by_name(api: Api, body: Any, status: int, word: st
 
 
 @pytest.mark.engines("sqlite")
-def test_what_is_not_json_is_told_so(api: Api) -> None:
+def test_a_body_that_is_not_json_is_refused(api: Api) -> None:
     headers = {"content-type": "application/json"}
     for content in (b"{", b"\xff", b'{"args":' + b"[" * 100_000):
         assert api.refused("POST", "/jobs", 400, content=content, headers=headers)[0] == "malformed-json"
@@ -144,15 +146,15 @@ def test_many_jobs_are_stored_together_or_not_at_all(app: Headrace, api: Api) ->
     assert app.jobs.count() == 3
 
 
-def test_a_taken_id_and_a_full_queue_have_their_own_answers(app: Headrace, api: Api) -> None:
+def test_a_taken_id_and_a_full_queue_have_their_own_problems(app: Headrace, api: Api) -> None:
     job = {"task": "add", "args": [1, 2], "job_id": "reports/2026"}
     api.ask("POST", "/jobs", 201, json=job)
     assert api.refused("POST", "/jobs", 409, json=job)[0] == "duplicate-job"
     assert api.ask("GET", "/jobs/reports%2F2026")["id"] == "reports/2026"
     app.queue("small").configure(max_length=1)
     api.ask("POST", "/jobs", 201, json={"task": "add", "args": [1, 2], "queue": "small"})
-    told = api("POST", "/jobs", json={"task": "add", "args": [1, 2], "queue": "small"})
-    assert (told.status_code, told.headers["retry-after"]) == (429, "1")
+    response = api("POST", "/jobs", json={"task": "add", "args": [1, 2], "queue": "small"})
+    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
 
 
 def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api) -> None:
@@ -170,10 +172,10 @@ def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api)
 
 
 @pytest.mark.engines("sqlite", "postgres")
-def test_a_search_that_no_index_helps_goes_on_behind_its_cursor(
+def test_a_search_without_an_index_continues_after_its_cursor(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.api.resources.jobs._REACH_OF_TEXT", 10)
+    monkeypatch.setattr("headrace.web.api.resources.jobs._TEXT_SCAN_LIMIT", 10)
     app.enqueue_many([{"task": "add", "args": [n, n]} for n in (424242, *range(25))])
     page = api.ask("GET", "/jobs?text=424242&total=true")
     assert (page["jobs"], page["total"], page["total_is_exact"]) == ([], 0, False)
@@ -192,7 +194,7 @@ def test_a_bad_parameter_is_named(api: Api, query: str) -> None:
     assert query.partition("=")[0] in api.refused("GET", f"/jobs?{query}", 422)[1]
 
 
-def test_acts_on_one_job_tell_when_there_is_nothing_to_do(app: Headrace, api: Api) -> None:
+def test_actions_on_one_job_report_a_wrong_state(app: Headrace, api: Api) -> None:
     job: Job[int] = app.task_by_name("add").using(delay=60).enqueue(1, 2)
     assert api.ask("POST", f"/jobs/{job.id}/promote", json={})["state"] == "pending"
     assert api.refused("POST", f"/jobs/{job.id}/promote", 409, json={})[0] == "wrong-state"
@@ -201,11 +203,11 @@ def test_acts_on_one_job_tell_when_there_is_nothing_to_do(app: Headrace, api: Ap
     assert api.ask("POST", f"/jobs/{job.id}/retry", json={})["state"] == "pending"
 
 
-def test_acts_on_many_foretell_what_they_do(app: Headrace, api: Api) -> None:
+def test_a_dry_run_of_a_bulk_action_counts_its_jobs(app: Headrace, api: Api) -> None:
     app.enqueue_many([{"task": "add", "args": [n, n], "queue": "a" if n % 2 else "b"} for n in range(10)])
     assert api.refused("POST", "/jobs/cancel", 422, json={})[0] == "invalid-job"
-    told = api.ask("POST", "/jobs/cancel", json={"queue": "a", "dry_run": True})
-    assert told == {"changed": 5, "dry_run": True}
+    answer = api.ask("POST", "/jobs/cancel", json={"queue": "a", "dry_run": True})
+    assert answer == {"changed": 5, "dry_run": True}
     assert api.ask("POST", "/jobs/cancel", json={"queue": "a"})["changed"] == 5
     assert api.ask("POST", "/jobs/retry", json={"queue": "a", "dry_run": True})["changed"] == 0
     retry = {"queue": "a", "state": ["cancelled"]}
@@ -217,10 +219,10 @@ def test_acts_on_many_foretell_what_they_do(app: Headrace, api: Api) -> None:
 # -- queues, tasks, workers
 
 
-def test_a_queue_is_configured_paused_peeked_into_and_cleared(app: Headrace, api: Api) -> None:
+def test_a_queue_is_configured_paused_peeked_and_cleared(app: Headrace, api: Api) -> None:
     jobs: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n], "queue": "mail"} for n in range(3)])
-    told = api.ask("PATCH", "/queues/mail", json={"rate": "10/s", "burst": 20, "concurrency": 5, "ageing": 30})
-    assert {name: told["rules"][name] for name in ("rate", "burst", "concurrency", "ageing")} == {
+    answer = api.ask("PATCH", "/queues/mail", json={"rate": "10/s", "burst": 20, "concurrency": 5, "ageing": 30})
+    assert {name: answer["rules"][name] for name in ("rate", "burst", "concurrency", "ageing")} == {
         "rate": "10/s",
         "burst": 20,
         "concurrency": 5,
@@ -251,13 +253,13 @@ def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
 
 
-def test_a_worker_is_told_with_the_trace_of_its_memory(app: Headrace, api: Api) -> None:
+def test_a_worker_is_returned_with_its_memory_trace(app: Headrace, api: Api) -> None:
     sign_on_tracing(app.engine, "w1", "a.py:3 +2 kB")
     trace = api.ask("GET", "/workers/w1")["memory_trace"]
     assert trace == {"allocated": 5 * 2**20, "peak": 7 * 2**20, "growth": ["a.py:3 +2 kB"]}
 
 
-def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:
+def test_a_worker_is_listed_paused_and_stopped(app: Headrace, api: Api) -> None:
     with app.worker(concurrency=1) as worker:
         assert [one["id"] for one in api.ask("GET", "/workers")] == [worker.id]
         assert api.ask("GET", f"/workers/{worker.id}")["concurrency"] == 1
@@ -271,7 +273,7 @@ def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:
 # -- schedules, flows
 
 
-def test_a_schedule_lives_its_life(app: Headrace, api: Api) -> None:
+def test_a_schedule_is_created_changed_run_and_deleted(app: Headrace, api: Api) -> None:
     body = {"id": "nightly", "task": "add", "args": [1, 2], "cron": "0 2 * * *", "tz": "Europe/Vienna", "priority": 3}
     assert api.ask("POST", "/schedules", 201, json=body)["cron"] == "0 2 * * *"
     assert api.refused("POST", "/schedules", 409, json=body)[0] == "duplicate-schedule"
@@ -302,8 +304,8 @@ def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> Non
     flow.add(app.tasks["add"].bind(first, 3))
     run = flow.enqueue()
     assert [one["id"] for one in api.ask("GET", "/flows")["flows"]] == [run.id]
-    told = api.ask("GET", f"/flows/{run.id}")
-    assert (len(told["jobs"]), len(told["graph"]["edges"])) == (2, 1)
+    answer = api.ask("GET", f"/flows/{run.id}")
+    assert (len(answer["jobs"]), len(answer["graph"]["edges"])) == (2, 1)
     assert api.ask("POST", f"/flows/{run.id}/cancel", json={})["changed"] == 2
     assert api.ask("GET", f"/flows/{run.id}")["flow"]["state"] == "cancelled"
     assert api.refused("GET", "/flows/nothing", 404)[0] == "flow-not-found"
@@ -312,18 +314,18 @@ def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> Non
 # -- dead letters, lifecycle, system
 
 
-def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: Api) -> None:
+def test_a_dead_letter_is_shown_requeued_and_resolved(app: Headrace, api: Api) -> None:
     app.enqueue_many([{"task": "boom"} for _ in range(3)])
     drain(app)
     dead_letters = api.ask("GET", "/dead?task=boom")["letters"]
-    assert [letter["error_type"] for letter in dead_letters] == ["OSError"] * 3
+    assert [dead_letter["error_type"] for dead_letter in dead_letters] == ["OSError"] * 3
     assert api.ask("GET", "/dead/groups")[0]["count"] == 3
     assert api.ask("GET", "/dead/stats")[0]["pending"] == 3
-    first, second, _ = (letter["id"] for letter in dead_letters)
+    first, second, _ = (dead_letter["id"] for dead_letter in dead_letters)
     assert api.ask("POST", f"/dead/{first}/requeue", json={"note": "fixed"})["requeued"] is True
     assert api.refused("POST", f"/dead/{first}/requeue", 409, json={})[0] == "dead-letter-closed"
-    told = api.ask("POST", f"/dead/{second}/resolve", json={"status": "manually_resolved", "note": "by hand"})
-    assert (told["status"], told["resolved_by"]) == ("manually_resolved", "local")
+    answer = api.ask("POST", f"/dead/{second}/resolve", json={"status": "manually_resolved", "note": "by hand"})
+    assert (answer["status"], answer["resolved_by"]) == ("manually_resolved", "local")
     noted = api.ask("POST", f"/dead/{second}/notes", json={"text": "it was the mail server"})["notes"]
     assert [note["text"] for note in noted][-1] == "it was the mail server"
     assert api.ask("POST", "/dead/requeue", json={"task": "boom", "dry_run": True})["matched"] == 1
@@ -341,13 +343,13 @@ def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: 
     assert api.refused("DELETE", f"/dead/{second}", 404)[0] == "dead-letter-not-found"
 
 
-def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:
+def test_the_lifecycle_is_shown_and_configured(app: Headrace, api: Api) -> None:
     app.enqueue("add", 1, 2)
     ordered = {"queue": "default", "max_pending": 0.001, "on_stale": "fail"}
     assert api.ask("PATCH", "/lifecycle/terms", json=ordered)["max_pending"] == 0.001
     assert api.ask("GET", "/lifecycle/terms?queue=default")["on_stale"] == "fail"
     while not api.ask("GET", "/lifecycle/stale"):
-        pass  # a millisecond has to go by
+        pass  # a millisecond must pass
     assert [job["applied"] for job in api.ask("POST", "/lifecycle/stale", json={})] == [False]
     assert [job["applied"] for job in api.ask("POST", "/lifecycle/stale", json={"dry_run": False})] == [True]
     assert api.ask("POST", "/lifecycle/archive", json={})["dry_run"] is True
@@ -357,13 +359,13 @@ def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:
     assert isinstance(api.ask("GET", "/lifecycle/partitions"), list)
 
 
-def test_every_write_is_in_the_audit_trail_without_what_jobs_are_called_with(app: Headrace, api: Api) -> None:
+def test_every_write_is_in_the_audit_trail_without_arguments_of_jobs(app: Headrace, api: Api) -> None:
     api.ask("POST", "/jobs", 201, json={"task": "sign_in", "kwargs": {"user": "ann", "password": "hunter2"}})
     api.ask("POST", "/queues/mail/pause", json={})
     api.ask("POST", "/jobs/nothing/cancel", 404, json={})
     entries = api.ask("GET", "/audit?limit=2")
-    told = [(entry["who"], entry["what"], entry["target"], entry["outcome"]) for entry in entries["entries"]]
-    assert told == [
+    recorded = [(entry["who"], entry["what"], entry["target"], entry["outcome"]) for entry in entries["entries"]]
+    assert recorded == [
         ("local", "jobs.cancel", "nothing", "job-not-found"),
         ("local", "queues.pause", "mail", "done"),
     ]
@@ -374,15 +376,15 @@ def test_every_write_is_in_the_audit_trail_without_what_jobs_are_called_with(app
 
 
 @pytest.mark.engines("sqlite")
-def test_the_system_tells_no_secret() -> None:
+def test_the_system_resource_has_no_secret() -> None:
     with Headrace("memory://", web_auth=["ann:s3cret"], web_tokens=["node:5f2a91"]) as app:
-        told = Api(app.asgi(), headers=bearer("5f2a91"))("GET", "/system")
-        assert told.status_code == 200
-        assert "s3cret" not in told.text
-        assert "5f2a91" not in told.text
+        response = Api(app.asgi(), headers=bearer("5f2a91"))("GET", "/system")
+        assert response.status_code == 200
+        assert "s3cret" not in response.text
+        assert "5f2a91" not in response.text
 
 
-def test_the_parts_of_the_store_are_told_without_their_values(api: Api) -> None:
+def test_tables_and_keys_of_the_store_are_listed_without_their_values(api: Api) -> None:
     api.ask("POST", "/jobs", 201, json={"task": "sign_in", "kwargs": {"user": "ann", "password": "hunter2"}})
     (jobs,) = api.ask("GET", "/system/storage?pattern=job?")
     assert jobs.keys() == {"name", "kind", "entries", "bytes", "expires"}
@@ -393,34 +395,34 @@ def test_the_parts_of_the_store_are_told_without_their_values(api: Api) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
-    told = api("GET", "/queues")
-    again = api("GET", "/queues", headers={"if-none-match": told.headers["etag"]})
+def test_an_unchanged_response_is_not_sent_again(api: Api) -> None:
+    response = api("GET", "/queues")
+    again = api("GET", "/queues", headers={"if-none-match": response.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
 @pytest.mark.engines("sqlite")
-def test_an_error_that_nobody_foresaw_is_not_shown(
+def test_an_unexpected_error_is_not_shown(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> list[Any]:
         raise RuntimeError("/etc/secret is on fire")
 
     monkeypatch.setattr(app, "queues", broken)
-    told = api("GET", "/queues")
-    assert (told.status_code, told.json()["type"]) == (500, "urn:headrace:internal-error")
-    assert "fire" not in told.text
-    assert "Traceback" not in told.text
+    response = api("GET", "/queues")
+    assert (response.status_code, response.json()["type"]) == (500, "urn:headrace:internal-error")
+    assert "fire" not in response.text
+    assert "Traceback" not in response.text
     assert "on fire" in caplog.text
 
 
 @pytest.mark.engines("sqlite")
 def test_a_problem_names_the_field_and_what_is_allowed_there(api: Api) -> None:
     def check(case: tuple[str, str, Any, str, str]) -> None:
-        method, path, body, field, told = case
+        method, path, body, field, expected = case
         problem = api.ask(method, path, 422, **({} if body is None else {"json": body}))
         assert problem["field"] == field, problem
-        assert told in problem["detail"]
+        assert expected in problem["detail"]
 
     job = {"task": "add", "args": [1, 2]}
     check_each(

@@ -1,4 +1,4 @@
-"""Removing jobs over REST by their ends, some at a time; and schedules that run once at once."""
+"""Deleting jobs over REST by finish time and limit; schedules that also run at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def api(app: Headrace) -> Api:
     return Api(app.asgi(rate=None), headers={"x-requested-with": "x"})
 
 
-def test_jobs_are_removed_by_their_ends_the_oldest_first(app: Headrace, api: Api, clock: VirtualClock) -> None:
+def test_jobs_are_deleted_by_finish_time_oldest_first(app: Headrace, api: Api, clock: VirtualClock) -> None:
     jobs = []
     for _ in range(4):
         jobs.append(app.task_by_name("add").enqueue())
@@ -47,7 +47,7 @@ def test_jobs_are_removed_by_their_ends_the_oldest_first(app: Headrace, api: Api
     assert (kind, detail.partition(":")[0]) == ("invalid-job", "dry_run")
 
 
-def test_a_limit_alone_says_not_which_jobs_are_meant(app: Headrace, api: Api) -> None:
+def test_a_limit_alone_is_not_a_filter(app: Headrace, api: Api) -> None:
     for _ in range(3):
         app.task_by_name("add").enqueue()
     assert "at least one filter" in api.refused("POST", "/jobs/delete", 422, json={"limit": 1})[1]

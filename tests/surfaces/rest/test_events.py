@@ -1,4 +1,4 @@
-"""Events reach who listens: at once, once, in order, behind the last one seen; and a slow one holds up nobody."""
+"""Listeners get events at once, once, in order, after their last one; a slow listener does not block others."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def app(app: Headrace) -> Headrace:
 
 
 def enqueued(app: Headrace, count: int) -> list[str]:
-    """The ids of so many jobs, stored together."""
+    """The ids of new jobs, stored in one commit."""
     jobs: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n]} for n in range(count)])
     return [job.id for job in jobs]
 
 
 @pytest.fixture
 def port(app: Headrace) -> Iterator[int]:
-    app.enqueue("add", 0, 0)  # the store is there, and has something to tell
+    app.enqueue("add", 0, 0)  # the store exists and has an event
     with serve(app) as site:
         yield site.port
 
 
-def test_a_listener_is_told_what_happens_from_now_on(app: Headrace, port: int) -> None:
+def test_a_listener_gets_events_from_now_on(app: Headrace, port: int) -> None:
     with Listening(port) as listening:
         assert listening.response.headers["content-type"].startswith("text/event-stream")
         assert listening.response.headers["x-accel-buffering"] == "no"
@@ -55,7 +55,7 @@ def test_a_listener_is_told_what_happens_from_now_on(app: Headrace, port: int) -
         assert frame["id"]
 
 
-def test_who_was_cut_off_goes_on_behind_the_last_event_it_saw(app: Headrace, port: int) -> None:
+def test_a_reconnected_listener_continues_after_its_last_event(app: Headrace, port: int) -> None:
     with Listening(port) as listening:
         listening.response.readline()
         ids = [app.enqueue("add", n, n).id for n in range(3)]
@@ -68,7 +68,7 @@ def test_who_was_cut_off_goes_on_behind_the_last_event_it_saw(app: Headrace, por
         assert again.event()["job_id"] == late
 
 
-def test_from_inside_a_page_too(app: Headrace, port: int) -> None:
+def test_it_continues_inside_a_page_too(app: Headrace, port: int) -> None:
     with Listening(port) as listening:
         listening.response.readline()
         ids = enqueued(app, 5)
@@ -78,10 +78,8 @@ def test_from_inside_a_page_too(app: Headrace, port: int) -> None:
         assert [again.event()["job_id"] for _ in range(2)] == ids[3:]
 
 
-def test_a_cursor_from_beyond_the_last_event_goes_on_from_now_and_keeps_nobody_from_hearing(
-    app: Headrace, port: int
-) -> None:
-    with Listening(port, **{"Last-Event-ID": "99999999999999"}) as lost:  # it is the first to listen
+def test_a_cursor_after_the_last_event_starts_now_and_does_not_block_other_listeners(app: Headrace, port: int) -> None:
+    with Listening(port, **{"Last-Event-ID": "99999999999999"}) as lost:  # it is the first listener
         assert lost.response.readline() == b"retry: 2000\n"
         with Listening(port) as other:
             other.response.readline()
@@ -90,9 +88,9 @@ def test_a_cursor_from_beyond_the_last_event_goes_on_from_now_and_keeps_nobody_f
             assert [other.event()["job_id"] for _ in ids] == ids
 
 
-def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_during_a_join_are_sent_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pages = [(str(n), [EventGroup("job.enqueued", 0, "mail", "add", None, [str(n)])]) for n in range(1, 5)]
-    known = ["1"]  # the last page that the store has
+    known = ["1"]  # the last page of the store
 
     class Events:
         def last(self) -> str:
@@ -109,32 +107,32 @@ def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPat
         reader = asyncio.get_running_loop().create_future()
         join = live._join
 
-        async def late(telling: StreamFormat, seen: str | None) -> StreamSubscriber:
-            """Joins when the reader has come to page 2, and the store to page 3."""
+        async def late(stream_format: StreamFormat, seen: str | None) -> StreamSubscriber:
+            """Joins when the reader is at page 2 and the store at page 3."""
             live._cursor, known[0] = "2", "3"
-            return await join(telling, seen)
+            return await join(stream_format, seen)
 
         monkeypatch.setattr(live, "_join", late)
         monkeypatch.setattr(live, "_task", reader)
         stream = live.listen(EachEvent(EventFilter()), "1")
-        told = await anext(stream)
+        received = await anext(stream)
         [listener] = live._listeners
         for page in pages[2:]:
-            live._tell(listener, [page], {})
-        return told + b"".join([await anext(stream) for _ in range(3)])  # that nothing is missed now, and two pages
+            live._send_to(listener, [page], {})
+        return received + b"".join([await anext(stream) for _ in range(3)])  # the retry frame and two pages
 
-    told = asyncio.run(heard())
-    assert re.findall(rb"^id: (.+)$", told, re.MULTILINE) == [b"2", b"3", b"4"]
+    received = asyncio.run(heard())
+    assert re.findall(rb"^id: (.+)$", received, re.MULTILINE) == [b"2", b"3", b"4"]
 
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("path", ["/live", "/api/v1/events"])
-def test_who_asks_for_the_headers_of_a_stream_alone_can_ask_for_more(port: int, path: str) -> None:
+def test_a_head_request_of_a_stream_keeps_the_connection_usable(port: int, path: str) -> None:
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    for method, asked in (("HEAD", path), ("GET", "/healthz")):
-        connection.request(method, asked)
-        with connection.getresponse() as told:
-            assert (told.status, len(told.read()) > 0) == (200, method == "GET")
+    for method, request_path in (("HEAD", path), ("GET", "/healthz")):
+        connection.request(method, request_path)
+        with connection.getresponse() as received:
+            assert (received.status, len(received.read()) > 0) == (200, method == "GET")
     connection.close()
 
 
@@ -143,14 +141,14 @@ def test_filters_choose_types_queue_and_task(app: Headrace, port: int) -> None:
     with Listening(port, path) as listening:
         listening.response.readline()
         app.enqueue("add", 1, 1)
-        wanted = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
+        enqueued_job = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
         with app.worker(concurrency=1):
-            wanted.wait(PATIENCE)
+            enqueued_job.wait(PATIENCE)
         event = listening.event()
-        assert (event["type"], event["job_id"], event["queue"]) == ("job.completed", wanted.id, "mail")
+        assert (event["type"], event["job_id"], event["queue"]) == ("job.completed", enqueued_job.id, "mail")
 
 
-def test_pages_of_the_dashboard_hear_what_changed(app: Headrace, port: int) -> None:
+def test_pages_of_the_dashboard_get_changed_topics(app: Headrace, port: int) -> None:
     with Listening(port, "/live") as listening:
         listening.response.readline()
         job = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
@@ -162,14 +160,14 @@ def test_pages_of_the_dashboard_hear_what_changed(app: Headrace, port: int) -> N
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("query", ["since=nonsense", "types=job.exploded", "queue=%00"])
-def test_a_bad_wish_is_refused_before_the_stream_begins(port: int, query: str) -> None:
+def test_a_bad_parameter_is_refused_before_the_stream_begins(port: int, query: str) -> None:
     with Listening(port, f"/api/v1/events?{query}") as listening:
         assert listening.response.status == 422
 
 
 @pytest.mark.slow
 @pytest.mark.engines("sqlite")
-def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace, port: int) -> None:
+def test_a_stalled_listener_is_dropped_and_the_others_get_all_events(app: Headrace, port: int) -> None:
     stalled = socket.create_connection(("127.0.0.1", port))
     stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     stalled.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -192,7 +190,7 @@ def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace
     stalled.close()
 
 
-def test_a_listener_that_is_too_far_behind_is_let_go() -> None:
+def test_a_listener_that_lags_too_far_is_dropped() -> None:
     listener = StreamSubscriber(EachEvent(EventFilter()), (0,))
     taken = 0
     while listener.offer(b"x" * 100_000):
@@ -201,11 +199,11 @@ def test_a_listener_that_is_too_far_behind_is_let_go() -> None:
     assert 10 < taken <= 32
 
 
-def test_what_is_told_of_very_many_jobs_is_that_everything_changed() -> None:
+def test_changes_of_very_many_jobs_are_sent_as_everything() -> None:
     few = EventGroup("job.enqueued", 0, "mail", "add", None, ["1", "2"])
     many = EventGroup("job.enqueued", 0, "mail", "add", None, [str(n) for n in range(1000)])
-    told = ChangedTopics().write([("7", [few])], None)
-    assert told == b'id: 7\nevent: changed\ndata: ["job","queue:mail","task:add","job:1","job:2"]\n\n'
+    received = ChangedTopics().write([("7", [few])], None)
+    assert received == b'id: 7\nevent: changed\ndata: ["job","queue:mail","task:add","job:1","job:2"]\n\n'
     assert b'["*"]' in ChangedTopics().write([("8", [many])], None)
 
 

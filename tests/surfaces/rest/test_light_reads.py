@@ -1,4 +1,4 @@
-"""Whoever looks at jobs does not take their arguments and results out of the store, unless he asks for them."""
+"""Reads of jobs do not fetch arguments and results from the store until they are used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.every_engine
 
 
 class Scales:
-    """Weighs what an engine answers with, before it is decoded."""
+    """Measures the size of an engine's answers before they are decoded."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._weight = 0
@@ -74,7 +74,7 @@ def scales(monkeypatch: pytest.MonkeyPatch) -> Scales:
 
 
 @pytest.mark.slow_on("postgres", "redis")
-def test_lists_and_looks_are_light(app: Headrace, api: Api, big: Task[..., Any, Any], scales: Scales) -> None:
+def test_lists_and_single_reads_are_light(app: Headrace, api: Api, big: Task[..., Any, Any], scales: Scales) -> None:
     page, jobs = Client(app.asgi()), done(app, big, MANY)
     looks: dict[str, Callable[[], object]] = {
         "find": lambda: app.jobs.find(limit=MANY),
@@ -92,7 +92,7 @@ def test_lists_and_looks_are_light(app: Headrace, api: Api, big: Task[..., Any, 
     assert {name: weight for name, weight in weights.items() if weight >= LITTLE} == {}
 
 
-def test_a_look_at_what_comes_next_is_light(app: Headrace, big: Task[..., Any, Any], scales: Scales) -> None:
+def test_a_peek_is_light(app: Headrace, big: Task[..., Any, Any], scales: Scales) -> None:
     app.enqueue_many([big.bind(ARGUMENT) for _ in range(10)])
     assert scales.weigh(lambda: app.queue("default").peek(10)) < LITTLE
 
@@ -110,7 +110,7 @@ def test_arguments_are_read_once(app: Headrace, jobs: list[Job[Any]], scales: Sc
     assert scales.weigh(lambda: job.args) > len(ARGUMENT)
     job.refresh()
     job.delete()
-    assert (job.args, job.kwargs) == ((f"0 {ARGUMENT}",), {})  # as it had them when it was there
+    assert (job.args, job.kwargs) == ((f"0 {ARGUMENT}",), {})  # as they were read before
 
 
 def test_a_whole_page_is_read_at_once(app: Headrace, jobs: list[Job[Any]]) -> None:
@@ -120,15 +120,15 @@ def test_a_whole_page_is_read_at_once(app: Headrace, jobs: list[Job[Any]]) -> No
     assert found[0].outcome() == RESULT
 
 
-def test_a_result_that_is_gone_is_told(app: Headrace, jobs: list[Job[Any]]) -> None:
+def test_a_deleted_result_is_an_error(app: Headrace, jobs: list[Job[Any]]) -> None:
     job = app.jobs.get(jobs[0].id)
     app.jobs.get(jobs[0].id).retry()
     with pytest.raises(ResultUnavailable, match="started again"):
         job.outcome()
-    assert job.state == "completed"  # as of its last refresh
+    assert job.state == "completed"  # as of the last refresh
 
 
-def test_long_arguments_are_searched_and_shown_starred_out(app: Headrace, big: Task[..., Any, Any], api: Api) -> None:
+def test_long_arguments_are_searched_and_shown_redacted(app: Headrace, big: Task[..., Any, Any], api: Api) -> None:
     job = big.using(redact=("more",)).enqueue("x" * 5000 + "needle", more="secret")
     for text, found in (("needle", [job.id]), ("secret", []), ('"more":"***"', [job.id])):
         assert [one["id"] for one in api.ask("GET", "/jobs", params={"text": text})["jobs"]] == found

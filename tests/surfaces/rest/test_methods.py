@@ -1,4 +1,4 @@
-"""A path that is there refuses methods it does not have, and names those it has."""
+"""A path refuses other methods, and the response names its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def methods_at(path: str) -> set[str]:
-    """Those of every endpoint whose path this is, with any name in a place of its own."""
+    """The methods of every endpoint that matches this path."""
     return {one.method for one in ENDPOINTS if re.fullmatch(re.sub(r"{\w+}", "[^/]+", one.path), path)}
 
 
@@ -25,9 +25,9 @@ def test_every_path_refuses_other_methods_and_names_its_own(app: Headrace) -> No
     for path in sorted({re.sub(r"{\w+}", "0", endpoint.path) for endpoint in ENDPOINTS}):
         own = methods_at(path)
         for method in set(METHODS) - own:
-            told = api(method, path)
-            assert told.status_code == 405, (method, path, told.status_code)
-            assert set(told.headers["allow"].split(", ")) - {"HEAD"} == own, (method, path)
+            response = api(method, path)
+            assert response.status_code == 405, (method, path, response.status_code)
+            assert set(response.headers["allow"].split(", ")) - {"HEAD"} == own, (method, path)
             refused += 1
     assert refused > 100
 

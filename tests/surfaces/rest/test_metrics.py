@@ -13,7 +13,7 @@ from tests.surfaces.web.client import BEYOND, Client, bearer
 
 
 def worked(app: Headrace) -> None:
-    """One job that was run by a worker."""
+    """A worker has run one job."""
 
     @app.task(name="add")
     def add(a: int, b: int) -> int:
@@ -24,10 +24,10 @@ def worked(app: Headrace) -> None:
         job.wait(PATIENCE)
 
 
-def test_metrics_tell_what_became_of_jobs(app: Headrace, api: Api) -> None:
+def test_metrics_count_the_outcomes_of_jobs(app: Headrace, api: Api) -> None:
     worked(app)
-    told = api.ask("GET", "/metrics?window=10m")
-    assert told["total"]["completed"] == 1
+    answer = api.ask("GET", "/metrics?window=10m")
+    assert answer["total"]["completed"] == 1
     assert [queue["queue"] for queue in api.ask("GET", "/metrics/queues?window=10m")] == ["mail"]
     assert api.ask("GET", "/metrics/queues/mail?window=10m")["figures"]["enqueued"] == 1
     assert api.refused("GET", "/metrics/queues/nothing", 404)[0] == "queue-not-found"
@@ -40,16 +40,16 @@ def test_metrics_tell_what_became_of_jobs(app: Headrace, api: Api) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_prometheus_scrapes_with_credentials_alone(app: Headrace) -> None:
+def test_prometheus_metrics_need_credentials(app: Headrace) -> None:
     worked(app)
     asgi = app.asgi(tokens=["viewer=prometheus:5f2a"])
-    told = Client(asgi, at=BEYOND).get("/metrics", headers=bearer("5f2a"))
-    assert told.headers["content-type"].startswith("text/plain")
-    assert "headrace_" in told.text
+    response = Client(asgi, at=BEYOND).get("/metrics", headers=bearer("5f2a"))
+    assert response.headers["content-type"].startswith("text/plain")
+    assert "headrace_" in response.text
     assert Client(asgi, at=BEYOND).get("/metrics").status_code == 401
 
 
-def test_a_rule_is_made_tried_changed_and_removed(app: Headrace, api: Api) -> None:
+def test_a_rule_is_created_tested_changed_and_deleted(app: Headrace, api: Api) -> None:
     rule = {"name": "long", "when": "depth > 1000", "for_": 60, "severity": "critical"}
     assert api.ask("POST", "/alert-rules", 201, json=rule)["when"] == "depth > 1000"
     assert "long" in [one["name"] for one in api.ask("GET", "/alert-rules")]
@@ -77,7 +77,7 @@ def test_an_alert_is_acknowledged_silenced_and_resolved(app: Headrace, api: Api)
     assert api.refused("POST", "/alerts/nothing/resolve", 404, json={})[0] == "alert-not-found"
 
 
-def test_the_history_of_alerts_goes_on_behind_its_cursor_also_within_one_moment(
+def test_the_history_of_alerts_continues_after_its_cursor_also_within_one_millisecond(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moment = app.clock.now()

@@ -1,4 +1,4 @@
-"""The web surface inside other apps: below a prefix, with links that know it."""
+"""The web app mounted in other apps: below a prefix, with the right links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 @pytest.fixture(autouse=True)
 def site() -> Iterator[None]:
-    """Django's settings are the process's: other tests may have made them."""
+    """Django has one configuration per process: other tests may have set it."""
     from django.conf import settings
     from django.test import override_settings
 
@@ -48,7 +48,7 @@ def in_litestar(app: Headrace) -> Any:
 
 
 def in_django(app: Headrace) -> Any:
-    """Django mounts nothing: what begins so is passed on, and all else is Django's."""
+    """Django can't mount: paths with the prefix go to headrace, all others to Django."""
     from django.core.asgi import get_asgi_application
 
     site, jobs = get_asgi_application(), app.asgi(prefix="/jobs")
@@ -71,12 +71,12 @@ def bare(app: Headrace) -> Any:
     ("house", "prefix"),
     [(bare, ""), (in_starlette, "/jobs"), (in_fastapi, "/jobs"), (in_litestar, "/jobs"), (in_django, "/jobs")],
 )
-def test_it_answers_below_a_prefix_and_its_links_know_it(app: Headrace, house: Any, prefix: str) -> None:
+def test_it_serves_below_a_prefix_and_its_links_have_the_prefix(app: Headrace, house: Any, prefix: str) -> None:
     there = Client(house(app))
     assert there.get(f"{prefix}/healthz").json() == {"status": "ok"}
     assert there.get(f"{prefix}/api/v1/queues").json() == []
-    told = there.get(f"{prefix}/api/v1/openapi.json").json()
-    assert told["servers"] == [{"url": f"{prefix}/api/v1"}]
+    answer = there.get(f"{prefix}/api/v1/openapi.json").json()
+    assert answer["servers"] == [{"url": f"{prefix}/api/v1"}]
     made = there.post(f"{prefix}/api/v1/jobs", json={"task": "add", "args": [1, 2]})
     assert made.status_code == 201
     assert made.headers["location"] == f"{prefix}/api/v1/jobs/{made.json()['id']}"
@@ -84,20 +84,18 @@ def test_it_answers_below_a_prefix_and_its_links_know_it(app: Headrace, house: A
     assert there.get(f"{prefix}/api/v1/nowhere").json()["type"] == "urn:headrace:not-found"
 
 
-def test_what_is_not_below_the_prefix_is_left_to_the_house(app: Headrace) -> None:
+def test_paths_outside_the_prefix_are_left_to_the_host_app(app: Headrace) -> None:
     assert Client(in_django(app)).get("/else").status_code == 404
     assert Client(in_starlette(app)).get("/api/v1/queues").status_code == 404
 
 
-def test_a_missing_package_is_named_with_the_extra_that_brings_it(
-    app: Headrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_error_for_a_missing_package_names_its_extra(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     import headrace.web
     from headrace import ConfigError
 
-    monkeypatch.setattr(headrace, "web", headrace.web)  # what is imported anew takes its place
+    monkeypatch.setattr(headrace, "web", headrace.web)  # a new import replaces it
     for name in [name for name in sys.modules if name.startswith(("headrace.web", "starlette"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette.applications", None)

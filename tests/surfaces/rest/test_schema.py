@@ -1,4 +1,4 @@
-"""The API keeps to its own description, whatever it is sent: no answer that the document does not allow, no 5xx."""
+"""Generated requests get only responses that the OpenAPI document allows, and no 5xx."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ EXAMPLES = 5
 
 
 def described() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(document(TABLES, PREFIX))
-    return told
+    api_document: dict[str, Any] = json.loads(document(TABLES, PREFIX))
+    return api_document
 
 
 @pytest.fixture
 def stocked(app: Headrace) -> Headrace:
-    """A store with one of everything, so that answers have something in them."""
+    """A store with one record of every kind, so that responses are not empty."""
 
     @app.task(name="boom", retry=0)
     def boom() -> None:
@@ -60,17 +60,17 @@ def stocked(app: Headrace) -> Headrace:
     return app
 
 
-def test_the_description_is_of_openapi_3_1_and_tells_where_it_is_mounted(app: Headrace) -> None:
-    told = Api(app.asgi())("GET", "/openapi.json")
-    assert told.headers["content-type"] == "application/json"
-    assert told.json()["openapi"] == "3.1.0"
-    assert told.json()["servers"] == [{"url": PREFIX}]
-    described = {(method.upper(), path) for path, how in told.json()["paths"].items() for method in how}
+def test_the_document_is_openapi_3_1_and_has_the_mount_path(app: Headrace) -> None:
+    response = Api(app.asgi())("GET", "/openapi.json")
+    assert response.headers["content-type"] == "application/json"
+    assert response.json()["openapi"] == "3.1.0"
+    assert response.json()["servers"] == [{"url": PREFIX}]
+    described = {(method.upper(), path) for path, how in response.json()["paths"].items() for method in how}
     assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
 
 
 @pytest.mark.slow
-def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Headrace) -> None:
+def test_every_response_to_a_generated_request_is_in_the_document(stocked: Headrace) -> None:
     asgi = stocked.asgi(rate=None, tokens=["5f2a"])
     schema = schemathesis.openapi.from_dict(described()).exclude(path="/events")  # a stream never ends
     answered: Counter[int] = Counter()
@@ -89,7 +89,7 @@ def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Head
         @given(case=operation.as_strategy())
         def ask(case: Any) -> None:
             if isinstance(case.body, dict) and "wait" in case.body:
-                case.body["wait"] = 0  # as allowed as any other, and over at once
+                case.body["wait"] = 0  # valid, and ends at once
             response = case.call(app=asgi, base_url=f"http://localhost{PREFIX}", headers=bearer("5f2a"))
             answered[response.status_code] += 1
             case.validate_response(response, checks=CHECKS)
@@ -101,9 +101,9 @@ def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Head
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(path=st.text(max_size=40), body=st.binary(max_size=200))
-def test_no_path_and_no_body_makes_it_fail(path: str, body: bytes) -> None:
+def test_no_path_and_no_body_causes_a_server_error(path: str, body: bytes) -> None:
     with Headrace("memory://") as app:
         api = Api(app.asgi(rate=None), headers={"x-requested-with": "x"})
         for method in ("GET", "POST", "PATCH", "DELETE"):
-            told = api(method, f"/jobs/{quote(path, errors='replace')}", content=body)
-            assert told.status_code < 500, told.text
+            response = api(method, f"/jobs/{quote(path, errors='replace')}", content=body)
+            assert response.status_code < 500, response.text

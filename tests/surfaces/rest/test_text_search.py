@@ -1,4 +1,4 @@
-"""A search by text over HTTP finds what is shown of jobs, and nothing of what is starred out."""
+"""A text search over HTTP finds shown text of jobs, and no redacted text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def users(found: dict[str, Any], app: Headrace) -> list[str]:
 
 
 @pytest.mark.parametrize("text", HIDDEN)
-def test_what_is_hidden_is_found_by_nobody(app: Headrace, api: Api, text: str) -> None:
+def test_redacted_text_is_not_found(app: Headrace, api: Api, text: str) -> None:
     found = api.ask("GET", f"/jobs?limit=1&total=true&text={quote(text)}")
     assert (found["jobs"], found["cursor"], found["total"]) == ([], None, 0)
     for act in ("cancel", "delete"):
@@ -40,7 +40,7 @@ def test_what_is_hidden_is_found_by_nobody(app: Headrace, api: Api, text: str) -
 
 
 @pytest.mark.parametrize("text", ["Ann", "vienna", '"pin":"***"', '"shop":"vien'])
-def test_what_is_shown_is_found_and_acted_on(app: Headrace, api: Api, text: str) -> None:
+def test_shown_text_is_found_and_selects_jobs_for_actions(app: Headrace, api: Api, text: str) -> None:
     found = api.ask("GET", f"/jobs?limit=1&total=true&text={quote(text)}")
     assert (users(found, app), found["total"], found["total_is_exact"]) == (["Ann"], 1, True)
     assert found["jobs"][0]["id"] in Client(app.asgi()).get(f"/jobs?text={quote(text)}").text
@@ -49,16 +49,16 @@ def test_what_is_shown_is_found_and_acted_on(app: Headrace, api: Api, text: str)
     assert app.jobs.count(state="cancelled") == 1
 
 
-def test_the_cursor_goes_on_behind_the_last_one_found(app: Headrace, api: Api) -> None:
+def test_the_cursor_continues_after_the_last_found_job(app: Headrace, api: Api) -> None:
     page = api.ask("GET", "/jobs?limit=1&text=sign_in")
     rest = api.ask("GET", f"/jobs?limit=5&text=sign_in&cursor={page['cursor']}")
     assert (users(page, app), users(rest, app), rest["cursor"]) == (["Bob"], ["Ann"], None)
 
 
-def test_an_action_on_too_many_to_look_through_is_refused(
+def test_an_action_that_would_scan_too_many_jobs_is_refused(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.text_search._MOST", 1)
-    told = api("POST", "/jobs/delete", json={"text": "Ann"})
-    assert (told.status_code, "add another filter" in told.text) == (422, True)
+    monkeypatch.setattr("headrace.web.text_search._MAX_SCANNED", 1)
+    response = api("POST", "/jobs/delete", json={"text": "Ann"})
+    assert (response.status_code, "add another filter" in response.text) == (422, True)
     assert app.jobs.count() == 2

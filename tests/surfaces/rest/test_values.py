@@ -1,4 +1,4 @@
-"""The schema tells the rules that are enforced: what it allows is taken, and what it does not allow is refused."""
+"""The schema has the rules that are enforced: allowed values are accepted, others are refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headrace.web.problems import STATUSES
 from tests.surfaces.rest.kit import Api
 
 SCHEDULE = {"id": "tick", "task": "add", "every": 3600}
-# An endpoint with a body that is taken, and the fields of it that have a rule of their own.
+# An endpoint, a valid body, and its fields with a rule.
 BODIES: dict[tuple[str, str], tuple[dict[str, Any], tuple[str, ...]]] = {
     ("POST", "/jobs"): (
         {"task": "add"},
@@ -38,13 +38,13 @@ BODIES: dict[tuple[str, str], tuple[dict[str, Any], tuple[str, ...]]] = {
     ("PATCH", "/jobs/{job_id}"): ({}, ("priority", "queue")),
 }
 CASES = [(method, path, field) for (method, path), (_, fields) in BODIES.items() for field in fields]
-TOLD: dict[str, Any] = json.loads(document(TABLES, PREFIX))
+DESCRIBED: dict[str, Any] = json.loads(document(TABLES, PREFIX))
 
 
 def rule_of(method: str, path: str, field: str) -> dict[str, Any]:
-    """What the schema says of a number or a text in this place."""
-    body = TOLD["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
-    schema = TOLD["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"][field]
+    """The rule of the schema for a number or a text at this place."""
+    body = DESCRIBED["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    schema = DESCRIBED["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"][field]
     kinds: list[dict[str, Any]] = schema.get("anyOf", [schema])
     [rule] = [kind for kind in kinds if kind.get("type") in ("integer", "number", "string")]
     return rule
@@ -73,41 +73,41 @@ def ask(method: str, path: str, field: str, value: Any) -> tuple[int, str]:
         api = Api(app.asgi(rate=None), headers={"x-requested-with": "x"})
         body, _ = BODIES[method, path]
         there = path.replace("{queue}", "mail").replace("{task}", "add").replace("{job_id}", "job")
-        told = api(method, there, json=body | {field: value})
-        return told.status_code, told.text
+        response = api(method, there, json=body | {field: value})
+        return response.status_code, response.text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "field"), CASES)
-def test_what_the_schema_allows_is_taken(method: str, path: str, field: str) -> None:
-    @settings(max_examples=15)  # each opens an app; both ends of the rule are among them
+def test_values_that_the_schema_allows_are_accepted(method: str, path: str, field: str) -> None:
+    @settings(max_examples=15)  # each opens an app; the values include both bounds
     @given(value=allowed(rule_of(method, path, field)))
     def take(value: Any) -> None:
-        status, told = ask(method, path, field, value)
-        assert status in (200, 201), told
+        status, text = ask(method, path, field, value)
+        assert status in (200, 201), text
 
     take()
 
 
 @pytest.mark.parametrize(("method", "path", "field"), CASES)
-def test_what_the_schema_does_not_allow_is_refused(method: str, path: str, field: str) -> None:
+def test_values_that_the_schema_forbids_are_refused(method: str, path: str, field: str) -> None:
     for value in beyond(rule_of(method, path, field)):
-        status, told = ask(method, path, field, value)
-        assert status == 422, (value, told)
+        status, text = ask(method, path, field, value)
+        assert status == 422, (value, text)
 
 
-def test_bodies_refuse_fields_they_do_not_know_and_the_schema_says_so() -> None:
-    for path, operations in TOLD["paths"].items():
+def test_bodies_refuse_unknown_fields_and_the_schema_says_so() -> None:
+    for path, operations in DESCRIBED["paths"].items():
         for method, operation in operations.items():
             for media in operation.get("requestBody", {}).get("content", {}).values():
-                schema = TOLD["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]
+                schema = DESCRIBED["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]
                 assert schema["additionalProperties"] is False, (method, path)
 
 
-def test_every_status_that_an_error_is_told_with_is_described() -> None:
-    described = TOLD["components"]["responses"].keys()
+def test_every_status_of_an_error_is_in_the_document() -> None:
+    described = DESCRIBED["components"]["responses"].keys()
     assert {str(status) for _, status in STATUSES} <= described
-    for operations in TOLD["paths"].values():
+    for operations in DESCRIBED["paths"].values():
         assert all(described <= operation["responses"].keys() for operation in operations.values())
 
 

@@ -1,4 +1,4 @@
-"""Webhooks and the channels of alerts over HTTP: what is secret goes in, and never comes out."""
+"""Webhooks and alert channels over HTTP: secrets can be set and never read."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.surfaces.web.client import BEYOND, bearer
 SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3"
 
 
-def test_a_webhook_is_made_changed_paused_and_deleted(api: Api) -> None:
-    told = api("POST", "/webhooks", json={"url": "https://example.com/in?token=t0p", "types": ["dead.*"]})
-    assert told.status_code == 201
-    made = told.json()
-    assert told.headers["location"].endswith(f"/webhooks/{made['id']}")
+def test_a_webhook_is_created_changed_paused_and_deleted(api: Api) -> None:
+    response = api("POST", "/webhooks", json={"url": "https://example.com/in?token=t0p", "types": ["dead.*"]})
+    assert response.status_code == 201
+    made = response.json()
+    assert response.headers["location"].endswith(f"/webhooks/{made['id']}")
     assert made["secret"].startswith("whsec_")
     assert made["url"] == "https://example.com/in?***"
     where = f"/webhooks/{made['id']}"
@@ -49,17 +49,17 @@ def test_a_webhook_is_made_changed_paused_and_deleted(api: Api) -> None:
         ({"url": "https://example.com", "colour": "red"}, "colour"),
     ],
 )
-def test_what_is_no_webhook_is_refused(api: Api, body: dict[str, object], word: str) -> None:
+def test_an_invalid_webhook_is_refused(api: Api, body: dict[str, object], word: str) -> None:
     assert word in api.refused("POST", "/webhooks", 422, json=body)[1]
     assert api.ask("GET", "/webhooks") == []
 
 
 @pytest.mark.engines("sqlite")
-def test_messages_are_sent_and_their_fate_is_told(app: Headrace, api: Api) -> None:
+def test_deliveries_are_sent_and_listed_with_their_outcome(app: Headrace, api: Api) -> None:
     with web_server() as hook:
         made = api.ask("POST", "/webhooks", 201, json={"url": hook.url, "types": ["job.failed"], "secret": SECRET})
         where = f"/webhooks/{made['id']}"
-        assert made["secret"] is None, "who gave it knows it"
+        assert made["secret"] is None, "a given secret is not returned"
         assert api.ask("POST", f"{where}/test", json={}) == {"taken": True, "error": None}
         hook.status = 500
         refused = api.ask("POST", f"{where}/test", json={})
@@ -80,7 +80,7 @@ def test_messages_are_sent_and_their_fate_is_told(app: Headrace, api: Api) -> No
         assert json.loads(hook.got[-1][2])["type"] == "job.failed"
 
 
-def test_a_channel_is_made_tried_changed_and_deleted(api: Api) -> None:
+def test_a_channel_is_created_tested_changed_and_deleted(api: Api) -> None:
     with web_server() as hook:
         body = {"name": "ops", "kind": "webhook", "url": f"{hook.url}/s3cret-path", "secret": SECRET}
         made = api.ask("POST", "/alert-channels", 201, json=body)
@@ -90,7 +90,7 @@ def test_a_channel_is_made_tried_changed_and_deleted(api: Api) -> None:
         hook.status = 503
         assert "503" in api.ask("POST", "/alert-channels/ops/test", json={})["error"]
     assert api.ask("PATCH", "/alert-channels/ops", json={"severity": "critical"})["severity"] == "critical"
-    assert api.ask("GET", "/alert-channels/ops")["signed"] is True, "what is not named stays"
+    assert api.ask("GET", "/alert-channels/ops")["signed"] is True, "omitted fields stay"
     assert "already" in api.refused("POST", "/alert-channels", 422, json=body)[1]
     assert {"log", "ops"} == {one["name"] for one in api.ask("GET", "/alert-channels")}
     api.ask("DELETE", "/alert-channels/ops", 204, json={})
@@ -99,7 +99,7 @@ def test_a_channel_is_made_tried_changed_and_deleted(api: Api) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_what_is_no_channel_is_refused(api: Api) -> None:
+def test_an_invalid_channel_is_refused(api: Api) -> None:
     for body, word in (
         ({"name": "a b", "kind": "log"}, "name"),
         ({"name": "x", "kind": "pigeon"}, "pigeon"),
@@ -112,7 +112,7 @@ def test_what_is_no_channel_is_refused(api: Api) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_nothing_secret_is_in_an_answer_or_in_the_audit_trail(api: Api) -> None:
+def test_no_secret_is_in_a_response_or_in_the_audit_trail(api: Api) -> None:
     private = ("t0p", "s3cret", SECRET, "hunter2", "mailer")
     mail = {"host": "127.0.0.1", "to": ["a@example.com"], "user": "mailer", "password": "hunter2", "port": 1}
     sent = [
@@ -122,14 +122,14 @@ def test_nothing_secret_is_in_an_answer_or_in_the_audit_trail(api: Api) -> None:
         api("POST", "/alert-channels/b/test", json={}),
         *(api("GET", path) for path in ("/webhooks", "/alert-channels", "/alert-channels/b", "/audit")),
     ]
-    assert [told.status_code for told in sent] == [201, 201, 201, 200, 200, 200, 200, 200]
-    for told in sent:
-        assert not [word for word in private if word in told.text]
+    assert [response.status_code for response in sent] == [201, 201, 201, 200, 200, 200, 200, 200]
+    for response in sent:
+        assert not [word for word in private if word in response.text]
     assert "channels.create" in sent[-1].text
 
 
 @pytest.mark.engines("sqlite")
-def test_who_may_only_look_changes_nothing(app: Headrace) -> None:
+def test_a_viewer_changes_nothing(app: Headrace) -> None:
     viewer = Api(app.asgi(tokens=["viewer=v:5f2a"]), at=BEYOND)
     for path in ("/webhooks", "/alert-channels"):
         assert viewer("GET", path, headers=bearer("5f2a")).status_code == 200

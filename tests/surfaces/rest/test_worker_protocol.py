@@ -1,4 +1,4 @@
-"""Workers of other languages: leases and versions fence them as they fence everybody."""
+"""Workers in other languages: leases and versions protect jobs as for Python workers."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def claimed(api: Api, **more: Any) -> list[dict[str, Any]]:
 def settled(api: Api, job: dict[str, Any], outcome: str, worker: str = "node-1", **more: Any) -> dict[str, Any]:
     end = {"id": job["id"], "version": job["version"], "outcome": outcome, **more}
     body = {"worker": worker, "outcomes": [end]}
-    (told,) = api.ask("POST", "/worker/settle", json=body)["results"]
-    assert told["id"] == job["id"]
-    return {"applied": told["applied"], "state": told["state"]}
+    (answer,) = api.ask("POST", "/worker/settle", json=body)["results"]
+    assert answer["id"] == job["id"]
+    return {"applied": answer["applied"], "state": answer["state"]}
 
 
 def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
@@ -52,13 +52,13 @@ def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
     assert claimed(api) == []
 
 
-def test_a_job_that_is_to_go_at_once_is_noted_for_who_sweeps(app: Headrace, api: Api) -> None:
+def test_a_job_with_remove_on_complete_is_marked_for_retention(app: Headrace, api: Api) -> None:
     enqueued(app, "add", 1, 2, remove_on_complete=True)
     assert claimed(api)
     assert [document.key for document in app.engine.document_store.browse("~removing")] == ["node"]
 
 
-def test_an_outcome_counts_once_and_only_for_who_holds_the_job(app: Headrace, api: Api) -> None:
+def test_an_outcome_counts_once_and_only_from_the_holder_of_the_lease(app: Headrace, api: Api) -> None:
     enqueued(app)
     (one,) = claimed(api)
     assert settled(api, one, "success", worker="thief") == {"applied": False, "state": "running"}
@@ -68,7 +68,7 @@ def test_an_outcome_counts_once_and_only_for_who_holds_the_job(app: Headrace, ap
     assert settled(api, {"id": "nothing", "version": 1}, "success") == {"applied": False, "state": None}
 
 
-def test_a_failure_is_retried_as_the_call_or_the_task_says(app: Headrace, api: Api) -> None:
+def test_a_failure_is_retried_by_the_policy_of_the_call_or_the_task(app: Headrace, api: Api) -> None:
     job = enqueued(app, retry=Retry(limit=1, backoff="fixed", base=60, jitter=0))
     (one,) = claimed(api)
     error = {"type": "ECONNRESET", "message": "lost", "traceback": "at send (mail.js:7)"}
@@ -94,9 +94,7 @@ def test_a_failure_is_retried_as_the_call_or_the_task_says(app: Headrace, api: A
         ({"outcome": "cancel", "reason": "not needed"}, "cancelled", "not needed"),
     ],
 )
-def test_each_outcome_leads_where_it_should(
-    app: Headrace, api: Api, how: dict[str, Any], state: str, reason: str
-) -> None:
+def test_each_outcome_leads_to_its_state(app: Headrace, api: Api, how: dict[str, Any], state: str, reason: str) -> None:
     job = enqueued(app, retry=Retry(never=("mail.Bounced",)))
     (one,) = claimed(api)
     assert settled(api, one, **how) == {"applied": True, "state": state}
@@ -104,7 +102,7 @@ def test_each_outcome_leads_where_it_should(
     assert job.attempt == (0 if how["outcome"] in ("snooze", "release") else 1)
 
 
-def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace, api: Api) -> None:
+def test_a_renewal_returns_lost_jobs_and_stores_progress_and_logs(app: Headrace, api: Api) -> None:
     jobs = [enqueued(app, "add", n) for n in range(2)]
     one, two = claimed(api)
     jobs[1].cancel()
@@ -117,8 +115,8 @@ def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace
         },
         {"id": two["id"], "version": two["version"]},
     ]
-    told = api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": held, "concurrency": 4})
-    assert told == {"lost": [two["id"]], "command": "run"}
+    answer = api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": held, "concurrency": 4})
+    assert answer == {"lost": [two["id"]], "command": "run"}
     assert jobs[0].refresh().progress == 0.5
     assert [(line.message, line.fields) for line in jobs[0].logs()] == [("half", {"n": 1})]
     app.stop_worker("node-1")
@@ -128,7 +126,7 @@ def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace
     assert app.workers() == []
 
 
-def test_a_text_with_a_nul_in_it_is_kept_to_its_end(app: Headrace, api: Api) -> None:
+def test_a_text_with_a_nul_is_not_truncated(app: Headrace, api: Api) -> None:
     failing, leaving = enqueued(app, priority=10), enqueued(app)
     first, second = claimed(api)
     assert [first["id"], second["id"]] == [failing.id, leaving.id]
@@ -142,7 +140,7 @@ def test_a_text_with_a_nul_in_it_is_kept_to_its_end(app: Headrace, api: Api) -> 
     assert leaving.refresh().reason == "not\ufffdnow"
 
 
-def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, api: Api) -> None:
+def test_a_claim_keeps_the_facts_of_earlier_heartbeats(app: Headrace, api: Api) -> None:
     enqueued(app)
     enqueued(app)
     jobs = claimed(api, limit=2)
@@ -159,11 +157,11 @@ def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, 
         assert claimed(api) == []
 
 
-def test_a_job_of_another_task_is_left_to_who_knows_it(app: Headrace, api: Api) -> None:
+def test_a_job_of_another_task_is_left_to_other_workers(app: Headrace, api: Api) -> None:
     job = enqueued(app, "somebody.elses")
     (before,) = app.engine.queries.get([job.id])
-    mine = enqueued(app, "add", 1)
-    assert [one["id"] for one in claimed(api)] == [mine.id], "it is behind the other one"
+    own_job = enqueued(app, "add", 1)
+    assert [one["id"] for one in claimed(api)] == [own_job.id], "it comes after the other one"
     assert claimed(api) == []
     (after,) = app.engine.queries.get([job.id])
     assert (after.state, after.version, after.attempt, after.worker) == ("pending", before.version, 0, None)
@@ -172,7 +170,7 @@ def test_a_job_of_another_task_is_left_to_who_knows_it(app: Headrace, api: Api) 
 
 
 def test_a_claim_waits_for_a_job(app: Headrace, api: Api) -> None:
-    enqueued(app).cancel()  # the store is there
+    enqueued(app).cancel()  # the store exists
     found: list[dict[str, Any]] = []
     thread = threading.Thread(target=lambda: found.extend(claimed(api, wait=20)))
     thread.start()
@@ -181,18 +179,18 @@ def test_a_claim_waits_for_a_job(app: Headrace, api: Api) -> None:
     assert [one["id"] for one in found] == [job.id]
 
 
-def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
+def test_a_claim_of_a_disconnected_worker_ends_and_takes_no_job(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, ended = threading.Event(), threading.Event()
     claim = RemoteWorkers.claim
 
     def patient(
-        remote: RemoteWorkers, worker: Any, tasks: Any, want: Any, wait: float, *more: Any
+        remote_workers: RemoteWorkers, worker: Any, tasks: Any, request: Any, wait: float, *more: Any
     ) -> list[RemoteClaim]:
         began.set()
         try:
-            return claim(remote, worker, tasks, want, 10 * PATIENCE, *more)
+            return claim(remote_workers, worker, tasks, request, 10 * PATIENCE, *more)
         finally:
             ended.set()
 
@@ -208,7 +206,7 @@ def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
     assert [one["id"] for one in claimed(api)] == [job.id]
 
 
-def test_what_was_handed_out_in_a_lost_answer_is_given_back(app: Headrace, api: Api) -> None:
+def test_jobs_claimed_in_a_lost_response_are_released(app: Headrace, api: Api) -> None:
     job = enqueued(app)
     (lost,) = claimed(api)
     (again,) = claimed(api, holding=[])
@@ -218,7 +216,7 @@ def test_what_was_handed_out_in_a_lost_answer_is_given_back(app: Headrace, api: 
     assert settled(api, again, "success")["applied"] is True
 
 
-def test_results_of_parents_are_put_in_place(app: Headrace, api: Api) -> None:
+def test_results_of_parents_are_resolved(app: Headrace, api: Api) -> None:
     flow = app.flow("sum")
     first = flow.add(app.task_by_name("add").using(queue="node").bind(1, 2))
     flow.add(app.task_by_name("send").using(queue="node").bind(first))
@@ -230,7 +228,7 @@ def test_results_of_parents_are_put_in_place(app: Headrace, api: Api) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_arguments_are_opened_and_results_sealed_where_there_are_keys() -> None:
+def test_arguments_are_decrypted_and_results_encrypted() -> None:
     key = "k1:" + "A" * 43 + "="
     with Headrace("memory://", encryption_keys=[key]) as app:
         api = Api(app.asgi())
@@ -260,7 +258,7 @@ def test_arguments_are_opened_and_results_sealed_where_there_are_keys() -> None:
         ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 2**63, "outcome": "cancel"}]}),
     ],
 )
-def test_what_makes_no_sense_is_refused(api: Api, path: str, body: dict[str, Any]) -> None:
+def test_invalid_requests_are_refused(api: Api, path: str, body: dict[str, Any]) -> None:
     api.refused("POST", f"/worker/{path}", 422, json=body)
 
 
@@ -283,9 +281,9 @@ def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: He
             assert jobs["flaky"].result(PATIENCE) == {"attempt": 2}
             assert [error.message for error in jobs["flaky"].errors] == ["not the first time"]
             assert jobs["slow"].wait(PATIENCE) == "completed"
-            assert jobs["slow"].refresh().progress is not None  # it was renewed
+            assert jobs["slow"].refresh().progress is not None  # the lease was renewed
         finally:
             worker.terminate()
-            _, said = worker.communicate(timeout=PATIENCE)
-        assert (worker.returncode, said) == (0, "")
+            _, stderr = worker.communicate(timeout=PATIENCE)
+        assert (worker.returncode, stderr) == (0, "")
     assert app.workers() == []

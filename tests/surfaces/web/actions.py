@@ -1,4 +1,4 @@
-"""Acting in the dashboard as its scripts do, on a store in memory with a clock that a test moves."""
+"""Sends forms of the dashboard as its scripts do, to a store in memory with a virtual clock."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def client(app: Headrace) -> Client:
 
 
 def ask(client: Client, path: str, /, **form: Any) -> dict[str, str]:
-    """The question that comes before it is done."""
+    """The confirmation that the action needs."""
     answer = client.post(path, data=form)
     assert answer.status_code == 200, answer.text
-    asked: dict[str, str] = answer.json()
-    assert asked.pop("confirmed")
-    assert asked.keys() == {"ask", "detail", "label"}
-    return asked
+    question: dict[str, str] = answer.json()
+    assert question.pop("confirmed")
+    assert question.keys() == {"ask", "detail", "label"}
+    return question
 
 
 def do(client: Client, path: str, /, **form: Any) -> str:
-    """What is told of it when it is done."""
+    """Run the action; return its message."""
     answer = client.post(path, data={**form, "confirmed": "yes"})
     assert (answer.status_code, answer.json()["ok"]) == (200, True), answer.text
     return str(answer.json()["text"])
 
 
 def refused(client: Client, path: str, status: int = 400, /, **form: Any) -> str:
-    """What is told of why it is not done."""
+    """Run an action that fails; return its error."""
     answer = client.post(path, data={**form, "confirmed": "yes"})
     assert (answer.status_code, answer.json()["ok"]) == (status, False), answer.text
     return str(answer.json()["text"])

@@ -1,4 +1,4 @@
-"""A client of an ASGI app in the same process: it can be anywhere, and needs no port."""
+"""A client of an ASGI app in the same process: it has any address and needs no port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEYOND = ("203.0.113.9", 50_000)
 
 
 class Client:
-    """Asks an ASGI app, from an address, with headers that go with every request."""
+    """Sends requests to an ASGI app, from an address, with the same headers."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Client:
             return await client.request(method, path, **how)
 
     def get_each(self, paths: Sequence[str]) -> list[httpx.Response | Exception]:
-        """Ask for one after the other, in half the time; what was raised stands for an answer."""
+        """Get the paths in turn with one client, in half the time; an exception takes the place of a response."""
         return asyncio.run(self._get_each(paths))
 
     async def _get_each(self, paths: Sequence[str]) -> list[httpx.Response | Exception]:
@@ -58,9 +58,9 @@ class Client:
         return self("DELETE", path, **how)
 
 
-async def _caught(asked: Awaitable[httpx.Response]) -> httpx.Response | Exception:
+async def _caught(expected: Awaitable[httpx.Response]) -> httpx.Response | Exception:
     try:
-        return await asked
+        return await expected
     except Exception as error:
         return error
 

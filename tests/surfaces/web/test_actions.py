@@ -1,4 +1,4 @@
-"""What forms of the dashboard do to jobs, schedules, channels, terms and the store, and what they tell of it."""
+"""Forms of the dashboard: actions on jobs, schedules, channels, terms and the store, and their messages."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
 # -- a job
 
 
-def test_a_job_that_waits_gets_another_place(app: Headrace, client: Client) -> None:
+def test_a_pending_job_gets_another_queue_and_priority(app: Headrace, client: Client) -> None:
     job = register(app)["add"].enqueue(1, 2)
-    told = do(client, f"/jobs/{job.id}/update", priority="7", queue="fast")
-    assert told == f"Job {job.id} has priority 7, queue fast."
+    message = do(client, f"/jobs/{job.id}/update", priority="7", queue="fast")
+    assert message == f"Job {job.id} has priority 7, queue fast."
     job.refresh()
     assert (job.priority, job.queue, job.state) == (7, "fast", State.PENDING)
     assert "run_at 2100-01-01 12:00:00+00:00" in do(client, f"/jobs/{job.id}/update", run_at="2100-01-01T12:00")
@@ -39,7 +39,7 @@ def test_a_job_that_waits_gets_another_place(app: Headrace, client: Client) -> N
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "expected"),
     [
         ({}, "Nothing was changed."),
         ({"priority": "0", "queue": "sums", "run_at": ""}, "Nothing was changed."),
@@ -48,26 +48,24 @@ def test_a_job_that_waits_gets_another_place(app: Headrace, client: Client) -> N
         ({"priority": "1", "queue": "a/b\n"}, "queue"),
     ],
 )
-def test_a_job_stays_as_it_is_where_the_form_is_wrong(
-    app: Headrace, client: Client, form: dict[str, str], told: str
-) -> None:
+def test_a_wrong_form_does_not_change_a_job(app: Headrace, client: Client, form: dict[str, str], expected: str) -> None:
     job = register(app)["add"].enqueue(1, 2)
-    assert told in refused(client, f"/jobs/{job.id}/update", **form)
+    assert expected in refused(client, f"/jobs/{job.id}/update", **form)
     assert (job.refresh().priority, job.queue, job.state) == (0, "sums", State.PENDING)
 
 
-def test_a_job_that_runs_is_neither_changed_nor_deleted(app: Headrace, client: Client) -> None:
-    told: list[str] = []
+def test_a_running_job_is_neither_changed_nor_deleted(app: Headrace, client: Client) -> None:
+    messages: list[str] = []
 
     @app.task(name="itself")
     def itself() -> None:
         path = f"/jobs/{current_job().id}"
-        told.extend([refused(client, f"{path}/update", priority="7"), refused(client, f"{path}/delete")])
-        told.append(ask(client, f"{path}/cancel")["ask"])
+        messages.extend([refused(client, f"{path}/update", priority="7"), refused(client, f"{path}/delete")])
+        messages.append(ask(client, f"{path}/cancel")["ask"])
 
     job = itself.enqueue()
     drain(app)
-    assert told == [
+    assert messages == [
         f"Job {job.id} has started; it can’t be changed.",
         f"Job {job.id} is running; cancel it first.",
         "Cancel itself while it runs?",
@@ -75,10 +73,10 @@ def test_a_job_that_runs_is_neither_changed_nor_deleted(app: Headrace, client: C
     assert (job.refresh().state, job.priority) == (State.COMPLETED, 0)
 
 
-def test_a_job_is_deleted_once_that_was_confirmed(app: Headrace, client: Client) -> None:
+def test_a_job_is_deleted_after_a_confirmation(app: Headrace, client: Client) -> None:
     job = register(app)["add"].enqueue(1, 2)
-    asked = ask(client, f"/jobs/{job.id}/delete")
-    assert asked["detail"] == "add, pending. Its history is deleted too; this can’t be undone."
+    question = ask(client, f"/jobs/{job.id}/delete")
+    assert question["detail"] == "add, pending. Its history is deleted too; this can’t be undone."
     assert job.refresh().state is State.PENDING
     answer = client.post(f"/jobs/{job.id}/delete", data={"confirmed": "yes"}).json()
     assert answer == {"ok": True, "text": f"Job {job.id} was deleted.", "goto": "/jobs"}
@@ -86,10 +84,10 @@ def test_a_job_is_deleted_once_that_was_confirmed(app: Headrace, client: Client)
         job.refresh()
 
 
-# -- a job by hand
+# -- enqueue
 
 
-def test_a_job_is_enqueued_with_what_the_form_says(app: Headrace, client: Client, clock: VirtualClock) -> None:
+def test_a_job_is_enqueued_with_the_fields_of_the_form(app: Headrace, client: Client, clock: VirtualClock) -> None:
     register(app)
     form = {"task": "add", "args": "[1]", "kwargs": '{"b": 2}', "queue": "fast", "priority": "3", "tags": "a, ,b"}
     answer = client.post("/enqueue", data={**form, "delay": "90.5", "timeout": "5"}).json()
@@ -107,7 +105,7 @@ def test_a_time_without_a_zone_is_utc(app: Headrace, client: Client, text: str) 
     assert [job.run_at for job in app.jobs.find()] == [SOON]
 
 
-def test_one_like_another_has_its_secrets(app: Headrace, client: Client) -> None:
+def test_a_copy_of_a_job_has_its_secrets(app: Headrace, client: Client) -> None:
     job = register(app)["sign"].enqueue("ann", "sesame")
     page = client.get(f"/enqueue?like={job.id}").text
     assert (MASK in page, "sesame" in page) == (True, False)
@@ -116,7 +114,7 @@ def test_one_like_another_has_its_secrets(app: Headrace, client: Client) -> None
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "expected"),
     [
         ({"task": ""}, "task: required"),
         ({"priority": "high"}, "priority: 'high' is not a number"),
@@ -128,21 +126,21 @@ def test_one_like_another_has_its_secrets(app: Headrace, client: Client) -> None
         ({"kwargs": "[1]"}, 'kwargs: expected an object such as {"a": 1}'),
     ],
 )
-def test_nothing_is_enqueued_where_the_form_is_wrong(
-    app: Headrace, client: Client, form: dict[str, str], told: str
-) -> None:
+def test_a_wrong_form_enqueues_nothing(app: Headrace, client: Client, form: dict[str, str], expected: str) -> None:
     register(app)
-    assert told in refused(client, "/enqueue", **{"task": "add", "args": "[1, 2]", **form})
+    assert expected in refused(client, "/enqueue", **{"task": "add", "args": "[1, 2]", **form})
     assert app.jobs.count() == 0
 
 
 # -- a schedule
 
 
-def test_a_schedule_is_made_and_its_next_time_told(app: Headrace, client: Client) -> None:
+def test_a_schedule_is_created_and_its_next_run_shown(app: Headrace, client: Client) -> None:
     register(app)
-    told = do(client, "/new-schedule", id="often", task="add", args="[1, 2]", every="300", queue="fast", priority="2")
-    assert told == "Schedule often runs in 5 min."
+    message = do(
+        client, "/new-schedule", id="often", task="add", args="[1, 2]", every="300", queue="fast", priority="2"
+    )
+    assert message == "Schedule often runs in 5 min."
     made = app.schedules.get("often")
     assert (made.task, made.args, made.queue, made.priority) == ("add", (1, 2), "fast", 2)
     assert made.every == timedelta(seconds=300)
@@ -153,7 +151,7 @@ def test_a_schedule_is_made_and_its_next_time_told(app: Headrace, client: Client
     assert [one.id for one in app.schedules.list()] == ["often"]
 
 
-def test_only_what_the_form_changes_of_a_schedule_is_changed(app: Headrace, client: Client) -> None:
+def test_only_changed_fields_of_a_schedule_are_updated(app: Headrace, client: Client) -> None:
     register(app)
     app.schedules.create("s", "add", args=[1, 2], every=300, limit=9, jitter=10, start=SOON)
     form = {"every": "300", "limit": "9", "jitter": "10", "start": "2100-01-01T12:00", "args": "[1, 2]", "task": "add"}
@@ -163,8 +161,8 @@ def test_only_what_the_form_changes_of_a_schedule_is_changed(app: Headrace, clie
     do(client, "/schedules/s/update", **{**form, "limit": "", "jitter": "", "start": ""})
     after = app.schedules.get("s")
     assert (after.limit, after.jitter, after.start, after.every) == (None, timedelta(0), None, before.every)
-    told = do(client, "/schedules/s/update", every="600", queue="fast", priority="4", args="[1, 3]")
-    assert told == "Schedule s was changed; it runs in 10 min."
+    message = do(client, "/schedules/s/update", every="600", queue="fast", priority="4", args="[1, 3]")
+    assert message == "Schedule s was changed; it runs in 10 min."
     after = app.schedules.get("s")
     assert (after.every, after.queue, after.priority, after.args) == (timedelta(seconds=600), "fast", 4, (1, 3))
 
@@ -172,12 +170,12 @@ def test_only_what_the_form_changes_of_a_schedule_is_changed(app: Headrace, clie
 def test_a_schedule_of_two_timings_is_refused(app: Headrace, client: Client) -> None:
     register(app)
     app.schedules.create("s", "add", args=[1, 2], every=300)
-    told = refused(client, "/schedules/s/update", every="300", cron="0 2 * * *")
-    assert told == "give exactly one of cron, every and at, not cron and every"
+    message = refused(client, "/schedules/s/update", every="300", cron="0 2 * * *")
+    assert message == "give exactly one of cron, every and at, not cron and every"
     assert app.schedules.get("s").cron is None
 
 
-def test_another_task_keeps_the_place_and_is_handed_no_secret(app: Headrace, client: Client) -> None:
+def test_a_changed_task_keeps_queue_and_priority_and_gets_no_secret(app: Headrace, client: Client) -> None:
     register(app)
     app.schedules.create("s", "sign", args=["ann", "sesame"], every=300, queue="safe", priority=6)
     shown = json.dumps(["ann", MASK])
@@ -191,14 +189,14 @@ def test_another_task_keeps_the_place_and_is_handed_no_secret(app: Headrace, cli
     assert (after.task, after.args, after.queue, after.priority) == ("add", (1, 2), "safe", 6)
 
 
-def test_a_schedule_is_held_up_run_and_deleted(app: Headrace, client: Client) -> None:
+def test_a_schedule_is_paused_run_and_deleted(app: Headrace, client: Client) -> None:
     register(app)
     app.schedules.create("s", "add", args=[1, 2], every=300)
     assert do(client, "/schedules/s/pause") == "Schedule s is paused."
     assert app.schedules.get("s").paused
-    told = do(client, "/schedules/s/run")
+    message = do(client, "/schedules/s/run")
     [job] = app.jobs.find()
-    assert told == f"Job {job.id} of schedule s is enqueued."
+    assert message == f"Job {job.id} of schedule s is enqueued."
     do(client, "/schedules/s/resume")
     assert not app.schedules.get("s").paused
     assert ask(client, "/schedules/s/delete")["detail"] == "Its history is deleted too."
@@ -206,7 +204,9 @@ def test_a_schedule_is_held_up_run_and_deleted(app: Headrace, client: Client) ->
     assert list(app.schedules.list()) == []
 
 
-def test_who_deletes_a_schedule_that_code_declares_is_told_that_it_comes_back(app: Headrace, client: Client) -> None:
+def test_the_question_before_deleting_a_declared_schedule_says_that_it_comes_back(
+    app: Headrace, client: Client
+) -> None:
     @app.every(minutes=5)
     @app.task(name="tick")
     def tick() -> None: ...
@@ -218,18 +218,20 @@ def test_who_deletes_a_schedule_that_code_declares_is_told_that_it_comes_back(ap
 # -- channels
 
 
-def test_a_channel_is_made_changed_tried_and_deleted(app: Headrace, client: Client) -> None:
+def test_a_channel_is_created_changed_tested_and_deleted(app: Headrace, client: Client) -> None:
     with web_server() as hook:
-        told = do(client, "/alerts/new-channel", name="ops", kind="slack", url=f"{hook.url}/hush", severity="warning")
-        assert told == "Channel ops was created; send a test message."
+        message = do(
+            client, "/alerts/new-channel", name="ops", kind="slack", url=f"{hook.url}/hush", severity="warning"
+        )
+        assert message == "Channel ops was created; send a test message."
         assert do(client, "/alerts/channels/ops/test") == "Channel ops accepted the test message."
         assert refused(client, "/alerts/channels/ops/update", severity="warning") == "Nothing was changed."
         assert refused(client, "/alerts/channels/ops/update", url="") == "Nothing was changed."
         do(client, "/alerts/channels/ops/update", severity="critical", url="")
         hook.status = 500
-        told = refused(client, "/alerts/channels/ops/test", 409)
-        assert told == "Channel ops failed: the server answered 500"
-    assert [path for path, _, _ in hook.got] == ["/hush", "/hush"], "what is left empty stays"
+        message = refused(client, "/alerts/channels/ops/test", 409)
+        assert message == "Channel ops failed: the server answered 500"
+    assert [path for path, _, _ in hook.got] == ["/hush", "/hush"], "an empty field keeps its value"
     assert app.alerts.channels.get("ops").severity == "critical"
     assert do(client, "/alerts/channels/ops/switch", enabled="no") == "Channel ops is off."
     assert not app.alerts.channels.get("ops").enabled
@@ -245,38 +247,36 @@ def test_a_port_of_a_channel_is_stored_as_a_number(app: Headrace, client: Client
     form = {"name": "post", "kind": "email", "host": "mail.example.com", "to": "ops@example.com"}
     do(client, "/alerts/new-channel", **form, port="2525")
     assert "mail.example.com:2525" in app.alerts.channels.get("post").target
-    told = refused(client, "/alerts/new-channel", kind="slack")
-    assert told == "name, kind: both are required"
+    message = refused(client, "/alerts/new-channel", kind="slack")
+    assert message == "name, kind: both are required"
 
 
-# -- terms, and jobs whose time has come
+# -- terms, stale jobs, retention
 
 
-def test_jobs_that_stay_too_long_are_dealt_with_as_their_terms_say(
-    app: Headrace, client: Client, clock: VirtualClock
-) -> None:
+def test_stale_jobs_are_handled_by_their_on_stale_action(app: Headrace, client: Client, clock: VirtualClock) -> None:
     add = register(app)["add"]
     do(client, "/lifecycle/terms", kind="queue", name="sums", max_pending="60", on_stale="dead")
     do(client, "/lifecycle/terms", kind="queue", name="other", max_pending="60", on_stale="review")
     stale, reviewed = add.enqueue(1, 2), add.using(queue="other").enqueue(1, 2)
     clock.advance(61)
-    asked = ask(client, "/lifecycle/stale")
-    assert asked["ask"] == "Apply the on_stale action to 2 jobs?"
-    assert set(asked["detail"].rstrip(".").split("; ")) == {"1 become dead letters", "1 stay, marked for review"}
+    question = ask(client, "/lifecycle/stale")
+    assert question["ask"] == "Apply the on_stale action to 2 jobs?"
+    assert set(question["detail"].rstrip(".").split("; ")) == {"1 become dead letters", "1 stay, marked for review"}
     assert stale.refresh().state is State.PENDING
-    told = do(client, "/lifecycle/stale")
-    assert told == "1 job ended as stale. 1 job marked for review."
+    message = do(client, "/lifecycle/stale")
+    assert message == "1 job ended as stale. 1 job marked for review."
     assert (stale.refresh().state, reviewed.refresh().state) == (State.FAILED, State.PENDING)
-    assert [letter.job_id for letter in app.dead.list()] == [stale.id]
+    assert [dead_letter.job_id for dead_letter in app.dead.list()] == [stale.id]
 
 
-def test_finished_jobs_are_archived_and_brought_back(app: Headrace, client: Client, clock: VirtualClock) -> None:
+def test_finished_jobs_are_archived_and_restored(app: Headrace, client: Client, clock: VirtualClock) -> None:
     job = register(app)["add"].enqueue(1, 2)
     drain(app)
     clock.advance(60 * DAY)
-    asked = ask(client, "/lifecycle/archive")
-    assert asked["ask"] == "Archive or delete 1 job?"
-    assert asked["detail"] == "1 are archived, 0 are deleted permanently."
+    question = ask(client, "/lifecycle/archive")
+    assert question["ask"] == "Archive or delete 1 job?"
+    assert question["detail"] == "1 are archived, 0 are deleted permanently."
     assert app.jobs.count() == 1
     assert do(client, "/lifecycle/archive") == "1 job archived, 0 deleted."
     assert (app.jobs.count(), app.jobs.count(archived=True)) == (0, 1)
@@ -285,15 +285,15 @@ def test_finished_jobs_are_archived_and_brought_back(app: Headrace, client: Clie
     assert (app.jobs.count(), app.jobs.count(archived=True)) == (1, 0)
 
 
-def test_terms_are_ordered_and_taken_back(app: Headrace, client: Client) -> None:
+def test_terms_are_set_and_removed(app: Headrace, client: Client) -> None:
     form = {"kind": "task", "name": "add", "max_pending": "60", "max_running": "none", "keep_failed": "default"}
-    told = do(client, "/lifecycle/terms", **form, on_stale="fail")
-    assert told == "The terms of task add apply from the next check of a worker."
-    [said] = app.lifecycle.all_terms()
-    assert said.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
-    told = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
-    assert told == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
-    assert app.lifecycle.all_terms() == [said]
+    message = do(client, "/lifecycle/terms", **form, on_stale="fail")
+    assert message == "The terms of task add apply from the next check of a worker."
+    [layers] = app.lifecycle.all_terms()
+    assert layers.ordered == {"max_pending": 60, "max_running": None, "on_stale": "fail"}
+    message = refused(client, "/lifecycle/terms", kind="task", name="add", max_pending="long")
+    assert message == "max_pending: 'long' is neither a number of seconds, nor none, nor default"
+    assert app.lifecycle.all_terms() == [layers]
     assert refused(client, "/lifecycle/reset", kind="host", name="add") == "Give the task or queue."
     assert do(client, "/lifecycle/reset", kind="task", name="add") == "The terms of task add are removed."
     assert [one.ordered for one in app.lifecycle.all_terms() if one.ordered] == []
@@ -302,7 +302,7 @@ def test_terms_are_ordered_and_taken_back(app: Headrace, client: Client) -> None
 # -- the store
 
 
-def test_the_store_is_repaired_once_that_was_confirmed(app: Headrace, client: Client) -> None:
+def test_the_store_is_repaired_after_a_confirmation(app: Headrace, client: Client) -> None:
     app.engine.transfer.import_flows([FlowRow("empty", "empty", app.clock.now())])
     assert "flow" in ask(client, "/system/repair")["detail"]
     assert app.admin.repair(dry_run=True) == {"orphan_flows": 1}
@@ -311,12 +311,12 @@ def test_the_store_is_repaired_once_that_was_confirmed(app: Headrace, client: Cl
     assert do(client, "/system/repair") == "Repaired: nothing."
 
 
-def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
+def test_the_store_is_optimized_and_its_size_shown(client: Client) -> None:
     assert do(client, "/system/optimize").startswith("Statistics are up to date; the store went from ")
 
 
 @pytest.mark.parametrize(
-    ("path", "what", "told"),
+    ("path", "what", "expected"),
     [
         ("/lifecycle/stale", "lifecycle.detect_stale", "Stale jobs are being handled"),
         ("/lifecycle/archive", "lifecycle.archive", "Jobs are being archived"),
@@ -324,8 +324,8 @@ def test_the_store_is_optimized_and_its_size_told(client: Client) -> None:
         ("/system/optimize", "admin.optimize", "The store is being optimized"),
     ],
 )
-def test_what_takes_long_is_told_to_go_on_and_does(
-    app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, path: str, what: str, told: str
+def test_a_slow_action_continues_in_the_background(
+    app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, path: str, what: str, expected: str
 ) -> None:
     gate, done = threading.Event(), threading.Event()
     facade, _, name = what.partition(".")
@@ -335,9 +335,9 @@ def test_what_takes_long_is_told_to_go_on_and_does(
         done.set()
         return {}
 
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     monkeypatch.setattr(type(getattr(app, facade)), name, slow)
-    assert do(client, path) == f"{told} in the background."
+    assert do(client, path) == f"{expected} in the background."
     assert not done.is_set()
     gate.set()
     eventually(done.is_set, "the end of it")

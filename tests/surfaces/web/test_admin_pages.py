@@ -26,7 +26,7 @@ __all__ = ["app"]  # the fixture: an app on each engine
 WRITES = {**FORM, "x-requested-with": "test"}
 
 
-def test_every_desk_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
+def test_every_admin_page_is_served_without_inline_code(app: Headrace) -> None:
     names = stock(app, register(app))
     client = Client(app.asgi())
     for path in PATHS.values():
@@ -34,30 +34,30 @@ def test_every_desk_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
         assert answer.status_code == 200, path
         page = Inline(answer.text)
         assert page.found == [], path
-        assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
+        assert len(page.ids) == len(set(page.ids)), f"{path}: duplicate id"
         assert "<script>document" not in answer.text
 
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("status", [status for status in STATUSES if status != "pending"])
-def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) -> None:
+def test_a_dead_letter_of_every_status_is_shown(app: Headrace, status: Status) -> None:
     @app.task(name="bad", retry=0)
     def bad() -> None:
         raise OSError("away")
 
     job = bad.enqueue()
     drain(app)
-    letter = app.dead.get(job.id)
-    app.engine.dead_letters.resolve([letter.id], status)
+    dead_letter = app.dead.get(job.id)
+    app.engine.dead_letters.resolve([dead_letter.id], status)
     client = Client(app.asgi())
-    for path in (f"/dead/{letter.id}", f"/dead?status={status}"):
+    for path in (f"/dead/{dead_letter.id}", f"/dead?status={status}"):
         answer = client.get(path)
         assert (answer.status_code, status.replace("_", " ") in answer.text) == (200, True), path
 
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "expected"),
     [
         ("/flows/nothing", 404, "does not exist"),
         ("/flows?before=nothing", 404, "does not exist"),
@@ -72,14 +72,14 @@ def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) 
         ("/alerts/new-rule?when=%3Cscript%3E", 200, "&lt;script&gt;"),
     ],
 )
-def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, told: str) -> None:
+def test_an_error_is_shown_on_a_page(app: Headrace, path: str, status: int, expected: str) -> None:
     answer = Client(app.asgi()).get(path)
-    assert (answer.status_code, told in answer.text, "Traceback" in answer.text) == (status, True, False)
+    assert (answer.status_code, expected in answer.text, "Traceback" in answer.text) == (status, True, False)
 
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
-    ("path", "form", "told"),
+    ("path", "form", "expected"),
     [
         ("/flows/nothing/cancel", "", "no flow"),
         ("/dead/requeue", "query=", "filter the list first"),
@@ -103,16 +103,16 @@ def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, 
         ("/system/repair", "", "nothing to repair"),
     ],
 )
-def test_what_cannot_be_done_is_told(app: Headrace, path: str, form: str, told: str) -> None:
+def test_an_action_that_fails_shows_its_error(app: Headrace, path: str, form: str, expected: str) -> None:
     register(app)
     answer = Client(app.asgi(), headers=WRITES).post(path, content=form)
     assert answer.status_code in (400, 404), answer.text
     assert answer.json()["ok"] is False
-    assert told in answer.json()["text"]
+    assert expected in answer.json()["text"]
 
 
 @pytest.mark.engines("sqlite")
-def test_viewers_see_no_buttons_no_settings_and_no_trail(app: Headrace) -> None:
+def test_viewers_see_no_buttons_no_settings_and_no_audit_trail(app: Headrace) -> None:
     names = stock(app, register(app))
     eve = basic("eve", "look")
     client = Client(app.asgi(auth=("viewer=eve:look",)), headers=eve)
@@ -128,7 +128,7 @@ def test_viewers_see_no_buttons_no_settings_and_no_trail(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_show_an_error_while_their_store_is_unavailable(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(app.asgi())
 
     def away(*_: Any, **__: Any) -> Any:
@@ -143,19 +143,19 @@ def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pyt
 
 
 @pytest.mark.engines("sqlite")
-def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
+def test_a_request_has_only_the_age_of_the_values_it_used(app: Headrace) -> None:
     page_cache = PageCache(app)
-    page_cache.of_visit().metrics()
-    visit = page_cache.of_visit()
+    page_cache.for_request().metrics()
+    visit = page_cache.for_request()
     assert visit.age() == 0.0
     visit.queues()
     first = visit.age()
     assert 0.0 < first < 60
-    assert page_cache.of_visit().shared(app.dead.stats) is page_cache.of_visit().shared(app.dead.stats)
+    assert page_cache.for_request().shared(app.dead.stats) is page_cache.for_request().shared(app.dead.stats)
 
 
 @pytest.mark.engines("sqlite")
-def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_does_not_wait_for_slow_values(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     counted, gate = threading.Event(), threading.Event()
 
     def slow(*_: Any, **__: Any) -> list[Any]:
@@ -174,7 +174,7 @@ def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: py
 
 
 @pytest.mark.engines("sqlite")
-def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
+def test_the_system_page_shows_all_findings_of_the_doctor(app: Headrace) -> None:
     stock(app, register(app))
     app.task_by_name("render").using(queue="pictures", needs=["gpu"]).enqueue()
     app.queue("pictures").pause()
@@ -192,7 +192,7 @@ def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_a_queue_that_is_never_drained_says_so_wherever_it_is_shown(app: Headrace) -> None:
+def test_every_page_of_a_queue_says_that_it_is_never_drained(app: Headrace) -> None:
     app.enqueue("elsewhere")
     MetricsReader(app.engine, app.settings).catch_up()
     client = Client(app.asgi())
@@ -205,7 +205,7 @@ def test_a_queue_that_is_never_drained_says_so_wherever_it_is_shown(app: Headrac
 
 
 @pytest.mark.engines("sqlite")
-def test_a_queue_that_nobody_serves_is_told_of_once_and_not_when_its_alert_is_silenced(
+def test_an_unserved_queue_is_a_warning_once_and_none_if_its_alert_is_silenced(
     app: Headrace,
 ) -> None:
     app.enqueue("elsewhere")
@@ -226,18 +226,18 @@ def test_a_queue_that_nobody_serves_is_told_of_once_and_not_when_its_alert_is_si
 
 
 @pytest.mark.engines("sqlite")
-def test_what_fails_while_the_question_is_open_is_not_requeued(app: Headrace) -> None:
+def test_a_job_that_fails_during_the_confirmation_is_not_requeued(app: Headrace) -> None:
     boom = app.task(name="boom", retry=0)(lambda: 1 / 0)
     first = boom.enqueue()
     drain(app)
     client = Client(app.asgi())
-    asked = client.post("/dead/requeue", content="query=task%3Dboom", headers=WRITES).json()
-    assert "1 job" in asked["ask"]
+    answer = client.post("/dead/requeue", content="query=task%3Dboom", headers=WRITES).json()
+    assert "1 job" in answer["ask"]
     moment = app.clock.now()
     eventually(lambda: app.clock.now() > moment + 5, "another millisecond")
     second = boom.enqueue()
     drain(app)
-    form = urlencode({"query": "task=boom", "confirmed": asked["confirmed"]})
-    told = client.post("/dead/requeue", content=form, headers=WRITES).json()
-    assert told["text"].startswith("1 job"), told
+    form = urlencode({"query": "task=boom", "confirmed": answer["confirmed"]})
+    answer = client.post("/dead/requeue", content=form, headers=WRITES).json()
+    assert answer["text"].startswith("1 job"), answer
     assert (first.refresh().state, second.refresh().state) == ("pending", "failed")

@@ -1,4 +1,4 @@
-"""Channels of alerts and webhooks in the dashboard: made, tried, changed and removed; what is secret is never shown."""
+"""Alert channels and webhooks in the dashboard: create, test, change, delete; secrets are never shown."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def database() -> Iterator[Hook]:
 
 def post(client: Client, path: str, **form: str) -> str:
     answer = client.post(path, content=urlencode(form), headers=WRITES)
-    told: str = answer.json()["text"]
-    return told if answer.json()["ok"] else f"refused: {told}"
+    text: str = answer.json()["text"]
+    return text if answer.json()["ok"] else f"refused: {text}"
 
 
-def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Hook) -> None:
+def test_a_channel_is_created_tested_changed_and_deleted(app: Headrace, database: Hook) -> None:
     client = Client(app.asgi())
     url = f"{database.url}/private/path"
     assert "send a test message" in post(
@@ -52,9 +52,7 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
     assert post(client, "/alerts/channels/ops/update", severity="info") == "refused: Nothing was changed."
     assert "was changed" in post(client, "/alerts/channels/ops/update", severity="critical")
     assert app.alerts.channels.get("ops").severity == "critical"
-    assert "accepted the test message" in post(client, "/alerts/channels/ops/test"), (
-        "its address and its secret are what they were"
-    )
+    assert "accepted the test message" in post(client, "/alerts/channels/ops/test"), "its URL and its secret stay"
     post(client, "/alerts/channels/ops/switch", enabled="no")
     assert not app.alerts.channels.get("ops").enabled
     app.alerts.rules.create("mine", when="depth > 1", notify=["ops"])
@@ -69,7 +67,7 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
 
 
 @pytest.mark.parametrize(
-    ("path", "form", "told"),
+    ("path", "form", "expected"),
     [
         ("/alerts/new-channel", {"name": "x"}, "both are required"),
         ("/alerts/new-channel", {"name": "x", "kind": "slack"}, "https://"),
@@ -89,21 +87,23 @@ def test_a_channel_is_made_tried_changed_and_removed(app: Headrace, database: Ho
         ("/webhooks/nothing/delete", {"confirmed": "yes"}, "nothing"),
     ],
 )
-def test_what_is_wrong_with_them_is_told(app: Headrace, path: str, form: dict[str, str], told: str) -> None:
+def test_errors_of_channels_and_webhooks_are_shown(
+    app: Headrace, path: str, form: dict[str, str], expected: str
+) -> None:
     answer = post(Client(app.asgi()), path, **form)
     assert answer.startswith("refused: ")
-    assert told in answer
+    assert expected in answer
 
 
-def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, database: Hook) -> None:
+def test_a_webhook_is_created_tested_paused_and_deleted(app: Headrace, database: Hook) -> None:
     client = Client(app.asgi())
     shown = client.get("/new-webhook").text
     made = re.search(r'name="secret"[^>]*value="(whsec_[^"]+)"', shown)
     assert made is not None
     url = f"{database.url}/hook?token=t0k3n"
-    told = post(client, "/new-webhook", url=url, types="job.failed, dead.*", queue="mail", secret=made[1])
-    assert "from now on" in told
-    assert "t0k3n" not in told
+    text = post(client, "/new-webhook", url=url, types="job.failed, dead.*", queue="mail", secret=made[1])
+    assert "from now on" in text
+    assert "t0k3n" not in text
     hook = app.webhooks.list()[0]
     assert (hook.queue, "job.failed" in hook.types, len(hook.types) > 1) == ("mail", True, True)
     assert "The webhook answered 200" in post(client, f"/webhooks/{hook.id}/test")
@@ -124,7 +124,7 @@ def test_a_webhook_is_made_tried_paused_and_removed(app: Headrace, database: Hoo
     assert "t0k3n" not in str(app.audit.list(100))
 
 
-def test_a_viewer_is_told_no_secret_and_given_no_button(app: Headrace) -> None:
+def test_a_viewer_sees_no_secret_and_no_button(app: Headrace) -> None:
     app.alerts.channels.create("ops", kind="slack", url="https://hooks.example.com/private")
     hook = app.webhooks.create("https://example.com/hook?token=t0k3n")
     eve = basic("eve", "look")

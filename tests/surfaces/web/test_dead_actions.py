@@ -1,4 +1,4 @@
-"""Dealing with dead letters in the dashboard: what is asked first, what then becomes of them and their jobs."""
+"""Actions on dead letters in the dashboard: confirmations, and the effect on dead letters and jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Dying = Callable[..., str]
 
 @pytest.fixture
 def died(app: Headrace) -> Dying:
-    """Lets a job fail for good; the id of its dead letter."""
+    """Lets a job fail for good; returns the id of its dead letter."""
 
     @app.task(name="pay", retry=0, redact=("card",))
     def pay(order: int, card: str = "4111", *, fine: bool = False) -> str:
@@ -41,32 +41,32 @@ def died(app: Headrace) -> Dying:
     return die
 
 
-def used_up(app: Headrace, clock: VirtualClock, letter: str) -> str:
-    """Requeue a job as often as that may be; the id of the dead letter that it has in the end."""
-    job = app.dead.get(letter).job_id
+def used_up(app: Headrace, clock: VirtualClock, expected: str) -> str:
+    """Requeue a job until the limit; return the id of its last dead letter."""
+    job = app.dead.get(expected).job_id
     for _ in range(3):
         app.dead.requeue(job)
-        clock.advance(1)  # letters of the same millisecond are in no order
+        clock.advance(1)  # dead letters of one millisecond have no order
         drain(app)
     return app.dead.get(job).id
 
 
 def status_of(app: Headrace, *dead_letters: str) -> list[str]:
-    return [app.dead.get(letter).status for letter in dead_letters]
+    return [app.dead.get(dead_letter).status for dead_letter in dead_letters]
 
 
-def state_of(app: Headrace, letter: str) -> State:
-    return app.jobs.get(app.dead.get(letter).job_id).state
+def state_of(app: Headrace, expected: str) -> State:
+    return app.jobs.get(app.dead.get(expected).job_id).state
 
 
 # -- requeuing many
 
 
-def test_picked_ones_are_asked_for_and_run_again(app: Headrace, client: Client, died: Dying) -> None:
+def test_picked_dead_letters_are_requeued_after_a_confirmation(app: Headrace, client: Client, died: Dying) -> None:
     first, second, other = died(1), died(2), died(3)
-    asked = ask(client, "/dead/requeue", id=[first, second])
-    assert asked == {"ask": "Requeue 2 jobs?", "detail": "Meant: picked.", "label": "Requeue 2 jobs"}
-    assert status_of(app, first, second) == ["pending", "pending"], "asking changes nothing"
+    question = ask(client, "/dead/requeue", id=[first, second])
+    assert question == {"ask": "Requeue 2 jobs?", "detail": "Selected: picked.", "label": "Requeue 2 jobs"}
+    assert status_of(app, first, second) == ["pending", "pending"], "the question changes nothing"
     assert do(client, "/dead/requeue", id=[first, second], note="bank is back") == "2 jobs requeued."
     assert status_of(app, first, second, other) == ["requeued", "requeued", "pending"]
     assert state_of(app, first) is State.PENDING
@@ -75,152 +75,152 @@ def test_picked_ones_are_asked_for_and_run_again(app: Headrace, client: Client, 
     assert app.audit.list()[0].target == f"{first}, {second}"
 
 
-def test_of_picked_ones_those_that_somebody_dealt_with_are_left_alone(
-    app: Headrace, client: Client, died: Dying
-) -> None:
+def test_picked_dead_letters_that_were_handled_already_are_skipped(app: Headrace, client: Client, died: Dying) -> None:
     first, second = died(1), died(2)
     app.dead.resolve(second, "cancelled", by="ann")
-    told = do(client, "/dead/requeue", id=[first, second])
-    assert told == "1 job requeued; 1 had been handled already."
+    message = do(client, "/dead/requeue", id=[first, second])
+    assert message == "1 job requeued; 1 had been handled already."
     assert status_of(app, first, second) == ["requeued", "cancelled"]
     assert state_of(app, second) is State.FAILED
 
 
-def test_those_of_a_filter_are_requeued_and_no_others(app: Headrace, client: Client, died: Dying) -> None:
+def test_only_dead_letters_of_the_filter_are_requeued(app: Headrace, client: Client, died: Dying) -> None:
     orders, bills = [died(number) for number in range(2)], died(queue="bills")
-    asked = ask(client, "/dead/requeue", query="queue=orders")
-    assert (asked["ask"], asked["detail"]) == ("Requeue 2 jobs?", "Meant: queue orders.")
+    question = ask(client, "/dead/requeue", query="queue=orders")
+    assert (question["ask"], question["detail"]) == ("Requeue 2 jobs?", "Selected: queue orders.")
     assert do(client, "/dead/requeue", query="queue=orders") == "2 jobs requeued."
     assert status_of(app, *orders, bills) == ["requeued", "requeued", "pending"]
     assert app.dead.get(orders[0]).resolved_by == "local"
 
 
-def test_a_rate_spreads_their_starts(app: Headrace, client: Client, died: Dying, clock: VirtualClock) -> None:
+def test_a_rate_spreads_the_starts_of_the_jobs(app: Headrace, client: Client, died: Dying, clock: VirtualClock) -> None:
     dead_letters = [died(number) for number in range(3)]
     assert ask(client, "/dead/requeue", query="task=pay", rate="1/min")["detail"].endswith(" They start at 1/min.")
     do(client, "/dead/requeue", query="task=pay", rate="1/min")
-    starts = sorted(app.jobs.get(app.dead.get(letter).job_id).run_at for letter in dead_letters)
+    starts = sorted(app.jobs.get(app.dead.get(dead_letter).job_id).run_at for dead_letter in dead_letters)
     assert [(start - clock.moment).total_seconds() for start in starts] == [0, 60, 120]
 
 
 @pytest.mark.parametrize("confirmed", ["", "yes"])
-def test_a_rate_that_is_none_is_refused_and_nothing_is_requeued(
+def test_an_invalid_rate_is_refused_and_nothing_is_requeued(
     app: Headrace, client: Client, died: Dying, confirmed: str
 ) -> None:
-    letter = died()
+    dead_letter = died()
     answer = client.post("/dead/requeue", data={"query": "task=pay", "rate": "fast", "confirmed": confirmed})
     assert (answer.status_code, "fast" in answer.json()["text"]) == (400, True)
-    assert status_of(app, letter) == ["pending"]
+    assert status_of(app, dead_letter) == ["pending"]
 
 
-def test_those_that_were_requeued_too_often_are_foretold(
+def test_the_question_counts_jobs_that_were_requeued_too_often(
     app: Headrace, client: Client, died: Dying, clock: VirtualClock
 ) -> None:
     often, fresh = used_up(app, clock, died(1)), died(2)
     detail = ask(client, "/dead/requeue", query="queue=orders")["detail"]
     assert "Permanently failed, because requeued too often: 1 dead letter." in detail
-    told = do(client, "/dead/requeue", query="queue=orders")
-    assert told == "1 job requeued. Permanently failed, because requeued too often: 1 dead letter."
+    message = do(client, "/dead/requeue", query="queue=orders")
+    assert message == "1 job requeued. Permanently failed, because requeued too often: 1 dead letter."
     assert status_of(app, often, fresh) == ["permanently_failed", "requeued"]
     assert state_of(app, often) is State.FAILED
 
 
-def test_of_picked_ones_it_is_told_which_are_given_up(
+def test_the_result_counts_picked_jobs_that_failed_permanently(
     app: Headrace, client: Client, died: Dying, clock: VirtualClock
 ) -> None:
     often = used_up(app, clock, died(1))
-    told = do(client, "/dead/requeue", id=[often])
-    assert told == "0 jobs requeued. Permanently failed, because requeued too often: 1 dead letter."
+    message = do(client, "/dead/requeue", id=[often])
+    assert message == "0 jobs requeued. Permanently failed, because requeued too often: 1 dead letter."
 
 
-def test_picked_ones_have_no_pace(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died()
-    assert "A rate applies to all that match" in refused(client, "/dead/requeue", id=[letter], rate="1/min")
-    assert status_of(app, letter) == ["pending"]
+def test_picked_dead_letters_have_no_rate(app: Headrace, client: Client, died: Dying) -> None:
+    dead_letter = died()
+    assert "A rate applies to all that match" in refused(client, "/dead/requeue", id=[dead_letter], rate="1/min")
+    assert status_of(app, dead_letter) == ["pending"]
 
 
-def test_a_store_that_is_away_is_not_told_as_done(client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
-    letter = died()
+def test_an_unavailable_store_is_not_reported_as_success(
+    client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead_letter = died()
     monkeypatch.setattr("headrace.app.dead_letters.dead.Dead.requeue", away)
-    assert "no route to the server" in refused(client, "/dead/requeue", 503, id=[letter])
+    assert "no route to the server" in refused(client, "/dead/requeue", 503, id=[dead_letter])
 
 
 @pytest.mark.parametrize("act", ["requeue", "resolve"])
-def test_nothing_is_asked_about_where_nothing_is_pending(client: Client, died: Dying, act: str) -> None:
+def test_there_is_no_question_without_pending_dead_letters(client: Client, died: Dying, act: str) -> None:
     died()
     answer = client.post(f"/dead/{act}", data={"query": "queue=bills"})
     assert (answer.status_code, answer.json()["text"]) == (400, "None of these dead letters is pending.")
 
 
-@pytest.mark.parametrize(("act", "told"), [("requeue", "requeued"), ("resolve", "resolved")])
-def test_what_takes_long_goes_on_behind(
-    app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch, act: str, told: str
+@pytest.mark.parametrize(("act", "expected"), [("requeue", "requeued"), ("resolve", "resolved")])
+def test_a_slow_bulk_action_continues_in_the_background(
+    app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch, act: str, expected: str
 ) -> None:
-    letter, gate, find = died(), threading.Event(), type(app.engine.dead_letters).find
+    dead_letter, gate, find = died(), threading.Event(), type(app.engine.dead_letters).find
 
     def slow(*args: Any) -> Any:
         gate.wait(PATIENCE)
         return find(*args)
 
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     monkeypatch.setattr(type(app.engine.dead_letters), "find", slow)
-    said = do(client, f"/dead/{act}", query="queue=orders")
-    assert said == f"They are being {told} in the background."
-    assert status_of(app, letter) == ["pending"]
+    message = do(client, f"/dead/{act}", query="queue=orders")
+    assert message == f"They are being {expected} in the background."
+    assert status_of(app, dead_letter) == ["pending"]
     gate.set()
-    eventually(lambda: status_of(app, letter) != ["pending"], "the end of it")
+    eventually(lambda: status_of(app, dead_letter) != ["pending"], "the end of it")
 
 
 # -- resolving many
 
 
-def test_picked_ones_are_resolved_as_is_said(app: Headrace, client: Client, died: Dying) -> None:
+def test_picked_dead_letters_are_resolved_with_the_given_status(app: Headrace, client: Client, died: Dying) -> None:
     first, second, closed = died(1), died(2), died(3)
     app.dead.resolve(closed, "cancelled", by="ann")
-    asked = ask(client, "/dead/resolve", id=[first], status="permanently_failed")
-    assert asked["ask"] == "Resolve 1 dead letter as permanently failed?"
-    assert asked["detail"] == "Selected: picked. Their jobs do not change."
+    question = ask(client, "/dead/resolve", id=[first], status="permanently_failed")
+    assert question["ask"] == "Resolve 1 dead letter as permanently failed?"
+    assert question["detail"] == "Selected: picked. Their jobs do not change."
     assert status_of(app, first) == ["pending"]
-    told = do(client, "/dead/resolve", id=[first, closed], status="permanently_failed", note="refunded")
-    assert told == "1 dead letter is resolved."
+    message = do(client, "/dead/resolve", id=[first, closed], status="permanently_failed", note="refunded")
+    assert message == "1 dead letter is resolved."
     assert status_of(app, first, second, closed) == ["permanently_failed", "pending", "cancelled"]
     assert [(note.text, note.by) for note in app.dead.get(first).notes] == [("refunded", "local")]
     assert state_of(app, first) is State.FAILED
 
 
-def test_those_of_a_filter_are_resolved_however_many_pages_they_fill(
+def test_all_pages_of_a_filter_are_resolved(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.views.dead._AT_ONCE", 2)
+    monkeypatch.setattr("headrace.web.pages.views.dead._BATCH_SIZE", 2)
     orders, bills = [died(number) for number in range(5)], died(queue="bills")
-    asked = ask(client, "/dead/resolve", query="queue=orders")
-    assert asked["ask"] == "Resolve 5 dead letters as manually resolved?"
+    question = ask(client, "/dead/resolve", query="queue=orders")
+    assert question["ask"] == "Resolve 5 dead letters as manually resolved?"
     assert do(client, "/dead/resolve", query="queue=orders") == "5 dead letters are resolved."
     assert status_of(app, *orders) == ["manually_resolved"] * 5
     assert status_of(app, bills) == ["pending"]
 
 
-def test_nobody_resolves_for_ever_what_others_deal_with_at_the_same_time(
+def test_resolving_ends_while_others_resolve_the_same_dead_letters(
     app: Headrace, client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    letter = died()
+    dead_letter = died()
     monkeypatch.setattr(type(app.engine.dead_letters), "resolve", lambda *_: [])
     assert do(client, "/dead/resolve", query="queue=orders") == "0 dead letters are resolved."
-    assert status_of(app, letter) == ["pending"]
+    assert status_of(app, dead_letter) == ["pending"]
 
 
-def test_an_end_that_is_none_is_refused(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died()
+def test_an_invalid_resolution_is_refused(app: Headrace, client: Client, died: Dying) -> None:
+    dead_letter = died()
     for status in ("odd", "requeued", "pending"):
-        told = refused(client, "/dead/resolve", id=letter, status=status)
-        assert told == f"status: expected one of manually_resolved, permanently_failed, cancelled, got {status!r}"
-    assert status_of(app, letter) == ["pending"]
+        message = refused(client, "/dead/resolve", id=dead_letter, status=status)
+        assert message == f"status: expected one of manually_resolved, permanently_failed, cancelled, got {status!r}"
+    assert status_of(app, dead_letter) == ["pending"]
 
 
-# -- removing what is over
+# -- purging
 
 
-def test_what_was_resolved_a_month_ago_is_removed_and_nothing_else(
+def test_only_dead_letters_resolved_a_month_ago_are_purged(
     app: Headrace, client: Client, died: Dying, clock: VirtualClock
 ) -> None:
     old, pending = died(1), died(2)
@@ -229,38 +229,40 @@ def test_what_was_resolved_a_month_ago_is_removed_and_nothing_else(
     recent = died(3)
     app.dead.resolve(recent, "cancelled")
     clock.advance(11 * DAY)
-    asked = ask(client, "/dead/purge")
-    assert asked["ask"] == "Remove 1 dead letter?"
-    assert asked["detail"] == "They were resolved more than 30 days ago."
+    question = ask(client, "/dead/purge")
+    assert question["ask"] == "Remove 1 dead letter?"
+    assert question["detail"] == "They were resolved more than 30 days ago."
     assert app.dead.count(status=None) == 3
     assert do(client, "/dead/purge") == "1 dead letter removed."
-    assert {letter.id for letter in app.dead.list(status=None)} == {pending, recent}
+    assert {dead_letter.id for dead_letter in app.dead.list(status=None)} == {pending, recent}
 
 
-# -- one of them
+# -- one dead letter
 
 
-def test_one_is_requeued_as_it_was(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died(7, "4711", fine=False)
+def test_a_dead_letter_is_requeued_unchanged(app: Headrace, client: Client, died: Dying) -> None:
+    dead_letter = died(7, "4711", fine=False)
     shown = {"args": json.dumps([7, MASK]), "kwargs": '{"fine": false}'}
-    told = do(client, f"/dead/{letter}/requeue", note="again", **shown)
-    job = app.jobs.get(app.dead.get(letter).job_id)
-    assert told == f"Job {job.id} is queued again (requeue 1 of 3)."
+    message = do(client, f"/dead/{dead_letter}/requeue", note="again", **shown)
+    job = app.jobs.get(app.dead.get(dead_letter).job_id)
+    assert message == f"Job {job.id} is queued again (requeue 1 of 3)."
     assert (job.args, job.kwargs, job.state) == ((7, "4711"), {"fine": False}, State.PENDING)
-    assert [note.text for note in app.dead.get(letter).notes] == ["again"]
+    assert [note.text for note in app.dead.get(dead_letter).notes] == ["again"]
 
 
-def test_one_is_requeued_with_other_arguments_and_the_secret_it_had(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died(7, "4711")
-    page = client.get(f"/dead/{letter}").text
+def test_a_dead_letter_is_requeued_with_other_arguments_and_its_secret(
+    app: Headrace, client: Client, died: Dying
+) -> None:
+    dead_letter = died(7, "4711")
+    page = client.get(f"/dead/{dead_letter}").text
     assert (MASK in page, "4711" in page) == (True, False)
-    do(client, f"/dead/{letter}/requeue", args=json.dumps([8, MASK]), kwargs='{"fine": true}')
+    do(client, f"/dead/{dead_letter}/requeue", args=json.dumps([8, MASK]), kwargs='{"fine": true}')
     drain(app)
-    assert app.jobs.get(app.dead.get(letter).job_id).result(PATIENCE) == "8 by 4711"
+    assert app.jobs.get(app.dead.get(dead_letter).job_id).result(PATIENCE) == "8 by 4711"
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "expected"),
     [
         ({"args": "[1, 2, 3, 4]"}, "positional"),
         ({"args": '["seven"]'}, "'order': expected int"),
@@ -269,50 +271,52 @@ def test_one_is_requeued_with_other_arguments_and_the_secret_it_had(app: Headrac
         ({"args": f'["{MASK}"]'}, "where no secret was"),
     ],
 )
-def test_arguments_that_are_wrong_leave_it_pending(
-    app: Headrace, client: Client, died: Dying, form: dict[str, str], told: str
+def test_wrong_arguments_leave_a_dead_letter_pending(
+    app: Headrace, client: Client, died: Dying, form: dict[str, str], expected: str
 ) -> None:
-    letter = died(7)
-    assert told in refused(client, f"/dead/{letter}/requeue", **form)
-    assert status_of(app, letter) == ["pending"]
-    assert state_of(app, letter) is State.FAILED
+    dead_letter = died(7)
+    assert expected in refused(client, f"/dead/{dead_letter}/requeue", **form)
+    assert status_of(app, dead_letter) == ["pending"]
+    assert state_of(app, dead_letter) is State.FAILED
 
 
-def test_one_whose_job_is_gone_is_shown_and_stored_anew(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died(7, "4711")
-    job = app.jobs.get(app.dead.get(letter).job_id)
+def test_a_dead_letter_of_a_deleted_job_is_shown_and_requeued(app: Headrace, client: Client, died: Dying) -> None:
+    dead_letter = died(7, "4711")
+    job = app.jobs.get(app.dead.get(dead_letter).job_id)
     job.delete()
-    page = client.get(f"/dead/{letter}")
+    page = client.get(f"/dead/{dead_letter}")
     assert (page.status_code, '<span class="tag">deleted</span>' in page.text) == (200, True)
     wanted = json.dumps([8, MASK])
-    told = refused(client, f"/dead/{letter}/requeue", args=wanted)
-    assert told == f"The job is deleted, so {MASK} can't be resolved: write the secrets out."
-    assert status_of(app, letter) == ["pending"]
-    told = do(client, f"/dead/{letter}/requeue", args='[8, "4712"]', kwargs='{"fine": true}')
-    assert told.endswith("It was deleted, and is stored again.")
+    message = refused(client, f"/dead/{dead_letter}/requeue", args=wanted)
+    assert message == f"The job is deleted, so {MASK} can't be resolved: write the secrets out."
+    assert status_of(app, dead_letter) == ["pending"]
+    message = do(client, f"/dead/{dead_letter}/requeue", args='[8, "4712"]', kwargs='{"fine": true}')
+    assert message.endswith("It was deleted, and is stored again.")
     drain(app)
     assert app.jobs.get(job.id).result(PATIENCE) == "8 by 4712"
 
 
-def test_one_that_was_requeued_too_often_is_told_to_be_over(
+def test_a_job_that_was_requeued_too_often_fails_permanently(
     app: Headrace, client: Client, died: Dying, clock: VirtualClock
 ) -> None:
-    letter = used_up(app, clock, died())
-    told = refused(client, f"/dead/{letter}/requeue", 409)
-    assert "was requeued 3 times already" in told
-    assert status_of(app, letter) == ["permanently_failed"]
-    assert state_of(app, letter) is State.FAILED
+    dead_letter = used_up(app, clock, died())
+    message = refused(client, f"/dead/{dead_letter}/requeue", 409)
+    assert "was requeued 3 times already" in message
+    assert status_of(app, dead_letter) == ["permanently_failed"]
+    assert state_of(app, dead_letter) is State.FAILED
 
 
-def test_one_is_resolved_once_and_noted_as_often_as_one_likes(app: Headrace, client: Client, died: Dying) -> None:
-    letter = died()
-    assert do(client, f"/dead/{letter}/note", text="looking into it") == "Noted."
-    assert "not empty" in refused(client, f"/dead/{letter}/note", text=" ")
-    told = do(client, f"/dead/{letter}/resolve", status="permanently_failed", note="the bank is closed")
-    assert told == "This dead letter is permanently failed."
-    assert "permanently_failed already" in refused(client, f"/dead/{letter}/resolve")
-    assert do(client, f"/dead/{letter}/note", text="for good") == "Noted."
-    closed = app.dead.get(letter)
+def test_a_dead_letter_is_resolved_once_and_noted_any_number_of_times(
+    app: Headrace, client: Client, died: Dying
+) -> None:
+    dead_letter = died()
+    assert do(client, f"/dead/{dead_letter}/note", text="looking into it") == "Noted."
+    assert "not empty" in refused(client, f"/dead/{dead_letter}/note", text=" ")
+    message = do(client, f"/dead/{dead_letter}/resolve", status="permanently_failed", note="the bank is closed")
+    assert message == "This dead letter is permanently failed."
+    assert "permanently_failed already" in refused(client, f"/dead/{dead_letter}/resolve")
+    assert do(client, f"/dead/{dead_letter}/note", text="for good") == "Noted."
+    closed = app.dead.get(dead_letter)
     assert (closed.status, closed.resolved_by) == ("permanently_failed", "local")
     assert [note.text for note in closed.notes] == ["looking into it", "the bank is closed", "for good"]
     assert {note.by for note in closed.notes} == {"local"}
@@ -322,21 +326,25 @@ def test_one_is_resolved_once_and_noted_as_often_as_one_likes(app: Headrace, cli
 # -- by hand
 
 
-def test_a_job_is_put_on_the_desk_by_a_form(app: Headrace, client: Client) -> None:
+def test_a_dead_letter_is_added_by_a_form(app: Headrace, client: Client) -> None:
     app.task(name="pay")(lambda: None)
     job = app.task_by_name("pay").using(delay=3600).enqueue()
     assert "Make a dead letter of a job" in client.get("/dead").text
     answer = client.post("/dead/add", data={"job_id": job.id, "reason": "wrong_total", "note": "ask the shop"})
-    letter = app.dead.get(job.id)
-    assert answer.json()["goto"].endswith(f"/dead/{letter.id}")
-    assert (letter.reason, letter.notes[0].text, letter.notes[0].by) == ("wrong_total", "ask the shop", "local")
+    dead_letter = app.dead.get(job.id)
+    assert answer.json()["goto"].endswith(f"/dead/{dead_letter.id}")
+    assert (dead_letter.reason, dead_letter.notes[0].text, dead_letter.notes[0].by) == (
+        "wrong_total",
+        "ask the shop",
+        "local",
+    )
     assert job.refresh().state is State.FAILED
-    assert app.audit.list()[0].target == letter.id
+    assert app.audit.list()[0].target == dead_letter.id
     assert "has a pending dead letter already" in refused(client, "/dead/add", job_id=job.id)
     assert "no job" in refused(client, "/dead/add", 404, job_id="nowhere")
 
 
-def test_a_letter_shows_how_far_its_job_was(app: Headrace, client: Client) -> None:
+def test_a_dead_letter_shows_the_progress_of_its_job(app: Headrace, client: Client) -> None:
     @app.task(name="import", retry=0)
     def load() -> None:
         current_job().progress(0.25)
@@ -347,6 +355,6 @@ def test_a_letter_shows_how_far_its_job_was(app: Headrace, client: Client) -> No
     job = load.enqueue()
     drain(app)
     page = client.get(f"/dead/{app.dead.get(job.id).id}").text
-    for told in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last log lines"):
-        assert told in page
+    for text in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last log lines"):
+        assert text in page
     assert "<b>7</b>" not in page

@@ -1,4 +1,4 @@
-"""The first visit after a start: nobody waits for templates, nor once for each curve."""
+"""The first request after a start: it waits neither for templates nor for each chart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUMBERS_OF = "These numbers are from"
 
 
 @pytest.mark.engines("sqlite")
-def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_page_compiles_a_template_after_the_warm_up(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_all()
 
     def refuse(*_: Any, **__: Any) -> Any:
@@ -36,37 +36,35 @@ def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatc
 
 
 @pytest.mark.engines("sqlite")
-def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
+def test_a_request_waits_once_for_all_metrics_while_a_backlog_is_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
-    patience: list[float] = []
-    looked = CachedValue.glimpse
+    timeouts: list[float] = []
+    original = CachedValue.get_within
 
     def count(*_: Any, **__: Any) -> Any:
         gate.wait(PATIENCE)
         raise AssertionError("it was not to be counted")
 
-    def glimpse(look: CachedValue[Any], seconds: float | None) -> Any:
+    def get_within(cached: CachedValue[Any], seconds: float | None) -> Any:
         if seconds is not None:
-            patience.append(seconds)
-        return looked(look, seconds)
+            timeouts.append(seconds)
+        return original(cached, seconds)
 
     monkeypatch.setattr(type(app.metrics), "snapshot", count)
     monkeypatch.setattr(type(app.metrics), "series", count)
-    monkeypatch.setattr(CachedValue, "glimpse", glimpse)
+    monkeypatch.setattr(CachedValue, "get_within", get_within)
     try:
         assert Client(app.asgi()).get("/").status_code == 200
     finally:
         gate.set()
-    assert len(patience) > 3
-    assert sum(patience) < 2 * page_cache._PATIENCE
+    assert len(timeouts) > 3
+    assert sum(timeouts) < 2 * page_cache._TIMEOUT
 
 
 @pytest.mark.engines("sqlite")
-def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
-    app: Headrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_metrics_are_aggregated_by_one_thread(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     at_once, most, lock = 0, 0, threading.Lock()
     series = type(app.metrics).series
 
@@ -83,7 +81,9 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
 
     monkeypatch.setattr(type(app.metrics), "series", counted)
     shared = PageCache(app)
-    visits = [threading.Thread(target=shared.of_visit().series, args=(name, "1h")) for name in ("depth", "throughput")]
+    visits = [
+        threading.Thread(target=shared.for_request().series, args=(name, "1h")) for name in ("depth", "throughput")
+    ]
     for visit in visits:
         visit.start()
     for visit in visits:
@@ -92,7 +92,7 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
 
 
 @pytest.mark.engines("sqlite")
-def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_starts_counting_before_the_first_request(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = threading.Event()
 
     def count() -> list[Any]:
@@ -100,12 +100,12 @@ def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypat
         return []
 
     monkeypatch.setattr(app, "queues", count)
-    make(app).get_ready()
+    make(app).warm_up()
     assert counted.wait(PATIENCE)
 
 
 @pytest.mark.engines("sqlite")
-def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_only_list_names_of_queues_count_no_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.queue("orders").pause()
 
     def refuse() -> Any:
@@ -119,7 +119,7 @@ def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: p
 
 
 @pytest.mark.engines("sqlite")
-def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
+def test_old_numbers_are_shown_with_their_age_while_new_ones_are_counted(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, passed, count = threading.Event(), 0.0, app.queues
@@ -135,7 +135,7 @@ def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
     app.queue("orders").pause()
     passed = 60.0
     old = client.get("/queues").text
-    assert (NUMBERS_OF in old, "data-soon" in old, "orders" in old) == (True, True, False)
+    assert (NUMBERS_OF in old, "data-counting" in old, "orders" in old) == (True, True, False)
     gate.set()
     eventually(lambda: "orders" in client.get("/queues").text, "that the new count is shown")
     assert NUMBERS_OF not in client.get("/queues").text

@@ -1,4 +1,4 @@
-"""What forms of the dashboard answer when something is wrong with them, with the store, or with us."""
+"""Forms of the dashboard: errors of the form, of the store, and unexpected ones."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ def broken(*_: Any, **__: Any) -> Any:
     raise ZeroDivisionError("secret")
 
 
-def test_what_is_done_is_told_though_it_can_t_be_written_down(
+def test_an_action_succeeds_if_the_audit_trail_is_unavailable(
     app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Audit, "record", away)
-    told = client.post("/queues/mail/pause")
-    assert (told.status_code, told.json()["ok"]) == (200, True)
+    response = client.post("/queues/mail/pause")
+    assert (response.status_code, response.json()["ok"]) == (200, True)
     assert app.queue("mail").paused is True
     assert "queue.pause by local could not be recorded: no route to the server" in caplog.text
 
 
-def test_a_store_that_is_away_is_told_so_to_who_acts(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_on_an_unavailable_store_shows_the_error(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Audit, "record", away)
     monkeypatch.setattr("headrace.app.queues.queues.Queue.pause", away)
-    told = client.post("/queues/mail/pause")
-    assert (told.status_code, told.json()["text"]) == (503, "no route to the server")
+    response = client.post("/queues/mail/pause")
+    assert (response.status_code, response.json()["text"]) == (503, "no route to the server")
     monkeypatch.setattr("headrace.web.pages.command_palette.find", away)
     assert client.get("/palette?q=mail").status_code == 503
 
 
-def test_an_error_that_nobody_foresaw_is_logged_written_down_and_not_shown(
+def test_an_unexpected_error_is_logged_and_recorded_and_not_shown(
     app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("headrace.app.queues.queues.Queue.pause", broken)
-    told = client.post("/queues/mail/pause")
-    assert (told.status_code, told.json()["ok"]) == (500, False)
-    assert "secret" not in told.text
+    response = client.post("/queues/mail/pause")
+    assert (response.status_code, response.json()["ok"]) == (500, False)
+    assert "secret" not in response.text
     assert "ZeroDivisionError" in caplog.text
     assert [(entry.what, entry.outcome) for entry in app.audit.list()] == [("queue.pause", "refused")]
 
@@ -70,7 +70,7 @@ def test_an_error_that_nobody_foresaw_is_logged_written_down_and_not_shown(
 @pytest.mark.parametrize("act", ["cancel", "retry", "promote", "delete"])
 @pytest.mark.parametrize("confirmed", ["", "yes"])
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "expected"),
     [
         ("", "Pick jobs, or filter the list first"),
         ("page=2", "Pick jobs, or filter the list first"),
@@ -79,13 +79,13 @@ def test_an_error_that_nobody_foresaw_is_logged_written_down_and_not_shown(
         ("since=0001-01-01T00:00%2B14:00", "neither an age"),
     ],
 )
-def test_jobs_that_are_not_said_are_left_alone(
-    app: Headrace, client: Client, act: str, confirmed: str, query: str, told: str
+def test_an_action_without_a_selection_changes_no_job(
+    app: Headrace, client: Client, act: str, confirmed: str, query: str, expected: str
 ) -> None:
     app.enqueue("add")
     answer = client.post("/jobs", data={"do": act, "query": query, "confirmed": confirmed})
     assert answer.status_code == 400
-    assert told in answer.json()["text"]
+    assert expected in answer.json()["text"]
     assert app.jobs.count(state="pending") == 1
 
 
@@ -96,7 +96,7 @@ def test_a_port_of_any_length_is_refused_by_name(client: Client) -> None:
         assert (answer.status_code, answer.json()["text"][:5]) == (400, "port:")
 
 
-def test_a_cookie_of_any_shape_is_no_reason_to_fail(client: Client) -> None:
+def test_a_malformed_cookie_causes_no_error(client: Client) -> None:
     for flash in ("[" * 20_000, "%7B%7D", "[1]", "null"):
         assert client.get("/queues", headers={"cookie": f"headrace_flash={flash}"}).status_code == 200
 
@@ -104,21 +104,21 @@ def test_a_cookie_of_any_shape_is_no_reason_to_fail(client: Client) -> None:
 # -- in the background
 
 
-def test_a_bulk_action_that_fails_is_not_told_to_go_on() -> None:
+def test_a_failed_bulk_action_is_not_reported_as_running() -> None:
     with pytest.raises(ZeroDivisionError):
-        background.patiently(broken)
+        background.run_with_timeout(broken)
 
 
-def test_one_that_fails_after_nobody_waited_any_more_is_logged(
+def test_a_failure_in_the_background_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_TIMEOUT", 0.0)
     left = threading.Event()
 
     def act() -> None:
         left.wait(PATIENCE)
         raise EngineUnavailable("no route to the server")
 
-    assert background.patiently(act) is None
+    assert background.run_with_timeout(act) is None
     left.set()
     eventually(lambda: "no route to the server" in caplog.text, "the log")

@@ -1,4 +1,4 @@
-"""What machines ask of the web surface is answered, also while the store is away."""
+"""Health checks and metrics respond, also while the store is unavailable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def app() -> Iterator[Headrace]:
         yield app
 
 
-def test_a_process_without_its_store_lives_and_is_not_ready(
+def test_a_process_without_its_store_is_alive_and_not_ready(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client(app.asgi())
@@ -26,11 +26,11 @@ def test_a_process_without_its_store_lives_and_is_not_ready(
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
     assert answer.headers["retry-after"] == "5"
-    assert "not ready: no route to the server" in caplog.text, "why is told to the log alone"
+    assert "not ready: no route to the server" in caplog.text, "only the log has the reason"
     assert client.get("/healthz").status_code == 200
 
 
-def test_who_scrapes_a_store_that_is_away_is_told_so(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scraping_an_unavailable_store_is_an_error(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client(app.asgi())
     assert "headrace_" in client.get("/metrics").text
     monkeypatch.setattr(type(app.metrics), "prometheus", away)
@@ -42,7 +42,7 @@ def test_who_scrapes_a_store_that_is_away_is_told_so(app: Headrace, monkeypatch:
     )
 
 
-def test_who_may_not_look_scrapes_nothing(app: Headrace) -> None:
+def test_a_worker_role_may_not_scrape(app: Headrace) -> None:
     web = app.asgi(auth=("worker=cron:hush", "viewer=eve:look"))
     assert Client(web, at=BEYOND, headers=basic("eve", "look")).get("/metrics").status_code == 200
     for headers in ({}, basic("cron", "hush")):

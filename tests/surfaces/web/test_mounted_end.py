@@ -1,4 +1,4 @@
-"""A server that the dashboard is mounted in ends when it is told to, although somebody listens."""
+"""A server with a mounted dashboard ends on SIGTERM despite an open event stream."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ uvicorn.Server(uvicorn.Config(site, log_config=None)).run([listening])
 """
 
 
-def test_a_server_with_a_mounted_dashboard_ends_although_a_page_is_open(tmp_path: Path) -> None:
+def test_a_server_with_a_mounted_dashboard_ends_despite_an_open_page(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, "-c", _SERVER, f"sqlite:///{tmp_path}/jobs.db"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:

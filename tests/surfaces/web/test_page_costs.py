@@ -1,4 +1,4 @@
-"""What a page asks of the store does not grow with what is in it: the questions are few, and always the same."""
+"""The calls of a page to the store are few, and do not grow with its content."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ PAGES = {
     "enqueue": "/enqueue",
     **PATHS,
 }
-# Questions for one page, its frame and navigation included. Curves are read one by one, once in five seconds for all
-# who look; the doctor asks about everything, in the background, at most every 15 seconds.
+# Calls for one page with its frame and navigation. Each series is one call, at most once in five seconds for all
+# requests; the doctor checks everything, in the background, at most every 15 seconds.
 MOST = 30
 WITH_CURVES = {"overview": 60, "queue": 60, "worker": 60, "system": 60}
 
 
 class Spy:
-    """Counts what is asked of an engine, and of each of its parts; not what these ask of each other."""
+    """Counts calls to an engine and to its parts, without calls between the parts."""
 
     def __init__(self, app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
         self._here = threading.local()
-        self.asked: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
         parts = [part for name in dir(app.engine) if not name.startswith("_") and (part := getattr(app.engine, name))]
-        ours = {type(part) for part in parts if type(part).__module__.startswith("headrace.engines.")}
-        for kind in {type(app.engine), *ours}:
+        engine_types = {type(part) for part in parts if type(part).__module__.startswith("headrace.engines.")}
+        for kind in {type(app.engine), *engine_types}:
             for name, function in list(vars(kind).items()):
                 if callable(function) and not name.startswith("_"):
                     monkeypatch.setattr(kind, name, self._counting(f"{kind.__name__}.{name}", function))
@@ -57,7 +57,7 @@ class Spy:
         def counted(*args: Any, **named: Any) -> Any:
             if getattr(self._here, "inside", False):
                 return function(*args, **named)
-            self.asked[name] += 1
+            self.calls[name] += 1
             with self._within():
                 return function(*args, **named)
 
@@ -73,7 +73,7 @@ class Spy:
 
 
 def grow(app: Headrace, numbers: range) -> None:
-    """More of everything that a page may list."""
+    """Add more of everything that a page lists."""
     for n in numbers:
         task = app.task(name=f"task{n}", queue=f"queue{n}")(lambda *_: None)
         task.enqueue(n)
@@ -96,31 +96,31 @@ def grow(app: Headrace, numbers: range) -> None:
 
 
 def costs(app: Headrace, spy: Spy, names: dict[str, str]) -> dict[str, Counter[str]]:
-    """What each page asks, of a surface that has seen nothing yet."""
+    """The calls of each page, with an empty cache."""
     found = {}
     for name, path in PAGES.items():
         client = Client(app.asgi())
-        app.metrics.snapshot()  # who looks at figures first counts what happened since, for everybody
-        spy.asked.clear()
+        app.metrics.snapshot()  # the first read of metrics aggregates new events
+        spy.calls.clear()
         answer = client.get(path.format(**names))
         assert answer.status_code == 200, path
         assert re.fullmatch(r"page;dur=\d+\.\d", answer.headers["server-timing"])
-        found[name] = spy.asked.copy()
+        found[name] = spy.calls.copy()
     return found
 
 
 @pytest.mark.slow
-def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
+def test_a_page_needs_as_few_calls_of_a_full_store_as_of_a_small_one(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.page_cache._PATIENCE", 60.0)  # whatever is asked is asked before the answer
+    monkeypatch.setattr("headrace.web.pages.page_cache._TIMEOUT", 60.0)  # all calls come before the response
     monkeypatch.setattr("headrace.web.pages.page_cache.time", SimpleNamespace(monotonic=lambda: 1.0))  # and only once
     names, spy = stock(app, register(app)), Spy(app, monkeypatch)
     grow(app, range(1))
     few = costs(app, spy, names)
     grow(app, range(1, 9))
     many = costs(app, spy, names)
-    # Looks that pages share may be asked for by one visit or the next: one more is none for each of the eight.
+    # One request or the next makes a shared call: one more call is not one for each of the eight.
     grown = {(name, what): more for name in PAGES for what, more in (many[name] - few[name]).items() if more >= 4}
     assert grown == {}
-    assert {name: dict(asked) for name, asked in many.items() if asked.total() > WITH_CURVES.get(name, MOST)} == {}
+    assert {name: dict(calls) for name, calls in many.items() if calls.total() > WITH_CURVES.get(name, MOST)} == {}

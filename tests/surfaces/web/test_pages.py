@@ -1,4 +1,4 @@
-"""The dashboard's answers, without a browser: on every engine, in every state of a job, and to those who mean harm."""
+"""Pages of the dashboard without a browser: on every engine, in every state of a job, and with hostile input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def app(engine_name: str) -> Iterator[Headrace]:
 
 
 class Inline(HTMLParser):
-    """Finds what the policy forbids: scripts and styles inside a page, and handlers in attributes."""
+    """Finds what the Content-Security-Policy forbids: inline scripts, styles and event handlers."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Inline(HTMLParser):
             self.ids.append(str(named["id"]))
 
 
-def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
+def test_every_page_is_served_without_inline_code(app: Headrace) -> None:
     tasks = register(app)
     ids = populate(app, tasks)
     client = Client(app.asgi())
@@ -75,7 +75,7 @@ def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
         assert answer.status_code == 200, path
         page = Inline(answer.text)
         assert page.found == [], path
-        assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
+        assert len(page.ids) == len(set(page.ids)), f"{path}: duplicate id"
         assert "<script>document" not in answer.text
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
@@ -85,12 +85,12 @@ def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
 def test_the_page_of_a_worker_has_the_trace_of_its_memory(app: Headrace) -> None:
     sign_on_tracing(app.engine, "w1", "<b>.py:3 +2 kB")
     page = Client(app.asgi()).get("/workers/w1").text
-    assert "5 MB allocated, 7 MB at the most" in re.sub(r"\.0 MB", " MB", page)
+    assert "5 MB allocated, 7 MB peak" in re.sub(r"\.0 MB", " MB", page)
     assert "&lt;b&gt;.py:3 +2 kB" in page
 
 
 @pytest.mark.engines("sqlite")
-def test_a_part_of_a_page_comes_without_its_frame(app: Headrace) -> None:
+def test_a_page_for_scripts_has_no_frame(app: Headrace) -> None:
     client = Client(app.asgi())
     part = client.get("/", headers={"X-Headrace-Part": "main"})
     assert "<html" not in part.text
@@ -100,7 +100,7 @@ def test_a_part_of_a_page_comes_without_its_frame(app: Headrace) -> None:
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
-    ("path", "status", "told"),
+    ("path", "status", "expected"),
     [
         ("/jobs/nothing", 404, "does not exist"),
         ("/no/such/page", 404, "does not exist"),
@@ -111,10 +111,10 @@ def test_a_part_of_a_page_comes_without_its_frame(app: Headrace) -> None:
         ("/queues/" + "x" * 300, 400, "queue"),
     ],
 )
-def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, told: str) -> None:
+def test_an_error_is_shown_on_a_page(app: Headrace, path: str, status: int, expected: str) -> None:
     answer = Client(app.asgi()).get(path)
     assert answer.status_code == status
-    assert told in answer.text
+    assert expected in answer.text
     assert "Traceback" not in answer.text
 
 
@@ -140,13 +140,13 @@ def test_a_queue_is_deleted_on_its_page(app: Headrace) -> None:
     refused = client.post("/queues/sums/delete", content="confirmed=yes")
     assert "1 unfinished job" in refused.text
     job.cancel()
-    told = client.post("/queues/sums/delete", content="confirmed=yes").json()
-    assert told["text"] == "Queue sums is deleted, with 1 finished jobs."
+    answer = client.post("/queues/sums/delete", content="confirmed=yes").json()
+    assert answer["text"] == "Queue sums is deleted, with 1 finished jobs."
     assert app.queues() == []
 
 
 @pytest.mark.engines("sqlite")
-def test_what_is_done_is_written_down(app: Headrace) -> None:
+def test_an_action_is_recorded_in_the_audit_trail(app: Headrace) -> None:
     job = register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
     assert client.post(f"/jobs/{job.id}/cancel").json()["ok"]
@@ -157,7 +157,7 @@ def test_what_is_done_is_written_down(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_an_action_leads_back_to_this_host_alone(app: Headrace) -> None:
+def test_an_action_redirects_only_to_this_host(app: Headrace) -> None:
     client = Client(app.asgi(), headers={"content-type": FORM["content-type"], "x-requested-with": "test"})
     for back in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
         answer = client.post("/queues/sums/pause", content=f"back={back}")
@@ -170,7 +170,7 @@ def test_an_action_leads_back_to_this_host_alone(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_links_know_where_the_dashboard_is_mounted(app: Headrace) -> None:
+def test_links_have_the_mount_path(app: Headrace) -> None:
     register(app)["add"].enqueue(1, 2)
     text = Client(app.asgi(prefix="/ops")).get("/ops/queues").text
     links = re.findall(r'(?:href|src|action)="(/[^"]*)"', text)
@@ -180,12 +180,14 @@ def test_links_know_where_the_dashboard_is_mounted(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_counts_are_shown_while_the_store_is_unavailable(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
     for path in ("/", "/queues"):
         assert "store is unavailable" not in client.get(path).text
-    client.post("/queues/sums/pause")  # and whoever looks next wants to see it
+    client.post("/queues/sums/pause")  # and the next page must show it
 
     def away(*_: Any, **__: Any) -> Any:
         raise EngineUnavailable("no route to the server")
@@ -201,10 +203,10 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     jobs = client.get("/jobs")
     assert (jobs.status_code, jobs.headers["retry-after"]) == (503, "5")
     assert "no route to the server" in jobs.text
-    assert "The last count is of" in jobs.text
+    assert "The last count is from" in jobs.text
     assert re.search(r'pending</span> <b title="1">1</b>', jobs.text)
     assert "To the overview with the last figures" in jobs.text
-    assert '<noscript><meta http-equiv="refresh"' in jobs.text  # scripts look again by themselves
+    assert '<noscript><meta http-equiv="refresh"' in jobs.text  # scripts reload by themselves
     monkeypatch.undo()
     back = client.get("/jobs")
     assert (back.status_code, "refresh" in back.text.split("</head>")[0]) == (200, False)
@@ -229,11 +231,11 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
         "/webhooks",
     ],
 )
-def test_every_page_has_its_frame_when_the_store_was_never_seen(path: str) -> None:
+def test_every_page_has_its_frame_if_the_store_was_never_available(path: str) -> None:
     with Headrace("redis://127.0.0.1:1/0") as app:
         page = Client(app.asgi()).get(path)
     assert (page.status_code, page.headers["retry-after"]) == (503, "5")
-    assert "This page comes back by itself when the store does." in page.text
+    assert "This page reloads when the store is available again." in page.text
     assert "To the overview<" in page.text
     assert 'aria-label="Main"' in page.text
 
@@ -246,12 +248,12 @@ def test_a_list_does_not_wait_until_a_large_store_is_counted(app: Headrace, monk
     client = Client(app.asgi())
     early = client.get("/jobs?state=pending")
     assert early.status_code == 200
-    assert "data-soon" in early.text
+    assert "data-counting" in early.text
     assert "1 shown, newest first" in early.text
     counting.set()
-    client.get("/queues")  # which waits for it
+    client.get("/queues")  # it waits for the count
     late = client.get("/jobs?state=pending")
-    assert "data-soon" not in late.text
+    assert "data-counting" not in late.text
     assert "1 shown of 1, newest first" in late.text
 
 
@@ -264,12 +266,12 @@ def test_the_palette_finds_by_id_and_by_name(app: Headrace) -> None:
     assert [found["name"] for found in client.get("/palette?q=queue+sums").json()][:2] == ["sums", "Pause queue sums"]
 
 
-def test_all_that_a_browser_loads_is_small() -> None:
+def test_static_files_are_small() -> None:
     assert sum(path.stat().st_size for path in STATIC.iterdir()) < 150_000
 
 
 @pytest.mark.engines("sqlite")
-def test_files_may_be_kept_for_ever_and_nothing_else_is_served(app: Headrace) -> None:
+def test_static_files_are_cached_forever_and_no_other_file_is_served(app: Headrace) -> None:
     client = Client(app.asgi())
     path = re.search(r'src="(/static/\w+/app.js)"', client.get("/").text)
     assert path is not None
@@ -281,7 +283,7 @@ def test_files_may_be_kept_for_ever_and_nothing_else_is_served(app: Headrace) ->
 
 
 @pytest.mark.engines("sqlite")
-def test_the_app_closes_when_no_page_reads_the_store_any_more(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_closes_after_the_last_read_of_a_page(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     began, go_on, closed = threading.Event(), threading.Event(), threading.Event()
     count, close = app.engine.queries.queue_counts, app.engine.close
 

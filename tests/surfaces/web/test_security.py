@@ -1,4 +1,4 @@
-"""Who comes in, and what is refused at the door."""
+"""Authentication, forgery checks, rate limits and security headers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def app() -> Iterator[Headrace]:
 
 @pytest.fixture
 def time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For those who guess, so that a slow machine gives them no more time than a fast one."""
+    """Stop the clock of login attempts, so that a slow machine allows no more of them."""
     monkeypatch.setattr("headrace.web.security.credentials.LoginAttempts", lambda: LoginAttempts(clock=lambda: 1.0))
 
 
@@ -37,7 +37,7 @@ def client(
 # -- without credentials
 
 
-def test_without_credentials_who_is_on_the_machine_is_an_admin(app: Headrace) -> None:
+def test_without_credentials_a_local_client_is_an_admin(app: Headrace) -> None:
     local = client(app)
     assert local.get(QUEUES).json() == []
     assert local.post(PAUSE, json={}).json()["paused"] is True
@@ -47,7 +47,7 @@ def test_without_credentials_who_is_on_the_machine_is_an_admin(app: Headrace) ->
     ("host", "at", "headers"),
     [
         ("localhost:8080", BEYOND, {}),
-        ("jobs.example.com", LOCAL, {}),  # a name that somebody made point here
+        ("jobs.example.com", LOCAL, {}),  # DNS rebinding: a foreign name that resolves to this machine
         ("localhost:8080", LOCAL, {"x-forwarded-for": "203.0.113.9"}),
         ("localhost:8080", LOCAL, {"forwarded": "for=203.0.113.9"}),
         ("localhost:8080", LOCAL, {"via": "1.1 proxy"}),
@@ -56,18 +56,18 @@ def test_without_credentials_who_is_on_the_machine_is_an_admin(app: Headrace) ->
         ("localhost:8080", LOCAL, {"cf-connecting-ip": "203.0.113.9"}),
     ],
 )
-def test_without_credentials_nobody_else_is_answered(app: Headrace, host: str, at: Any, headers: Any) -> None:
-    told = client(app, host=host, at=at, headers=headers).get(QUEUES)
-    assert told.status_code == 403
-    assert told.headers["content-type"] == "application/problem+json"
-    assert told.json()["type"] == "urn:headrace:closed"
-    assert "web_auth" in told.json()["detail"]
+def test_without_credentials_other_clients_are_refused(app: Headrace, host: str, at: Any, headers: Any) -> None:
+    response = client(app, host=host, at=at, headers=headers).get(QUEUES)
+    assert response.status_code == 403
+    assert response.headers["content-type"] == "application/problem+json"
+    assert response.json()["type"] == "urn:headrace:closed"
+    assert "web_auth" in response.json()["detail"]
 
 
 # -- with credentials
 
 
-def test_a_user_and_a_token_come_in_with_their_roles(app: Headrace) -> None:
+def test_a_user_and_a_token_have_their_roles(app: Headrace) -> None:
     there = client(app, at=BEYOND, auth=["ann:s3cret", "viewer=bob:geheim"], tokens=["viewer=grafana:5f2a"])
     assert there.get(QUEUES).status_code == 401
     assert there.get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200
@@ -91,42 +91,42 @@ def test_a_user_and_a_token_come_in_with_their_roles(app: Headrace) -> None:
         basic("ann", "5f2a")["authorization"],
     ],
 )
-def test_wrong_credentials_are_refused_also_on_the_machine(app: Headrace, written: str) -> None:
-    told = client(app, auth=["ann:s3cret"], tokens=["5f2a"]).get(QUEUES, headers={"authorization": written})
-    assert told.status_code == 401
-    assert "Basic" in told.headers["www-authenticate"]
-    assert "s3cret" not in told.text
+def test_wrong_credentials_are_refused_also_for_a_local_client(app: Headrace, written: str) -> None:
+    response = client(app, auth=["ann:s3cret"], tokens=["5f2a"]).get(QUEUES, headers={"authorization": written})
+    assert response.status_code == 401
+    assert "Basic" in response.headers["www-authenticate"]
+    assert "s3cret" not in response.text
 
 
 @pytest.mark.usefixtures("time_stands_still")
-def test_guessing_is_slowed_down_and_who_knows_the_word_is_not_locked_out_elsewhere(app: Headrace) -> None:
+def test_guessing_is_slowed_down_and_does_not_lock_out_other_clients(app: Headrace) -> None:
     there = client(app, at=BEYOND, auth=["ann:s3cret"])
     codes = [there.get(QUEUES, headers=basic("ann", f"wrong{n}")).status_code for n in range(15)]
     assert codes[:10] == [401] * 10
     assert codes[10:] == [429] * 5
-    assert there.get(QUEUES, headers=basic("ann", "s3cret")).status_code == 429  # else a guess would be answered
+    assert there.get(QUEUES, headers=basic("ann", "s3cret")).status_code == 429  # otherwise a guess would get an answer
 
 
 def from_everywhere(asgi: Any, headers: list[dict[str, str]]) -> list[int]:
-    """What each of these is answered, from an address of its own."""
+    """The status for each of these, each from another address."""
     return [
         Client(asgi, at=(f"203.0.113.{n}", 1)).get(QUEUES, headers=one).status_code for n, one in enumerate(headers)
     ]
 
 
 @pytest.mark.usefixtures("time_stands_still")
-def test_guesses_in_one_name_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+def test_guesses_for_one_name_are_slowed_down_over_all_addresses(app: Headrace) -> None:
     asgi = app.asgi(auth=["ann:s3cret", "bob:geheim"])
     assert Client(asgi, at=BEYOND).get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200
     codes = from_everywhere(asgi, [basic("ann", f"wrong{n}") for n in range(15)])
     assert (codes[:10], codes[10:]) == ([401] * 10, [429] * 5)
-    assert from_everywhere(asgi, [basic("ann", "s3cret")]) == [429]  # else a guess would be answered
+    assert from_everywhere(asgi, [basic("ann", "s3cret")]) == [429]  # otherwise a guess would get an answer
     assert from_everywhere(asgi, [basic("bob", "geheim")]) == [200]
     assert Client(asgi, at=BEYOND).get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200  # was right before
 
 
 @pytest.mark.usefixtures("time_stands_still")
-def test_guesses_at_the_login_page_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+def test_guesses_at_the_login_page_are_slowed_down_over_all_addresses(app: Headrace) -> None:
     asgi = app.asgi(auth=["ann:s3cret"])
     codes = [
         Client(asgi, at=(f"203.0.113.{n}", 1)).post("/login", data={"name": "ann", "password": f"wrong{n}"}).status_code
@@ -136,7 +136,7 @@ def test_guesses_at_the_login_page_are_slowed_down_wherever_they_come_from(app: 
 
 
 @pytest.mark.usefixtures("time_stands_still")
-def test_guesses_of_tokens_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+def test_guesses_of_tokens_are_slowed_down_over_all_addresses(app: Headrace) -> None:
     asgi = app.asgi(tokens=["worker=node:81d0"])
     assert Client(asgi, at=BEYOND).get("/api/v1/jobs/x", headers=bearer("81d0")).status_code == 403
     codes = from_everywhere(asgi, [bearer(f"wrong{n}") for n in range(25)])
@@ -145,33 +145,33 @@ def test_guesses_of_tokens_are_slowed_down_wherever_they_come_from(app: Headrace
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/queues/mail", "/system", "/palette?q=mail", "/nowhere", "/live"])
-def test_a_worker_may_not_look_at_the_dashboard(app: Headrace, path: str) -> None:
+def test_a_worker_role_may_not_open_the_dashboard(app: Headrace, path: str) -> None:
     there = client(app, at=BEYOND, auth=["worker=node:5f2a"], tokens=["worker=node:81d0"])
     for who in (basic("node", "5f2a"), bearer("81d0")):
-        told = there.get(path, headers=who)
-        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
-        assert "needs the role viewer" in told.json()["detail"]
-    assert there.get("/login", headers=basic("node", "5f2a")).status_code == 200  # to come back as somebody else
+        response = there.get(path, headers=who)
+        assert (response.status_code, response.json()["type"]) == (403, "urn:headrace:forbidden")
+        assert "needs the role viewer" in response.json()["detail"]
+    assert there.get("/login", headers=basic("node", "5f2a")).status_code == 200  # to log in as another user
 
 
 @pytest.mark.parametrize("options", [{}, {"auth": ["ann:s3cret"]}])
-def test_who_is_not_known_sees_nothing_of_the_store_below_an_open_path(app: Headrace, options: Any) -> None:
+def test_an_anonymous_client_gets_no_page_below_a_public_path(app: Headrace, options: Any) -> None:
     there = client(app, at=BEYOND, **options)
     for path in ("/loginx", "/login/x", "/healthz/x", "/readyzx"):
         assert there.get(path).status_code == (401 if options else 403), path
     for path in ("/static/", "/static/x", "/static/x/y/z"):
-        told = there.get(path)
-        assert (told.status_code, told.text) == (404, ""), path
+        response = there.get(path)
+        assert (response.status_code, response.text) == (404, ""), path
 
 
-def test_a_read_only_server_changes_nothing_whoever_asks(app: Headrace) -> None:
+def test_a_read_only_server_refuses_writes_of_every_role(app: Headrace) -> None:
     there = client(app, read_only=True)
-    told = there.post(PAUSE, json={})
-    assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+    response = there.post(PAUSE, json={})
+    assert (response.status_code, response.json()["type"]) == (403, "urn:headrace:read-only")
     assert app.queue("mail").paused is False
 
 
-# -- pages of others
+# -- cross-site requests
 
 
 @pytest.mark.parametrize(
@@ -187,10 +187,10 @@ def test_a_read_only_server_changes_nothing_whoever_asks(app: Headrace) -> None:
         {},
     ],
 )
-def test_a_write_that_a_foreign_page_could_send_is_refused(app: Headrace, headers: dict[str, str]) -> None:
+def test_a_write_that_another_site_could_send_is_refused(app: Headrace, headers: dict[str, str]) -> None:
     for there in (client(app), client(app, auth=["ann:s3cret"], headers=basic("ann", "s3cret"))):
-        told = there.post(PAUSE, headers=headers)
-        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forgery")
+        response = there.post(PAUSE, headers=headers)
+        assert (response.status_code, response.json()["type"]) == (403, "urn:headrace:forgery")
     assert app.queue("mail").paused is False
 
 
@@ -202,46 +202,46 @@ def test_a_write_that_a_foreign_page_could_send_is_refused(app: Headrace, header
         {"content-type": "application/json"},
     ],
 )
-def test_a_write_of_our_own_page_or_of_a_program_is_done(app: Headrace, headers: dict[str, str]) -> None:
+def test_a_write_of_the_dashboard_or_of_a_program_is_accepted(app: Headrace, headers: dict[str, str]) -> None:
     assert client(app).post(PAUSE, headers=headers).status_code == 200
 
 
 # -- limits and headers
 
 
-def test_a_client_that_asks_too_often_is_told_when_to_come_back(app: Headrace) -> None:
+def test_a_rate_limited_client_gets_a_retry_after_header(app: Headrace) -> None:
     there = client(app, rate=5)
-    told = [there.get(QUEUES) for _ in range(10)]
-    assert {each.status_code for each in told} == {200}
+    responses = [there.get(QUEUES) for _ in range(10)]
+    assert {each.status_code for each in responses} == {200}
     late = next(each for each in (there.get(QUEUES) for _ in range(1000)) if each.status_code != 200)
     assert (late.status_code, late.json()["type"]) == (429, "urn:headrace:too-many-requests")
     assert int(late.headers["retry-after"]) >= 1
 
 
-def test_a_body_that_is_too_large_is_refused_by_the_length_it_tells(app: Headrace) -> None:
-    told = client(app, max_body=2048).post(PAUSE, content=b"x" * 4096)
-    assert (told.status_code, told.json()["type"]) == (413, "urn:headrace:body-too-large")
+def test_a_body_with_a_too_large_content_length_is_refused(app: Headrace) -> None:
+    response = client(app, max_body=2048).post(PAUSE, content=b"x" * 4096)
+    assert (response.status_code, response.json()["type"]) == (413, "urn:headrace:body-too-large")
 
 
 @pytest.mark.parametrize("path", ["/login", "/jobs", "/logout", "/api/v1/jobs"])
-def test_a_body_that_does_not_tell_its_length_is_refused_once_it_is_too_large(app: Headrace, path: str) -> None:
+def test_a_body_without_content_length_is_refused_once_it_is_too_large(app: Headrace, path: str) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(4):
             yield b"x" * 1024
 
-    told = client(app, max_body=2048).post(path, content=parts(), headers={"x-requested-with": "x"})
-    assert (told.status_code, told.json()["type"]) == (413, "urn:headrace:body-too-large")
+    response = client(app, max_body=2048).post(path, content=parts(), headers={"x-requested-with": "x"})
+    assert (response.status_code, response.json()["type"]) == (413, "urn:headrace:body-too-large")
 
 
-def test_every_answer_carries_the_headers_that_protect_a_browser(app: Headrace) -> None:
-    for told in (client(app).get(QUEUES), client(app).get("/nowhere"), client(app, at=BEYOND).get(QUEUES)):
-        assert told.headers["x-content-type-options"] == "nosniff"
-        assert told.headers["x-frame-options"] == "DENY"
-        assert "frame-ancestors 'none'" in told.headers["content-security-policy"]
-        assert "access-control-allow-origin" not in told.headers
+def test_every_response_has_the_security_headers(app: Headrace) -> None:
+    for response in (client(app).get(QUEUES), client(app).get("/nowhere"), client(app, at=BEYOND).get(QUEUES)):
+        assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in response.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in response.headers
 
 
-def test_health_is_open_to_all_however_often(app: Headrace) -> None:
+def test_health_checks_need_no_credentials_and_have_no_rate_limit(app: Headrace) -> None:
     there = client(app, at=BEYOND, auth=["ann:s3cret"], rate=1)
     assert {there.get(path).status_code for path in ("/healthz", "/readyz") * 4} == {200}
     assert there.get("/healthz").json() == {"status": "ok"}
@@ -249,7 +249,7 @@ def test_health_is_open_to_all_however_often(app: Headrace) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs", "/login"])
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_ours(
+def test_a_client_that_disconnects_during_its_body_is_no_server_error(
     app: Headrace, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     parts = [{"type": "http.request", "body": b'{"task": ', "more_body": True}, {"type": "http.disconnect"}]
@@ -269,18 +269,18 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_ours(
     assert [record.getMessage() for record in caplog.records] == []
 
 
-def test_a_method_that_is_not_allowed_is_told_with_those_that_are(app: Headrace) -> None:
+def test_a_405_response_names_the_allowed_methods(app: Headrace) -> None:
     there = client(app)
     assert there("PUT", f"{QUEUES}/mail").headers["allow"] == "DELETE, GET, HEAD, PATCH"
     assert there("PUT", f"{QUEUES}/mail/clear").headers["allow"] == "POST"
     assert there("DELETE", "/api/v1/jobs").headers["allow"] == "GET, HEAD, POST"
 
 
-def test_what_is_not_there_is_a_problem_document(app: Headrace) -> None:
+def test_an_unknown_path_is_a_problem_document(app: Headrace) -> None:
     there = client(app)
     assert there.get("/api/v1/nowhere").json()["type"] == "urn:headrace:not-found"
-    told = there.delete(QUEUES)
-    assert (told.status_code, told.json()["type"]) == (405, "urn:headrace:method-not-allowed")
+    response = there.delete(QUEUES)
+    assert (response.status_code, response.json()["type"]) == (405, "urn:headrace:method-not-allowed")
 
 
 # -- settings

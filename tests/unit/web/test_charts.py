@@ -55,26 +55,26 @@ def test_a_part_too_small_to_see_is_seen() -> None:
 
 def test_a_bar_of_nothing_is_empty() -> None:
     svg = charts.states(dict.fromkeys(State, 0), "states")
-    assert 'class="look-none"' in svg
+    assert 'class="color-none"' in svg
     assert widths(svg) == [600.0]
 
 
 @pytest.mark.parametrize(("part", "full"), [(-1.0, 0.0), (0.5, 300.0), (7.0, 600.0)])
 def test_a_gauge_stays_within_its_bounds(part: float, full: float) -> None:
     drawn = {rect.attrib["class"]: rect.attrib["width"] for rect in parsed(charts.gauge(part, "busy")).iter("rect")}
-    assert float(drawn.get("look-accent", 0)) == full
+    assert float(drawn.get("color-accent", 0)) == full
 
 
 def test_a_gap_in_what_was_measured_is_a_gap_in_the_line() -> None:
     values = [1.0, 2.0, None, 3.0, 1.0]
     points = [Point(START + timedelta(seconds=10 * n), value) for n, value in enumerate(values)]
     svg = charts.series([ChartLine("a", points)], "a")
-    assert len(re.findall(r'class="line look-accent"', svg)) == 2
+    assert len(re.findall(r'class="line color-accent"', svg)) == 2
 
 
 def test_a_lone_point_is_visible() -> None:
     svg = charts.sparkline([None, 5.0, None], "a")
-    (line,) = re.findall(r'class="line look-accent" d="M([^"]+)"', svg)
+    (line,) = re.findall(r'class="line color-accent" d="M([^"]+)"', svg)
     assert "L" in line
 
 
@@ -84,8 +84,8 @@ def test_nothing_measured_is_said_in_words() -> None:
 
 def test_slots_are_cells_and_many_of_them_a_gauge() -> None:
     svg = charts.cells(2, 5, "busy")
-    looks = [rect.attrib["class"] for rect in parsed(svg).iter("rect")]
-    assert looks == ["look-running"] * 2 + ["look-none"] * 3
+    colors = [rect.attrib["class"] for rect in parsed(svg).iter("rect")]
+    assert colors == ["color-running"] * 2 + ["color-none"] * 3
     assert len(widths(charts.cells(70, 100, "busy"))) == 2
 
 

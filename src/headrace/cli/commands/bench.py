@@ -23,7 +23,7 @@ from headrace.errors import HeadraceError
 from headrace.runtime.jobs.task import Task
 
 _BATCH = 1000
-_ENOUGH = 40_000  # jobs/s: more than any worker process reaches
+_MAX_JOBS_PER_SECOND = 40_000  # jobs/s: more than any worker process reaches
 
 
 class Measurement(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Measurement(msgspec.Struct, frozen=True):
     per_second: float
 
 
-def nothing(number: int) -> None:
+def do_nothing(number: int) -> None:
     """A task that does nothing, so that only headrace's own cost is measured."""
 
 
@@ -64,12 +64,14 @@ def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> 
         print_json({**system, "concurrency": concurrency, "results": results})
         return
     columns = (Column("WHAT"), Column("JOBS", right=True), Column("SECONDS", right=True))
-    rows = [[m.name, f"{m.jobs:,}", f"{m.seconds:.2f}", f"{m.per_second:,.0f}"] for m in results]
+    rows = [
+        [result.name, f"{result.jobs:,}", f"{result.seconds:.2f}", f"{result.per_second:,.0f}"] for result in results
+    ]
     print_table((*columns, Column("JOBS/S", right=True)), rows)
 
 
 def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measurement]:
-    task: Task[..., None, None] = app.task(name="nothing")(nothing)
+    task: Task[..., None, None] = app.task(name="nothing")(do_nothing)
     results = [
         _repeat("enqueue, one by one", seconds, lambda: _one(task)),
         _repeat(f"enqueue_many, {_BATCH} at once", seconds, lambda: _many(app, task)),
@@ -80,10 +82,10 @@ def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measuremen
 
 def _repeat(name: str, seconds: float, step: Callable[[], int]) -> Measurement:
     step()  # warm-up: the first call opens the store
-    jobs, began = 0, time.perf_counter()
-    while (passed := time.perf_counter() - began) < seconds:
+    jobs, started = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - started) < seconds:
         jobs += step()
-    return Measurement(name, jobs, round(passed, 3), round(jobs / passed, 1))
+    return Measurement(name, jobs, round(elapsed, 3), round(jobs / elapsed, 1))
 
 
 def _one(task: Task[..., None, None]) -> int:
@@ -97,11 +99,11 @@ def _many(app: Headrace, task: Task[..., None, None]) -> int:
 
 def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency: int) -> Measurement:
     """Run jobs enqueued beforehand until the time is up or none is left."""
-    waiting = sum(_many(app, task) for _ in range(max(int(seconds * _ENOUGH) // _BATCH, 1)))
-    began = time.perf_counter()
+    waiting = sum(_many(app, task) for _ in range(max(int(seconds * _MAX_JOBS_PER_SECOND) // _BATCH, 1)))
+    started = time.perf_counter()
     with app.worker(concurrency=concurrency) as worker:
-        while (jobs := worker.describe().completed) < waiting and time.perf_counter() - began < seconds:
+        while (jobs := worker.describe().completed) < waiting and time.perf_counter() - started < seconds:
             if worker.stopped.wait(0.005):
                 raise HeadraceError(f"the worker stopped after {jobs} of {waiting} jobs")
-        passed = time.perf_counter() - began
-    return Measurement(f"run, {concurrency} threads", jobs, round(passed, 3), round(jobs / passed, 1))
+        elapsed = time.perf_counter() - started
+    return Measurement(f"run, {concurrency} threads", jobs, round(elapsed, 3), round(jobs / elapsed, 1))

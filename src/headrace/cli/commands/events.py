@@ -76,11 +76,16 @@ def events(
 
 
 def _line(event: Event) -> str:
-    about: dict[str, Any] = {"queue": event.queue, "task": event.task, "worker": event.worker, "attempt": event.attempt}
-    known = {**about, **event.data}
-    text = " ".join(f"{name}={_word(value)}" for name, value in known.items() if value is not None)
+    fields: dict[str, Any] = {
+        "queue": event.queue,
+        "task": event.task,
+        "worker": event.worker,
+        "attempt": event.attempt,
+    }
+    fields_and_data = {**fields, **event.data}
+    text = " ".join(f"{name}={_format_value(value)}" for name, value in fields_and_data.items() if value is not None)
     return one_line(f"{stamp(event.at)}  {event.type:20} {event.job_id or ''} {text}".rstrip())
 
 
-def _word(value: object) -> str:
+def _format_value(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)

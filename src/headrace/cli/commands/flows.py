@@ -19,10 +19,10 @@ _ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 _COLUMNS = (
     Column("ID"),
     Column("STATE"),
-    Column("NAME", least=8),
+    Column("NAME", min_width=8),
     Column("DONE", right=True),
     Column("AGE", right=True),
-    Column("JOBS", least=12),
+    Column("JOBS", min_width=12),
 )
 
 

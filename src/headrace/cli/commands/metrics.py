@@ -30,13 +30,13 @@ _FIGURES = (
     Column("P99", right=True),
 )
 _QUEUES = (
-    Column("QUEUE", least=8),
+    Column("QUEUE", min_width=8),
     Column("PENDING", right=True),
     Column("OLDEST", right=True),
     Column("EMPTY IN", right=True),
     *_FIGURES,
 )
-_TASKS = (Column("TASK", least=8), Column("QUEUE", least=8), *_FIGURES)
+_TASKS = (Column("TASK", min_width=8), Column("QUEUE", min_width=8), *_FIGURES)
 _DAYS = (
     Column("DAY"),
     *(
@@ -76,31 +76,33 @@ _DAYS = (
 @as_json_option
 @shared
 @click.pass_obj
-def metrics(session: Session, /, as_json: bool, **asked: Any) -> None:
+def metrics(session: Session, /, as_json: bool, **options: Any) -> None:
     """Show throughput, errors, wait and run times of the last minute, and when queues will be empty."""
-    _refuse_misfits(asked, as_json)
-    found = session.store().metrics
-    if asked["prometheus"]:
-        _print_prometheus(found, asked["output"])
-    elif asked["name"]:
-        _print_series(found, as_json, asked)
-    elif asked["days"]:
-        _print_days(found.days(asked["days"], queue=asked["queue"], task=asked["task"]), as_json)
-    elif asked["queue"]:
-        _print_tasks(found.tasks(asked["queue"], window=_window(asked, 60.0), limit=1000), as_json)
+    _check_options(options, as_json)
+    app_metrics = session.store().metrics
+    if options["prometheus"]:
+        _print_prometheus(app_metrics, options["output"])
+    elif options["name"]:
+        _print_series(app_metrics, as_json, options)
+    elif options["days"]:
+        _print_days(app_metrics.days(options["days"], queue=options["queue"], task=options["task"]), as_json)
+    elif options["queue"]:
+        _print_tasks(app_metrics.tasks(options["queue"], window=_window(options, 60.0), limit=1000), as_json)
     else:
-        _print_snapshot(found.snapshot(_window(asked, 60.0)), as_json)
+        _print_snapshot(app_metrics.snapshot(_window(options, 60.0)), as_json)
 
 
-def _refuse_misfits(asked: dict[str, Any], as_json: bool) -> None:
+def _check_options(options: dict[str, Any], as_json: bool) -> None:
     """Refuse two views at once, and options of another view."""
     views = [
-        f"--{name}" for name, key in (("prometheus", "prometheus"), ("series", "name"), ("days", "days")) if asked[key]
+        f"--{name}"
+        for name, key in (("prometheus", "prometheus"), ("series", "name"), ("days", "days"))
+        if options[key]
     ]
     if len(views) > 1:
         raise click.UsageError(f"use either {views[0]} or {views[1]}")
     view = views[0] if views else "none"
-    fits = {
+    allowed_views = {
         "output": ("--prometheus",),
         "task": ("--series", "--days"),
         "worker": ("--series",),
@@ -108,75 +110,80 @@ def _refuse_misfits(asked: dict[str, Any], as_json: bool) -> None:
         "queue": ("--series", "--days", "none"),
         "window": ("--series", "none"),
     }
-    for name, those in fits.items():
-        if asked[name] is not None and view not in those:
-            goes = " or ".join(one for one in those if one != "none")
-            raise click.UsageError(f"--{name} needs {goes}" if goes else f"--{name} can't be used with {view}")
+    for name, views_of_option in allowed_views.items():
+        if options[name] is not None and view not in views_of_option:
+            needed = " or ".join(one for one in views_of_option if one != "none")
+            raise click.UsageError(f"--{name} needs {needed}" if needed else f"--{name} can't be used with {view}")
     if as_json and view == "--prometheus":
         raise click.UsageError("use either --json or --prometheus")
 
 
-def _window(asked: dict[str, Any], usual: float) -> float:
-    return usual if asked["window"] is None else asked["window"]
+def _window(options: dict[str, Any], default: float) -> float:
+    return default if options["window"] is None else options["window"]
 
 
 # -- views
 
 
-def _print_snapshot(found: MetricsSnapshot, as_json: bool) -> None:
+def _print_snapshot(snapshot: MetricsSnapshot, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(snapshot)
         return
-    alive = "-" if found.workers_alive is None else str(found.workers_alive)
-    missed = _share(found.schedule_misses)
+    alive = "-" if snapshot.workers_alive is None else str(snapshot.workers_alive)
+    missed = _share(snapshot.schedule_misses)
     print_facts(
         [
-            ("last", span(found.window)),
-            ("jobs", f"{found.total.enqueued} in, {found.total.completed} completed, {found.total.failed} failed"),
-            ("errors", f"{_share(found.total.error_rate)} of attempts"),
-            ("retries", _retries(found.total)),
-            ("waiting", ", ".join(f"{count} {state}" for state, count in found.depth.items() if count) or "nothing"),
+            ("last", span(snapshot.window)),
+            (
+                "jobs",
+                f"{snapshot.total.enqueued} in, {snapshot.total.completed} completed, {snapshot.total.failed} failed",
+            ),
+            ("errors", f"{_share(snapshot.total.error_rate)} of attempts"),
+            ("retries", _retries(snapshot.total)),
+            ("waiting", ", ".join(f"{count} {state}" for state, count in snapshot.depth.items() if count) or "nothing"),
             ("workers", alive),
-            ("dead letters", "-" if found.dead is None else str(found.dead)),
-            *([("missed runs", f"{missed} of schedules")] if found.schedule_misses else []),
-            *([("stale", str(found.stale))] if found.stale else []),
-            ("schedules", _number(found.schedules)),
-            ("store", _store(found)),
+            ("dead letters", "-" if snapshot.dead is None else str(snapshot.dead)),
+            *([("missed runs", f"{missed} of schedules")] if snapshot.schedule_misses else []),
+            *([("stale", str(snapshot.stale))] if snapshot.stale else []),
+            ("schedules", _number(snapshot.schedules)),
+            ("store", _store(snapshot)),
         ]
     )
-    if found.queues:
+    if snapshot.queues:
         say()
-        print_table(_QUEUES, [_queue_row(queue) for queue in found.queues])
-    if found.tasks:
+        print_table(_QUEUES, [_queue_row(queue) for queue in snapshot.queues])
+    if snapshot.tasks:
         say()
-        print_table(_TASKS, [_task_row(task) for task in found.tasks])
+        print_table(_TASKS, [_task_row(task) for task in snapshot.tasks])
 
 
-def _print_tasks(found: list[TaskMetrics], as_json: bool) -> None:
+def _print_tasks(tasks: list[TaskMetrics], as_json: bool) -> None:
     if as_json:
-        print_json(found)
-    elif not found:
+        print_json(tasks)
+    elif not tasks:
         remark("no jobs of this queue in this window; see --window")
     else:
-        print_table(_TASKS, [_task_row(task) for task in found])
+        print_table(_TASKS, [_task_row(task) for task in tasks])
 
 
-def _print_series(metrics: Metrics, as_json: bool, asked: dict[str, Any]) -> None:
-    which = {name: asked[name] for name in ("queue", "task", "worker", "step")}
-    found = metrics.series(asked["name"], window=_window(asked, 3600.0), **which)
+def _print_series(metrics: Metrics, as_json: bool, options: dict[str, Any]) -> None:
+    filters = {name: options[name] for name in ("queue", "task", "worker", "step")}
+    series = metrics.series(options["name"], window=_window(options, 3600.0), **filters)
     if as_json:
-        print_json(found)
+        print_json(series)
         return
-    most = max((point.value for point in found.points if point.value is not None), default=0.0)
-    columns = (Column("FROM"), Column(found.name.upper(), right=True), Column("", least=10))
-    print_table(columns, [[stamp(point.at), _number(point.value), _bar(point.value, most)] for point in found.points])
+    maximum = max((point.value for point in series.points if point.value is not None), default=0.0)
+    columns = (Column("FROM"), Column(series.name.upper(), right=True), Column("", min_width=10))
+    print_table(
+        columns, [[stamp(point.at), _number(point.value), _bar(point.value, maximum)] for point in series.points]
+    )
 
 
-def _print_days(found: list[DayMetrics], as_json: bool) -> None:
+def _print_days(days: list[DayMetrics], as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(days)
         return
-    print_table(_DAYS, [_day_row(day) for day in found])
+    print_table(_DAYS, [_day_row(day) for day in days])
 
 
 def _print_prometheus(metrics: Metrics, output: Path | None) -> None:
@@ -190,14 +197,14 @@ def _print_prometheus(metrics: Metrics, output: Path | None) -> None:
 def _write(path: Path, text: bytes) -> None:
     """Write atomically: a concurrent reader sees the old file or the new one."""
     try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(text)
-            os.chmod(beside, 0o644)  # node_exporter runs as another user
-            os.replace(beside, path)
+            os.chmod(temporary, 0o644)  # node_exporter runs as another user
+            os.replace(temporary, path)
         except BaseException:
-            os.unlink(beside)
+            os.unlink(temporary)
             raise
     except OSError as error:
         raise click.ClickException(f"{path} can't be written: {error.strerror or error}") from None
@@ -207,10 +214,10 @@ def _write(path: Path, text: bytes) -> None:
 
 
 def _queue_row(queue: QueueMetrics) -> list[str]:
-    waits = queue.depth.get("pending", 0)
-    oldest = span(queue.oldest) if waits else "-"
-    empty = "never" if queue.eta is None else span(queue.eta) if waits else "-"
-    return [queue.queue, str(waits), oldest, empty, *_cells(queue.figures)]
+    pending = queue.depth.get("pending", 0)
+    oldest = span(queue.oldest) if pending else "-"
+    empty = "never" if queue.eta is None else span(queue.eta) if pending else "-"
+    return [queue.queue, str(pending), oldest, empty, *_cells(queue.figures)]
 
 
 def _task_row(task: TaskMetrics) -> list[str]:
@@ -225,11 +232,11 @@ def _cells(figures: MetricFigures) -> list[str]:
     return [*rates, str(figures.failed), _share(figures.error_rate), *retries, *times]
 
 
-def _store(found: MetricsSnapshot) -> str:
-    if found.store_bytes is None:
+def _store(snapshot: MetricsSnapshot) -> str:
+    if snapshot.store_bytes is None:
         return "-"
-    clients = "" if found.clients is None else f", {found.clients} clients"
-    return f"{found.store_bytes / 2**20:,.1f} MB{clients}"
+    clients = "" if snapshot.clients is None else f", {snapshot.clients} clients"
+    return f"{snapshot.store_bytes / 2**20:,.1f} MB{clients}"
 
 
 def _retries(figures: MetricFigures) -> str:
@@ -265,5 +272,5 @@ def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
 
 
-def _bar(value: float | None, most: float) -> str:
-    return "█" * round(40 * value / most) if value and most else ""
+def _bar(value: float | None, maximum: float) -> str:
+    return "█" * round(40 * value / maximum) if value and maximum else ""

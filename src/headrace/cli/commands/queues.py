@@ -20,16 +20,16 @@ from headrace.core.queues.rules_text import QUEUE_RULES, check_rule, in_words
 from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
-_PRESSING = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, State.FAILED)
-_OVER = (State.COMPLETED, State.CANCELLED)  # columns a narrow terminal may drop
+_MAIN_STATES = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, State.FAILED)
+_FINISHED_STATES = (State.COMPLETED, State.CANCELLED)  # columns a narrow terminal may drop
 _COLUMNS = (
-    Column("QUEUE", least=8),
+    Column("QUEUE", min_width=8),
     Column("STATE"),
     Column("PENDING", right=True),
     Column("OLDEST", right=True),
-    *(Column(state.upper(), right=True) for state in (*_PRESSING, *_OVER)),
+    *(Column(state.upper(), right=True) for state in (*_MAIN_STATES, *_FINISHED_STATES)),
 )
-_RULES_COLUMN = Column("RULES", least=8)  # only if a queue has rules
+_RULES_COLUMN = Column("RULES", min_width=8)  # only if a queue has rules
 
 
 @click.group("queues", invoke_without_command=True, epilog=example("headrace queues", "headrace queues pause emails"))
@@ -64,7 +64,7 @@ def list_queues(session: Session, as_json: bool) -> None:
             _state(stats),
             str(stats.pending),
             ago(stats.oldest_pending, now),
-            *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),
+            *(str(getattr(stats, state)) for state in (*_MAIN_STATES, *_FINISHED_STATES)),
             in_words(stats.rules) or "-",
         ]
         for stats in found
@@ -98,7 +98,7 @@ def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
     yield "state", _state(stats)
     yield "workers", str(stats.workers)
     yield State.PENDING.value, f"{stats.pending} (oldest {ago(stats.oldest_pending, datetime.now(UTC))})"
-    for state in (*_PRESSING, *_OVER):
+    for state in (*_MAIN_STATES, *_FINISHED_STATES):
         yield state.value, str(getattr(stats, state))
     yield "rules", in_words(stats.rules) or "none"
     if stats.starts_left is not None:
@@ -126,17 +126,17 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
     app = session.store()
     known = {stats.queue for stats in app.queues()}
-    handles = [app.queue(name) for name in names]  # refuse a wrong name before any change
-    for queue in handles:
+    queue_handles = [app.queue(name) for name in names]  # refuse a wrong name before any change
+    for queue in queue_handles:
         if paused:
             queue.pause()
         else:
             queue.resume()
-        new = "" if queue.name in known else " (new: it has never had a job)"
-        say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
+        hint = "" if queue.name in known else " (new: it has never had a job)"
+        say(f"queue {queue.name} is {'paused' if paused else 'open'}{hint}")
 
 
-def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def parse_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """Parse a rule. The word `none`, which removes it, stays a text, because None means "not given"."""
     if value is None or value == "none":
         return value
@@ -159,7 +159,7 @@ def _number(value: str) -> Any:
 
 
 _RULES = tuple(
-    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=help_text)
+    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=parse_rule, help=help_text)
     for name, metavar, help_text in (
         ("max_length", "N", "Maximum number of waiting jobs; beyond it, enqueuing raises QueueFull."),
         ("weight", "N", "Share of claims relative to other queues."),
@@ -210,9 +210,9 @@ def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **
         say(f"queue {queue.name} has {in_words(rules)}")
 
 
-def _change(queue: Queue, said: dict[str, Any], clear_all: bool) -> QueueRules:
-    lifted = dict.fromkeys(QUEUE_RULES) if clear_all else {}
-    changes = lifted | {rule: None if value == "none" else value for rule, value in said.items()}
+def _change(queue: Queue, given: dict[str, Any], clear_all: bool) -> QueueRules:
+    removed = dict.fromkeys(QUEUE_RULES) if clear_all else {}
+    changes = removed | {rule: None if value == "none" else value for rule, value in given.items()}
     return queue.configure(**changes) if changes else queue.rules
 
 

@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 _RUNS_SHOWN = 10
 _COLUMNS = (
-    Column("ID", least=12),
+    Column("ID", min_width=12),
     Column("STATE"),
-    Column("RUNS", least=12),
+    Column("RUNS", min_width=12),
     Column("NEXT"),
     Column("DUE", right=True),
     Column("LAST", right=True),
     Column("FIRED", right=True),
-    Column("TASK", least=8),
+    Column("TASK", min_width=8),
     Column("FROM"),
 )
-_RUN_COLUMNS = (Column("TIME"), Column("STATUS"), Column("JOB", least=12), Column("DETAIL", least=12))
+_RUN_COLUMNS = (Column("TIME"), Column("STATUS"), Column("JOB", min_width=12), Column("DETAIL", min_width=12))
 
 
 @click.group(
@@ -51,7 +51,7 @@ def schedules(ctx: click.Context, as_json: bool) -> None:
         raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
 
 
-# -- looking
+# -- reading
 
 
 @schedules.command("list", epilog=example("headrace schedules list --json"))
@@ -152,8 +152,8 @@ def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
 def _moment(moment: datetime | None, now: datetime) -> str:
     if moment is None:
         return "-"
-    far = ago(moment, now)
-    return f"{_local(moment)} ({far if far.startswith('in ') else f'{far} ago'})"
+    distance = ago(moment, now)
+    return f"{_local(moment)} ({distance if distance.startswith('in ') else f'{distance} ago'})"
 
 
 def _run_row(run: ScheduleRun) -> list[str]:
@@ -187,7 +187,7 @@ def preview(
         raise click.UsageError("give the ID of a schedule, or an expression with --cron")
     app = session.store(may_create=cron is not None)
     timing = {name: value for name, value in (("cron", cron), ("tz", tz)) if value is not None}
-    times = _well_said(lambda: app.schedules.preview(schedule_id, n=n, after=after, **timing))
+    times = _with_usage_errors(lambda: app.schedules.preview(schedule_id, n=n, after=after, **timing))
     if as_json:
         print_json([time.astimezone(UTC) for time in times])
     elif not times:
@@ -296,26 +296,30 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @as_json_option
 @shared
 @click.pass_obj
-def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **how: Any) -> None:
+def create(
+    session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **options: Any
+) -> None:
     """Create a schedule with --cron, --every or --at. Arguments are JSON, as for `headrace enqueue`."""
     positional, named = call_arguments(args, kwargs)
     app = session.store(may_create=True, with_tasks=True)
     warn_if_unknown(app, session.app_name, task)
     new_file = missing_file(app)
-    said = {name: value for name, value in how.items() if value is not None}
-    made = _well_said(lambda: app.schedules.create(schedule_id, task, args=positional, kwargs=named, **said))
+    given = {name: value for name, value in options.items() if value is not None}
+    created = _with_usage_errors(
+        lambda: app.schedules.create(schedule_id, task, args=positional, kwargs=named, **given)
+    )
     if new_file:
         remark(f"note: this created a new store at {new_file}")
     if as_json:
-        print_json(_record(made))
+        print_json(_record(created))
     else:
-        say(f"schedule {made.id} runs next at {_local(made.next_run)}")
+        say(f"schedule {created.id} runs next at {_local(created.next_run)}")
 
 
-def _well_said(act: Callable[[], T]) -> T:
+def _with_usage_errors(call: Callable[[], T]) -> T:
     """Turn an invalid schedule into a usage error."""
     try:
-        return act()
+        return call()
     except InvalidSchedule as error:
         raise click.UsageError(str(error)) from None
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from headrace.app.app import Headrace
-from headrace.cli.commands.queues import as_rule
+from headrace.cli.commands.queues import parse_rule
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import Column, print_json, print_table, remark, say
 from headrace.cli.session import Session
@@ -16,7 +16,7 @@ from headrace.core.queues.limits import STRATEGIES
 from headrace.core.queues.rules_text import TASK_RULES, in_words
 from headrace.core.tasks.options import check_task_name
 
-_COLUMNS = (Column("TASK", least=8), Column("RULES", least=8))
+_COLUMNS = (Column("TASK", min_width=8), Column("RULES", min_width=8))
 
 
 @click.group("tasks", invoke_without_command=True, epilog=example("headrace tasks", "headrace tasks pause emails.send"))
@@ -83,18 +83,18 @@ def _unknown_hint(app: Headrace, name: str) -> str:
 
 @tasks.command("configure", epilog=example("headrace tasks configure emails.send --rate 10/s --concurrency 5"))
 @click.argument("name")
-@click.option("--rate", metavar="RATE", callback=as_rule, help="Maximum start rate, such as 10/s or 100/min.")
-@click.option("--burst", metavar="N", callback=as_rule, help="Maximum starts at once after a pause.")
+@click.option("--rate", metavar="RATE", callback=parse_rule, help="Maximum start rate, such as 10/s or 100/min.")
+@click.option("--burst", metavar="N", callback=parse_rule, help="Maximum starts at once after a pause.")
 @click.option(
     "--concurrency",
     metavar="N",
-    callback=as_rule,
+    callback=parse_rule,
     help="Maximum running jobs, over all queues and workers.",
 )
 @click.option(
     "--strategy",
     metavar="NAME",
-    callback=as_rule,
+    callback=parse_rule,
     help=f"Order among its own jobs; overrides that of the queue: {', '.join(STRATEGIES)}.",
 )
 @click.option("--clear", "clear_all", is_flag=True, help="Remove every rule that is not given with it.")
@@ -103,8 +103,8 @@ def _unknown_hint(app: Headrace, name: str) -> str:
 @click.pass_obj
 def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **given: Any) -> None:
     """Change a task's rules for all workers. Without options, print them. The word none removes a rule."""
-    said = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
-    changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | said
+    given_rules = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
+    changes = (dict.fromkeys(TASK_RULES) if clear_all else {}) | given_rules
     app = session.store()
     rules = app.configure_task(name, **changes) if changes else app.task_rules().get(check_task_name(name), TaskRules())
     if as_json:

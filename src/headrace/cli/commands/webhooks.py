@@ -14,8 +14,14 @@ from headrace.cli.session import Session
 if TYPE_CHECKING:  # importing it would load the worker
     from headrace.app.events.webhooks import Webhook
 
-_COLUMNS = (Column("ID"), Column("URL", least=12), Column("TYPES", least=8), Column("STATE"))
-_DELIVERIES = (Column("ID", least=12), Column("STATE"), Column("ATTEMPT"), Column("CREATED"), Column("ERROR", least=8))
+_COLUMNS = (Column("ID"), Column("URL", min_width=12), Column("TYPES", min_width=8), Column("STATE"))
+_DELIVERIES = (
+    Column("ID", min_width=12),
+    Column("STATE"),
+    Column("ATTEMPT"),
+    Column("CREATED"),
+    Column("ERROR", min_width=8),
+)
 
 
 @click.group(
@@ -42,7 +48,7 @@ def list_webhooks(session: Session, as_json: bool) -> None:
     """List the webhooks, oldest first."""
     found = session.store().webhooks.list()
     if as_json:
-        print_json([_plain(hook) for hook in found])
+        print_json([_record(hook) for hook in found])
     elif not found:
         remark("no webhooks; `headrace webhooks create URL` creates one")
     else:
@@ -72,7 +78,7 @@ def create(
     """Create a webhook to URL and print its signing secret. The secret is not shown again."""
     hook = session.store().webhooks.create(address, types, queue=queue, task=task, insecure=insecure)
     if as_json:
-        print_json({**_plain(hook), "secret": hook.secret})
+        print_json({**_record(hook), "secret": hook.secret})
     else:
         print_facts(
             [("id", hook.id), ("url", hook.url), ("types", ", ".join(hook.types)), ("secret", hook.secret or "")]
@@ -107,10 +113,10 @@ def update(
 ) -> None:
     """Change a webhook. Options that are not given, and the secret, stay."""
     fields: dict[str, object] = {"url": address, "types": types or None, "queue": queue, "task": task}
-    named = {name: value or None for name, value in fields.items() if value is not None}
-    if not named:
+    changes = {name: value or None for name, value in fields.items() if value is not None}
+    if not changes:
         raise click.UsageError("give a change: --to, --type, --queue or --task")
-    _report(session.store().webhooks.update(webhook_id, insecure=insecure, **named), "is changed", as_json)
+    _report(session.store().webhooks.update(webhook_id, insecure=insecure, **changes), "is changed", as_json)
 
 
 @webhooks.command("pause", epilog=example("headrace webhooks pause 5f2c1d9a7b3e"))
@@ -177,11 +183,11 @@ def deliveries(session: Session, webhook_id: str, limit: int, as_json: bool) -> 
         print_table(_DELIVERIES, [list(row) for row in rows])
 
 
-def _report(hook: Webhook, what: str, as_json: bool) -> None:
+def _report(hook: Webhook, done: str, as_json: bool) -> None:
     if as_json:
-        print_json(_plain(hook))
+        print_json(_record(hook))
     else:
-        say(f"webhook {hook.id} {what}")
+        say(f"webhook {hook.id} {done}")
 
 
 def _state(hook: Webhook) -> str:
@@ -190,5 +196,5 @@ def _state(hook: Webhook) -> str:
     return f"paused: {hook.reason}" if hook.reason else "paused"
 
 
-def _plain(hook: Webhook) -> dict[str, object]:
+def _record(hook: Webhook) -> dict[str, object]:
     return {name: value for name, value in msgspec.to_builtins(hook).items() if name != "secret"}

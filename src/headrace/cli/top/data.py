@@ -1,7 +1,7 @@
 """Samples of the store for `headrace top`, and rates computed from them.
 
 A sample is a few queries whose cost grows with queues and workers, not jobs. Rates come from the difference of two
-samples, so nothing has to be counted for them.
+samples.
 """
 
 from __future__ import annotations
@@ -97,18 +97,18 @@ class Rates:
     """Growth rates of counters, from their values over time."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+        self._samples: deque[tuple[float, dict[str, int]]] = deque()
 
-    def see(self, at: float, numbers: dict[str, int]) -> None:
-        self._seen.append((at, numbers))
-        while len(self._seen) > 2 and self._seen[1][0] <= at - _WINDOW:
-            self._seen.popleft()
+    def add(self, at: float, counters: dict[str, int]) -> None:
+        self._samples.append((at, counters))
+        while len(self._samples) > 2 and self._samples[1][0] <= at - _WINDOW:
+            self._samples.popleft()
 
-    def of(self, name: str) -> float | None:
+    def per_second(self, name: str) -> float | None:
         """Growth per second; None before two samples. A counter that shrank (retention removed jobs) counts as 0."""
-        if len(self._seen) < 2:
+        if len(self._samples) < 2:
             return None
-        (began, first), (at, last) = self._seen[0], self._seen[-1]
+        (began, first), (at, last) = self._samples[0], self._samples[-1]
         if at <= began:
             return None
         return max(last.get(name, 0) - first.get(name, 0), 0) / (at - began)
@@ -121,14 +121,14 @@ class StoreSampler:
         self._app = app
         self._monotonic = monotonic
         self._rates = Rates()
-        self._of_workers: dict[str, Rates] = {}
+        self._worker_rates: dict[str, Rates] = {}
 
-    def look(self) -> StoreSample:
+    def sample(self) -> StoreSample:
         queues, workers = self._app.queues(), self._app.workers()
         busy = any(stats.running for stats in queues)
         running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS) if busy else ()
-        self._rates.see(self._monotonic(), dict(_numbers(queues)))
-        self._see_workers(workers)
+        self._rates.add(self._monotonic(), dict(_counters(queues)))
+        self._add_worker_samples(workers)
         now = to_datetime(self._app.clock.now())
         assert now is not None
         return StoreSample(
@@ -151,17 +151,17 @@ class StoreSampler:
             waiting=stats.waiting,
             failed=stats.failed,
             oldest=None if stats.oldest_pending is None else max((now - stats.oldest_pending).total_seconds(), 0.0),
-            arriving=self._rates.of(f"all {stats.queue}"),
-            leaving=self._rates.of(f"over {stats.queue}"),
+            arriving=self._rates.per_second(f"all {stats.queue}"),
+            leaving=self._rates.per_second(f"over {stats.queue}"),
         )
 
-    def _see_workers(self, workers: Sequence[WorkerInfo]) -> None:
+    def _add_worker_samples(self, workers: Sequence[WorkerInfo]) -> None:
         """A worker's counters date from its last heartbeat, not from the sample."""
-        known, self._of_workers = self._of_workers, {}
+        known, self._worker_rates = self._worker_rates, {}
         for worker in workers:
-            rates = self._of_workers[worker.id] = known.get(worker.id) or Rates()
+            rates = self._worker_rates[worker.id] = known.get(worker.id) or Rates()
             if worker.seen_at is not None:
-                rates.see(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
+                rates.add(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
 
     def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSample:
         return WorkerSample(
@@ -171,13 +171,13 @@ class StoreSampler:
             concurrency=worker.concurrency,
             completed=worker.completed,
             failed=worker.failed,
-            rate=self._of_workers[worker.id].of("over"),
+            rate=self._worker_rates[worker.id].per_second("over"),
             up=0.0 if worker.started_at is None else (now - worker.started_at).total_seconds(),
             jobs=[job.task for job in running if job.worker == worker.id],
         )
 
 
-def _numbers(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
+def _counters(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
     for stats in queues:
         yield f"all {stats.queue}", sum(getattr(stats, state.value) for state in State)
         yield f"over {stats.queue}", sum(getattr(stats, state.value) for state in FINAL)

@@ -24,10 +24,10 @@ from headrace.cli.options import as_json_option, duration, example, shared
 from headrace.cli.output import on_terminal, print_json
 from headrace.cli.session import Session
 from headrace.cli.top.data import StoreSample, StoreSampler
-from headrace.cli.top.view import SORTS, ViewState, in_order, print_sight, screen
+from headrace.cli.top.view import SORTS, ViewState, print_sample, screen, sorted_queues
 from headrace.errors import HeadraceError
 
-_SHARE = 10  # a poll that took a second is followed by at least this many seconds of rest
+_REST_FACTOR = 10  # a poll that took a second is followed by at least this many seconds of rest
 _KEY = re.compile(r"\x1b[\[O].|.", re.DOTALL)  # one read may return several keys
 _UP, _DOWN = ("\x1b[A", "\x1bOA", "k"), ("\x1b[B", "\x1bOB", "j")
 
@@ -52,56 +52,56 @@ def top(session: Session, /, interval: float, sort: str, once: bool, as_json: bo
 
 
 def _print_once(app: Headrace, interval: float, sort: str, as_json: bool) -> None:
-    lookout = StoreSampler(app)
-    sight = lookout.look()
+    sampler = StoreSampler(app)
+    sample = sampler.sample()
     if interval > 0:  # a rate needs two samples
         time.sleep(interval)
-        sight = lookout.look()
+        sample = sampler.sample()
     if as_json:
-        print_json(sight)
+        print_json(sample)
     else:
-        print_sight(sight, sort)
+        print_sample(sample, sort)
 
 
 class Poller:
-    """The thread that polls the store. It sets `sight` or `trouble` and calls `rung` after each poll."""
+    """The thread that polls the store. It sets `sample` or `error` and calls `on_poll` after each poll."""
 
-    def __init__(self, app: Headrace, interval: float, rung: Callable[[], object]) -> None:
-        self._lookout = StoreSampler(app)
+    def __init__(self, app: Headrace, interval: float, on_poll: Callable[[], object]) -> None:
+        self._sampler = StoreSampler(app)
         self._interval = interval
-        self._rung = rung
-        self._orders: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self.sight: StoreSample | None = None
-        self.trouble: str | None = None
+        self._on_poll = on_poll
+        self._actions: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self.sample: StoreSample | None = None
+        self.error: str | None = None
         self.message: str | None = None
 
     def start(self) -> None:
-        threading.Thread(target=self._look_on, name="headrace-top", daemon=True).start()
+        threading.Thread(target=self._poll_forever, name="headrace-top", daemon=True).start()
 
-    def order(self, act: Callable[[], object]) -> None:
+    def submit(self, action: Callable[[], object]) -> None:
         """Run an action on the polling thread, then poll again."""
-        self._orders.put(act)
+        self._actions.put(action)
 
-    def _look_on(self) -> None:
+    def _poll_forever(self) -> None:
         while True:
-            began = time.monotonic()
-            self.look()
-            self._rung()
-            took = time.monotonic() - began
+            started = time.monotonic()
+            self.poll()
+            self._on_poll()
+            took = time.monotonic() - started
             with contextlib.suppress(queue.Empty):
-                self._apply_command(self._orders.get(timeout=max(self._interval - took, took * _SHARE, 0.05)))
+                self._run_action(self._actions.get(timeout=max(self._interval - took, took * _REST_FACTOR, 0.05)))
 
-    def look(self) -> None:
-        """Poll once. An error goes to `trouble`, and the last `sight` stays."""
+    def poll(self) -> None:
+        """Poll once. An error goes to `error`, and the last `sample` stays."""
         try:
-            self.sight = self._lookout.look()
-            self.trouble = None
+            self.sample = self._sampler.sample()
+            self.error = None
         except Exception as error:  # keep polling after any error
-            self.trouble = str(error) or type(error).__name__
+            self.error = str(error) or type(error).__name__
 
-    def _apply_command(self, act: Callable[[], object]) -> None:
+    def _run_action(self, action: Callable[[], object]) -> None:
         try:
-            act()
+            action()
             self.message = None
         except HeadraceError as error:
             self.message = f"failed: {error}"
@@ -110,11 +110,11 @@ class Poller:
 class _Screen:
     """The screen and the keyboard."""
 
-    def __init__(self, app: Headrace, interval: float, look: ViewState) -> None:
+    def __init__(self, app: Headrace, interval: float, view: ViewState) -> None:
         self._app = app
-        self._look = look
-        self._heard, self._bell = os.pipe()
-        self._poller = Poller(app, interval, lambda: os.write(self._bell, b"."))
+        self._view = view
+        self._wake_reader, self._wake_writer = os.pipe()
+        self._poller = Poller(app, interval, lambda: os.write(self._wake_writer, b"."))
 
     def run(self) -> None:
         from rich.console import Console  # only loaded to draw
@@ -122,68 +122,72 @@ class _Screen:
 
         console = Console(highlight=False, markup=False)
         live = Live(console=console, screen=True, auto_refresh=False, transient=True)
-        with _keys_at_once(), contextlib.suppress(KeyboardInterrupt), live:
+        with _unbuffered_keys(), contextlib.suppress(KeyboardInterrupt), live:
             self._poller.start()
-            going = True
-            while going:
-                live.update(screen(self._poller.sight, self._now(), console.width, console.height), refresh=True)
-                going = self._listen()
+            is_running = True
+            while is_running:
+                live.update(
+                    screen(self._poller.sample, self._current_view(), console.width, console.height), refresh=True
+                )
+                is_running = self._wait_for_input()
 
-    def _now(self) -> ViewState:
-        return structs.replace(self._look, trouble=self._poller.trouble, message=self._poller.message)
+    def _current_view(self) -> ViewState:
+        return structs.replace(self._view, error=self._poller.error, message=self._poller.message)
 
-    def _listen(self) -> bool:
+    def _wait_for_input(self) -> bool:
         """Wait for a key, a new sample, or one second (the terminal may be resized); False to quit."""
-        ready, _, _ = select.select([sys.stdin.fileno(), self._heard], [], [], 1.0)
-        if self._heard in ready:
-            os.read(self._heard, 4096)
+        ready, _, _ = select.select([sys.stdin.fileno(), self._wake_reader], [], [], 1.0)
+        if self._wake_reader in ready:
+            os.read(self._wake_reader, 4096)
         if sys.stdin.fileno() not in ready:
             return True
         typed = os.read(sys.stdin.fileno(), 64).decode("utf-8", "replace")
         return bool(typed) and all(self._press(key) for key in _KEY.findall(typed))
 
     def _press(self, key: str) -> bool:
-        look = self._look
-        if look.question is not None:
-            self._look = structs.replace(look, question=None)
-            if key in ("y", "Y") and look.chosen is not None:
-                self._toggle(look.chosen)
+        view = self._view
+        if view.question is not None:
+            self._view = structs.replace(view, question=None)
+            if key in ("y", "Y") and view.chosen is not None:
+                self._toggle(view.chosen)
             return True
         if key in ("q", "Q", "\x03", "\x04"):
             return False
         if key == "s":
             names = list(SORTS)
-            self._look = structs.replace(look, sort=names[(names.index(look.sort) + 1) % len(names)])
+            self._view = structs.replace(view, sort=names[(names.index(view.sort) + 1) % len(names)])
         elif key in (*_UP, *_DOWN):
             self._choose(-1 if key in _UP else 1)
         elif key == "p":
-            self._ask()
+            self._ask_to_toggle()
         return True
 
-    def _choose(self, way: int) -> None:
-        names = [] if self._poller.sight is None else [seen.queue for seen in in_order(self._poller.sight, self._look)]
+    def _choose(self, step: int) -> None:
+        names = (
+            [] if self._poller.sample is None else [one.queue for one in sorted_queues(self._poller.sample, self._view)]
+        )
         if names:
-            at = names.index(self._look.chosen) + way if self._look.chosen in names else 0 if way > 0 else -1
-            self._look = structs.replace(self._look, chosen=names[at % len(names)])
+            index = names.index(self._view.chosen) + step if self._view.chosen in names else 0 if step > 0 else -1
+            self._view = structs.replace(self._view, chosen=names[index % len(names)])
 
-    def _ask(self) -> None:
-        if self._look.chosen is None:
+    def _ask_to_toggle(self) -> None:
+        if self._view.chosen is None:
             self._choose(1)
-        if self._look.chosen is not None:
-            deed = "resume" if self._is_paused(self._look.chosen) else "pause"
-            self._look = structs.replace(self._look, question=f"{deed} {self._look.chosen}? y/n")
+        if self._view.chosen is not None:
+            action = "resume" if self._is_paused(self._view.chosen) else "pause"
+            self._view = structs.replace(self._view, question=f"{action} {self._view.chosen}? y/n")
 
     def _toggle(self, name: str) -> None:
         handle = self._app.queue(name)
-        self._poller.order(handle.resume if self._is_paused(name) else handle.pause)
+        self._poller.submit(handle.resume if self._is_paused(name) else handle.pause)
 
     def _is_paused(self, name: str) -> bool:
-        seen = [] if self._poller.sight is None else self._poller.sight.queues
-        return any(one.queue == name and one.state == "paused" for one in seen)
+        queues = [] if self._poller.sample is None else self._poller.sample.queues
+        return any(queue_sample.queue == name and queue_sample.state == "paused" for queue_sample in queues)
 
 
 @contextlib.contextmanager
-def _keys_at_once() -> Iterator[None]:
+def _unbuffered_keys() -> Iterator[None]:
     """Read keys unbuffered and without echo inside a `with`; restore the terminal afterwards."""
     try:
         import termios  # Unix only

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from headrace.cli.output import Column, ago, drawn, one_line, paint, print_table, say, span
+from headrace.cli.output import Column, ago, one_line, paint, print_table, say, span, table_of
 from headrace.cli.top.data import QueueSample, StoreSample, WorkerSample
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SORTS: dict[str, Callable[[QueueSample], object]] = {
     "rate": lambda seen: (-(seen.leaving or 0), seen.queue),
 }
 _QUEUE_COLUMNS = (
-    Column("QUEUE", least=8),
+    Column("QUEUE", min_width=8),
     Column("STATE"),
     Column("PENDING", right=True),
     Column("RUNNING", right=True),
@@ -35,7 +35,7 @@ _QUEUE_COLUMNS = (
     Column("FAILED", right=True),
 )
 _WORKER_COLUMNS = (
-    Column("WORKER", least=12),
+    Column("WORKER", min_width=12),
     Column("STATE"),
     Column("BUSY", right=True),
     Column("LOAD"),
@@ -43,13 +43,13 @@ _WORKER_COLUMNS = (
     Column("DONE", right=True),
     Column("FAILED", right=True),
     Column("UP", right=True),
-    Column("ON", least=8),
+    Column("ON", min_width=8),
 )
 _FAILURE_COLUMNS = (
     Column("AGO", right=True),
-    Column("TASK", least=8),
-    Column("QUEUE", least=8),
-    Column("ERROR", least=16),
+    Column("TASK", min_width=8),
+    Column("QUEUE", min_width=8),
+    Column("ERROR", min_width=16),
 )
 _KEYS = "q quit  ↑↓ choose  p pause/resume  s sort: {sort}"
 
@@ -61,97 +61,97 @@ class ViewState(Struct, frozen=True):
     chosen: str | None = None
     question: str | None = None
     message: str | None = None
-    trouble: str | None = None
+    error: str | None = None
 
 
-def in_order(sight: StoreSample, look: ViewState) -> list[QueueSample]:
-    return sorted(sight.queues, key=SORTS[look.sort])  # type: ignore[arg-type]  # the keys of one sort are comparable
+def sorted_queues(sample: StoreSample, view: ViewState) -> list[QueueSample]:
+    return sorted(sample.queues, key=SORTS[view.sort])  # type: ignore[arg-type]  # the keys of one sort are comparable
 
 
-def screen(sight: StoreSample | None, look: ViewState, width: int, height: int) -> Group:
+def screen(sample: StoreSample | None, view: ViewState, width: int, height: int) -> Group:
     """The whole screen, exactly `height` lines high."""
     from rich.console import Group  # only loaded to draw
 
-    head: list[RenderableType] = [_header(sight, look, width)]
-    room = height - 2
-    if sight is not None:
-        for alert in sight.alerts[: max(room // 6, 1)]:
+    head: list[RenderableType] = [_header(sample, view, width)]
+    height_left = height - 2
+    if sample is not None:
+        for alert in sample.alerts[: max(height_left // 6, 1)]:
             head.append(_line(f"{alert.severity}: {one_line(alert.summary)}", "bold red", width))
-            room -= 1
-    body, used = ([], 0) if sight is None else _body(sight, look, width, room)
-    blank = [_line("", "", width)] * max(room - used, 0)
-    return Group(*head, *body, *blank, _footer(look, width))
+            height_left -= 1
+    body, used = ([], 0) if sample is None else _body(sample, view, width, height_left)
+    blank = [_line("", "", width)] * max(height_left - used, 0)
+    return Group(*head, *body, *blank, _footer(view, width))
 
 
-def _body(sight: StoreSample, look: ViewState, width: int, room: int) -> tuple[list[RenderableType], int]:
-    queues = in_order(sight, look)
-    chosen = next((n for n, seen in enumerate(queues) if seen.queue == look.chosen), None)
-    shares = _shares([len(queues), len(sight.workers), len(sight.failures)], room)
+def _body(sample: StoreSample, view: ViewState, width: int, height_left: int) -> tuple[list[RenderableType], int]:
+    queues = sorted_queues(sample, view)
+    chosen = next((n for n, queue in enumerate(queues) if queue.queue == view.chosen), None)
+    lines_per_table = _lines_per_table([len(queues), len(sample.workers), len(sample.failures)], height_left)
     parts: list[RenderableType] = []
     used = 0
     tables = (
-        (_QUEUE_COLUMNS, [_queue_row(seen) for seen in queues], chosen),
-        (_WORKER_COLUMNS, [_worker_row(seen) for seen in sight.workers], None),
-        (_FAILURE_COLUMNS, _failure_rows(sight), None),
+        (_QUEUE_COLUMNS, [_queue_row(queue) for queue in queues], chosen),
+        (_WORKER_COLUMNS, [_worker_row(worker) for worker in sample.workers], None),
+        (_FAILURE_COLUMNS, _failure_rows(sample), None),
     )
-    for share, (columns, rows, marked) in zip(shares, tables, strict=True):
-        if share < 2:
+    for lines, (columns, rows, marked) in zip(lines_per_table, tables, strict=True):
+        if lines < 2:
             continue
-        shown, marked = _window(rows, share - 1, marked)
-        parts.append(drawn(columns, [[one_line(cell) for cell in row] for row in shown], width, marked))
+        shown, marked = _visible_rows(rows, lines - 1, marked)
+        parts.append(table_of(columns, [[one_line(cell) for cell in row] for row in shown], width, marked))
         used += len(shown) + 1
-        if used < room:
+        if used < height_left:
             parts.append(_line("", "", width))
             used += 1
     return parts, used
 
 
-def _shares(wanted: Sequence[int], room: int) -> list[int]:
+def _lines_per_table(wanted: Sequence[int], height_left: int) -> list[int]:
     """Lines for each table with its title: a minimum in order, then the rest in equal parts."""
-    shares, left = [0] * len(wanted), room
+    lines_per_table, left = [0] * len(wanted), height_left
     for number, rows in enumerate(wanted):
-        least = min(rows, 2) + 1
-        if rows and least <= left:
-            shares[number] = least
-            left -= least + 1  # and a blank line
-    while left > 0 and (hungry := [n for n, rows in enumerate(wanted) if 0 < shares[n] <= rows]):
-        for number in hungry[:left]:
-            shares[number] += 1
+        minimum = min(rows, 2) + 1
+        if rows and minimum <= left:
+            lines_per_table[number] = minimum
+            left -= minimum + 1  # and a blank line
+    while left > 0 and (growable := [n for n, rows in enumerate(wanted) if 0 < lines_per_table[n] <= rows]):
+        for number in growable[:left]:
+            lines_per_table[number] += 1
             left -= 1
-    return shares
+    return lines_per_table
 
 
-def _window(rows: list[list[str]], most: int, chosen: int | None) -> tuple[list[list[str]], int | None]:
+def _visible_rows(rows: list[list[str]], limit: int, chosen: int | None) -> tuple[list[list[str]], int | None]:
     """The rows that fit, including the chosen one; the last row counts the hidden ones."""
-    if len(rows) <= most:
+    if len(rows) <= limit:
         return rows, chosen
-    kept = max(most - 1, 1)
-    start = 0 if chosen is None else max(min(chosen - kept + 1, len(rows) - kept), 0)
-    more = [f"… {len(rows) - kept} more", *[""] * (len(rows[0]) - 1)]
-    shown = [*rows[start : start + kept], *([more] if most > 1 else [])]
+    visible = max(limit - 1, 1)
+    start = 0 if chosen is None else max(min(chosen - visible + 1, len(rows) - visible), 0)
+    more = [f"… {len(rows) - visible} more", *[""] * (len(rows[0]) - 1)]
+    shown = [*rows[start : start + visible], *([more] if limit > 1 else [])]
     return shown, None if chosen is None else chosen - start
 
 
-def _header(sight: StoreSample | None, look: ViewState, width: int) -> RenderableType:
-    if look.trouble is not None:
-        since = "" if sight is None else f" (below: {sight.at:%H:%M:%S} UTC)"
-        return _line(f"the store is unavailable{since}: {one_line(look.trouble)}", "bold white on red", width)
-    if sight is None:
+def _header(sample: StoreSample | None, view: ViewState, width: int) -> RenderableType:
+    if view.error is not None:
+        since = "" if sample is None else f" (below: {sample.at:%H:%M:%S} UTC)"
+        return _line(f"the store is unavailable{since}: {one_line(view.error)}", "bold white on red", width)
+    if sample is None:
         return _line("headrace top: loading …", "bold", width)
-    return _line(f"{_summary(sight)}  {sight.at:%H:%M:%S} UTC  {sight.store}", "bold", width)
+    return _line(f"{_summary(sample)}  {sample.at:%H:%M:%S} UTC  {sample.store}", "bold", width)
 
 
-def _summary(sight: StoreSample) -> str:
-    pending, running = (sum(getattr(seen, what) for seen in sight.queues) for what in ("pending", "running"))
-    out = [seen.leaving for seen in sight.queues if seen.leaving is not None]
-    rate = f", {_rate(sum(out))}/s" if out else ""
-    workers = f"{len(sight.workers)} worker{'' if len(sight.workers) == 1 else 's'}"
+def _summary(sample: StoreSample) -> str:
+    pending, running = (sum(getattr(queue, state) for queue in sample.queues) for state in ("pending", "running"))
+    rates_out = [queue.leaving for queue in sample.queues if queue.leaving is not None]
+    rate = f", {_rate(sum(rates_out))}/s" if rates_out else ""
+    workers = f"{len(sample.workers)} worker{'' if len(sample.workers) == 1 else 's'}"
     return f"{pending:,} pending, {running:,} running{rate}, {workers}"
 
 
-def _footer(look: ViewState, width: int) -> RenderableType:
-    message = look.question or look.message
-    return _line(message or _KEYS.format(sort=look.sort), "bold yellow" if message else "reverse", width)
+def _footer(view: ViewState, width: int) -> RenderableType:
+    message = view.question or view.message
+    return _line(message or _KEYS.format(sort=view.sort), "bold yellow" if message else "reverse", width)
 
 
 def _line(text: str, style: str, width: int) -> RenderableType:
@@ -165,45 +165,45 @@ def _line(text: str, style: str, width: int) -> RenderableType:
 # -- rows
 
 
-def _queue_row(seen: QueueSample) -> list[str]:
-    numbers = (seen.retrying, seen.scheduled, seen.waiting, seen.failed)
+def _queue_row(queue: QueueSample) -> list[str]:
+    numbers = (queue.retrying, queue.scheduled, queue.waiting, queue.failed)
     return [
-        seen.queue,
-        seen.state,
-        f"{seen.pending:,}",
-        f"{seen.running:,}",
-        "-" if seen.oldest is None else span(seen.oldest),
-        _rate(seen.arriving),
-        _rate(seen.leaving),
-        _empty_in(seen),
+        queue.queue,
+        queue.state,
+        f"{queue.pending:,}",
+        f"{queue.running:,}",
+        "-" if queue.oldest is None else span(queue.oldest),
+        _rate(queue.arriving),
+        _rate(queue.leaving),
+        _empty_in(queue),
         *(f"{number:,}" for number in numbers),
     ]
 
 
-def _empty_in(seen: QueueSample) -> str:
-    if not seen.pending or seen.leaving is None:
+def _empty_in(queue: QueueSample) -> str:
+    if not queue.pending or queue.leaving is None:
         return "-"
-    return "never" if seen.empty_in is None else span(seen.empty_in)
+    return "never" if queue.empty_in is None else span(queue.empty_in)
 
 
-def _worker_row(seen: WorkerSample) -> list[str]:
-    share = min(seen.running / seen.concurrency, 1.0)
-    jobs = sorted({task: seen.jobs.count(task) for task in seen.jobs}.items())
+def _worker_row(worker: WorkerSample) -> list[str]:
+    busy = min(worker.running / worker.concurrency, 1.0)
+    jobs = sorted({task: worker.jobs.count(task) for task in worker.jobs}.items())
     return [
-        seen.id,
-        seen.state,
-        f"{seen.running}/{seen.concurrency}",
-        "█" * round(8 * share) + "░" * (8 - round(8 * share)),
-        _rate(seen.rate),
-        f"{seen.completed:,}",
-        f"{seen.failed:,}",
-        span(seen.up),
+        worker.id,
+        worker.state,
+        f"{worker.running}/{worker.concurrency}",
+        "█" * round(8 * busy) + "░" * (8 - round(8 * busy)),
+        _rate(worker.rate),
+        f"{worker.completed:,}",
+        f"{worker.failed:,}",
+        span(worker.up),
         ", ".join(task if number == 1 else f"{number} × {task}" for task, number in jobs) or "-",
     ]
 
 
-def _failure_rows(sight: StoreSample) -> list[list[str]]:
-    return [[ago(seen.at, sight.at), seen.task, seen.queue, seen.error] for seen in sight.failures]
+def _failure_rows(sample: StoreSample) -> list[list[str]]:
+    return [[ago(failure.at, sample.at), failure.task, failure.queue, failure.error] for failure in sample.failures]
 
 
 def _rate(number: float | None) -> str:
@@ -213,15 +213,15 @@ def _rate(number: float | None) -> str:
 # -- one snapshot
 
 
-def print_sight(sight: StoreSample, sort: str) -> None:
+def print_sample(sample: StoreSample, sort: str) -> None:
     """The complete sample as plain text."""
-    say(f"{_summary(sight)}  {_stamp(sight.at)}  {sight.store}")
-    for alert in sight.alerts:
+    say(f"{_summary(sample)}  {_stamp(sample.at)}  {sample.store}")
+    for alert in sample.alerts:
         say(paint(f"{alert.severity}: {one_line(alert.summary)}", "red"))
     for columns, rows in (
-        (_QUEUE_COLUMNS, [_queue_row(seen) for seen in in_order(sight, ViewState(sort))]),
-        (_WORKER_COLUMNS, [_worker_row(seen) for seen in sight.workers]),
-        (_FAILURE_COLUMNS, _failure_rows(sight)),
+        (_QUEUE_COLUMNS, [_queue_row(queue) for queue in sorted_queues(sample, ViewState(sort))]),
+        (_WORKER_COLUMNS, [_worker_row(worker) for worker in sample.workers]),
+        (_FAILURE_COLUMNS, _failure_rows(sample)),
     ):
         if rows:
             say()

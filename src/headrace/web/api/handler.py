@@ -25,16 +25,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
 from headrace.web.api.routes import Endpoint
-from headrace.web.problems import Refused, answer, refusal_of
-from headrace.web.security.middleware import SAFE, RequestContext, refuse_forgery, visit_of
-from headrace.web.sse import until_left
+from headrace.web.problems import Refused, problem_response, refusal_of
+from headrace.web.security.middleware import SAFE, RequestContext, context_of, refuse_forgery
+from headrace.web.sse import wait_for_disconnect
 
 log = logging.getLogger("headrace.web")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 # Arguments of jobs, and addresses and secrets of channels and webhooks: an address may contain a password.
 _PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs", "url", "secret", "user", "password"})
-_OWN = "…"
-_waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
+_HIDDEN = "…"
+_waiting_pool = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
 _NAME = re.compile(r"{(\w+)}")
 
 
@@ -45,23 +45,25 @@ class EndpointRoute(Route):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, child = super().matches(scope)
-        if match is not Match.NONE and self._is_of_another(scope, child):
+        if match is not Match.NONE and self._belongs_to_longer_path(scope, child):
             return Match.NONE, {}
         return match, child
 
-    def _is_of_another(self, scope: Scope, child: Scope) -> bool:
+    def _belongs_to_longer_path(self, scope: Scope, child: Scope) -> bool:
         """Whether a name with slashes is part of a longer path; a client writes slashes in a name as %2F."""
         if not any("/" in str(name) for name in child["path_params"].values()):
             return False
         if b"%2f" in (scope.get("raw_path") or b"").lower():
             return False
-        longer = self.siblings[: self.siblings.index(self)]
-        return any(Route.matches(route, scope)[0] is not Match.NONE for route in longer if route.path != self.path)
+        longer_routes = self.siblings[: self.siblings.index(self)]
+        return any(
+            Route.matches(route, scope)[0] is not Match.NONE for route in longer_routes if route.path != self.path
+        )
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in (self.methods or ()):
-            there = [route for route in self.siblings if route.matches(scope)[0] is not Match.NONE]
-            allowed = sorted({method for route in there for method in route.methods or ()})
+            matching = [route for route in self.siblings if route.matches(scope)[0] is not Match.NONE]
+            allowed = sorted({method for route in matching for method in route.methods or ()})
             raise HTTPException(405, headers={"Allow": ", ".join(allowed)})
         await super().handle(scope, receive, send)
 
@@ -79,7 +81,7 @@ def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
         try:
             return await call(request)
         except Exception as error:  # every error becomes a problem document, also an unexpected one
-            return answer(refusal_of(error), request.url.path)
+            return problem_response(refusal_of(error), request.url.path)
 
     return handle
 
@@ -94,8 +96,8 @@ class _ApiCall:
         self._lists = _list_fields(endpoint.query)
 
     async def __call__(self, request: Request) -> ASGIApp:
-        endpoint, visit = self._endpoint, visit_of(request.scope)
-        visit.require(endpoint.role)
+        endpoint, context = self._endpoint, context_of(request.scope)
+        context.require(endpoint.role)
         if request.method not in SAFE:
             refuse_forgery(request.scope)
         given: dict[str, Any] = dict(request.path_params)
@@ -105,35 +107,36 @@ class _ApiCall:
             given["query"] = msgspec.structs.replace(given["query"], since=last)
         if self._body is not None:
             given["body"] = self._read_body(await request.body())
-        is_recorded = endpoint.writes and visit.caller.role != "worker"  # jobs of remote workers have their own history
-        act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
+        # Jobs of remote workers have their own history.
+        is_recorded = endpoint.writes and context.caller.role != "worker"
+        function: Callable[..., Any] = self._call_recorded if is_recorded else endpoint.handle
         if endpoint.waits:
-            found = await _await(request, functools.partial(act, **given), visit)
+            result = await _await(request, functools.partial(function, **given), context)
         else:
-            found = await run_in_threadpool(act, visit, **given)
-        return self._told(request, found)
+            result = await run_in_threadpool(function, context, **given)
+        return self._response(request, result)
 
-    def _done(self, visit: RequestContext, **given: Any) -> Any:
+    def _call_recorded(self, context: RequestContext, **given: Any) -> Any:
         """Call a function that writes, and record the caller and the outcome in the audit trail."""
         outcome = "failed"
         try:
-            found = self._endpoint.handle(visit, **given)
+            result = self._endpoint.handle(context, **given)
             outcome = "done"
-            return found
+            return result
         except Exception as error:
             outcome = refusal_of(error).kind
             raise
         finally:
-            self._record(visit, given, outcome)
+            self._record(context, given, outcome)
 
-    def _record(self, visit: RequestContext, given: dict[str, Any], outcome: str) -> None:
+    def _record(self, context: RequestContext, given: dict[str, Any], outcome: str) -> None:
         endpoint = self._endpoint
-        target = " ".join(str(given[name]) for name in endpoint.places)
-        detail = {} if "body" not in given else _audited(given["body"])
+        target = " ".join(str(given[name]) for name in endpoint.path_params)
+        detail = {} if "body" not in given else _audit_fields(given["body"])
         try:
-            visit.app.audit.record(visit.caller.name, endpoint.name, target, outcome, detail)
+            context.app.audit.record(context.caller.name, endpoint.name, target, outcome, detail)
         except HeadraceError as error:  # the change is done; answer in any case
-            log.warning("%s by %s could not be recorded: %s", endpoint.name, visit.caller.name, error)
+            log.warning("%s by %s could not be recorded: %s", endpoint.name, context.caller.name, error)
 
     def _read_query(self, request: Request) -> Struct:
         assert self._query is not None
@@ -147,64 +150,66 @@ class _ApiCall:
                 given[name] = value
         names = [field.encode_name for field in msgspec.structs.fields(self._query)]
         if unknown := given.keys() - {*names}:
-            told = f"there is no parameter {min(unknown)!r} here; {_listed('parameters', names)}"
-            raise Refused(422, "invalid-parameter", told, field=min(unknown))
+            detail = f"there is no parameter {min(unknown)!r} here; {_list_names('parameters', names)}"
+            raise Refused(422, "invalid-parameter", detail, field=min(unknown))
         try:
             return msgspec.convert(given, self._query, strict=False)
         except msgspec.ValidationError as error:
-            raise _misfit("invalid-parameter", error, self._query) from None
+            raise _invalid("invalid-parameter", error, self._query) from None
 
     def _read_body(self, raw: bytes) -> Any:
         assert self._body is not None
         try:
             return self._body.decode(raw or b"{}")
         except msgspec.ValidationError as error:
-            raise _misfit("invalid-body", error, self._endpoint.body) from None
+            raise _invalid("invalid-body", error, self._endpoint.body) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(400, "malformed-json", f"the body is not JSON: {error}") from None
 
-    def _told(self, request: Request, found: Any) -> ASGIApp:
+    def _response(self, request: Request, result: Any) -> ASGIApp:
         endpoint = self._endpoint
         if endpoint.streams is not None:
-            stream: ASGIApp = found
+            stream: ASGIApp = result
             return stream
-        if endpoint.answer is None:
+        if endpoint.response_type is None:
             return Response(status_code=204)
-        raw = _encode(found)
+        raw = _encode(result)
         headers = {}
-        if endpoint.status == 201 and (made := getattr(found, "id", None)):
-            headers["location"] = f"{request.scope.get('root_path', '')}/{endpoint.home}/{quote(made, safe='')}"
+        if endpoint.status == 201 and (created_id := getattr(result, "id", None)):
+            headers["location"] = (
+                f"{request.scope.get('root_path', '')}/{endpoint.location_path}/{quote(created_id, safe='')}"
+            )
         if endpoint.method == "GET":
-            tag = f'"{hashlib.blake2b(raw, digest_size=12).hexdigest()}"'
-            headers["etag"], headers["cache-control"] = tag, "private, no-cache"
-            if tag in request.headers.get("if-none-match", ""):
+            etag = f'"{hashlib.blake2b(raw, digest_size=12).hexdigest()}"'
+            headers["etag"], headers["cache-control"] = etag, "private, no-cache"
+            if etag in request.headers.get("if-none-match", ""):
                 return Response(status_code=304, headers=headers)
         return Response(raw, endpoint.status, headers, "application/json")
 
 
-async def _await(request: Request, act: Callable[[RequestContext], Any], visit: RequestContext) -> Any:
+async def _await(request: Request, function: Callable[[RequestContext], Any], context: RequestContext) -> Any:
     """Call a function that may block for long, and signal it when the client disconnects."""
-    left = threading.Event()
-    watching = asyncio.create_task(_watch_disconnect(request.receive, left))
+    disconnected = threading.Event()
+    watcher = asyncio.create_task(_watch_disconnect(request.receive, disconnected))
     try:
-        waiting = functools.partial(act, msgspec.structs.replace(visit, has_left=left.is_set))
-        return await asyncio.get_running_loop().run_in_executor(_waiting_room, waiting)
+        waiting = functools.partial(function, msgspec.structs.replace(context, is_disconnected=disconnected.is_set))
+        return await asyncio.get_running_loop().run_in_executor(_waiting_pool, waiting)
     finally:
-        left.set()  # some servers cancel the request instead of sending a disconnect
-        watching.cancel()
+        disconnected.set()  # some servers cancel the request instead of sending a disconnect
+        watcher.cancel()
 
 
-async def _watch_disconnect(receive: Receive, left: threading.Event) -> None:
+async def _watch_disconnect(receive: Receive, disconnected: threading.Event) -> None:
     with contextlib.suppress(Refused):  # an unexpected body
-        await until_left(receive)
-        left.set()
+        await wait_for_disconnect(receive)
+        disconnected.set()
 
 
-def _audited(body: Struct) -> dict[str, Any]:
+def _audit_fields(body: Struct) -> dict[str, Any]:
     """The fields of a body for the audit trail: only given and non-private ones."""
-    told = msgspec.to_builtins(body)
-    blank: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
-    return {name: _OWN if name in _PRIVATE else value for name, value in blank.items()}
+    fields = msgspec.to_builtins(body)
+    given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+    return {name: _HIDDEN if name in _PRIVATE else value for name, value in given.items()}
 
 
 def _list_fields(query: type[Struct] | None) -> frozenset[str]:
@@ -218,37 +223,37 @@ def _is_list(kind: Any) -> bool:
     return get_origin(kind) in (tuple, list) or any(map(_is_list, get_args(kind)))
 
 
-def _misfit(kind: str, error: msgspec.ValidationError, wanted: Any) -> Refused:
+def _invalid(kind: str, error: msgspec.ValidationError, model: Any) -> Refused:
     """The error text with its place; for an unknown field, also the known ones."""
-    said, _, place = str(error).partition(" - at `$")
+    text, _, place = str(error).partition(" - at `$")
     place = place.rstrip("`").lstrip(".")
     field = place
-    if unknown := _UNKNOWN.search(said):
+    if unknown := _UNKNOWN.search(text):
         field = ".".join(filter(None, (place, unknown.group(1))))
-        said += "; " + _listed("fields", _names_at(wanted, place))
-    elif missing := _REQUIRED.search(said):
+        text += "; " + _list_names("fields", _names_at(model, place))
+    elif missing := _REQUIRED.search(text):
         field = ".".join(filter(None, (place, missing.group(1))))
-    return Refused(422, kind, f"{place}: {said}" if place else said, field=field or None)
+    return Refused(422, kind, f"{place}: {text}" if place else text, field=field or None)
 
 
 _UNKNOWN = re.compile(r"contains unknown field `([^`]*)`")
 _REQUIRED = re.compile(r"missing required field `([^`]*)`")
 
 
-def _names_at(wanted: Any, place: str) -> list[str]:
+def _names_at(model: Any, place: str) -> list[str]:
     """The fields allowed at this place of a body, such as `jobs[0].retry`."""
-    for step in filter(None, re.split(r"\.|\[[^]]*\]", place)):
-        fields = {field.encode_name: field.type for kind in _structs(wanted) for field in msgspec.structs.fields(kind)}
-        wanted = fields.get(step)
-    return [field.encode_name for kind in _structs(wanted) for field in msgspec.structs.fields(kind)]
+    for name in filter(None, re.split(r"\.|\[[^]]*\]", place)):
+        fields = {field.encode_name: field.type for kind in _structs(model) for field in msgspec.structs.fields(kind)}
+        model = fields.get(name)
+    return [field.encode_name for kind in _structs(model) for field in msgspec.structs.fields(kind)]
 
 
 def _structs(kind: Any) -> list[type[Struct]]:
     """The Structs in a type."""
     if isinstance(kind, type) and issubclass(kind, Struct):
         return [kind]
-    return [found for part in get_args(kind) for found in _structs(part)]
+    return [struct for part in get_args(kind) for struct in _structs(part)]
 
 
-def _listed(what: str, names: list[str]) -> str:
+def _list_names(what: str, names: list[str]) -> str:
     return f"{what} are {', '.join(names)}" if names else f"it takes no {what}"

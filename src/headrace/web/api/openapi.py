@@ -14,7 +14,7 @@ from headrace.web.api.routes import Endpoint, Table
 from headrace.web.problems import MEDIA_TYPE, Problem
 
 _REF = "#/components/schemas/{name}"
-_ABOUT = """Jobs, queues, workers, schedules, flows and dead letters of one headrace store.
+_DESCRIPTION = """Jobs, queues, workers, schedules, flows and dead letters of one headrace store.
 
 Times are RFC 3339, durations are seconds. Lists continue with `cursor`. Errors are RFC 9457 problem JSON.
 Secrets in arguments and results are redacted; types that JSON lacks are tagged, as in `{"$date": …}`.
@@ -44,28 +44,33 @@ def document(tables: Sequence[Table], root: str) -> bytes:
 
 def _document(tables: Sequence[Table], root: str) -> dict[str, Any]:
     endpoints = [endpoint for table in tables for endpoint in table]
-    types = [kind for one in endpoints for kind in (one.query, one.body, one.answer) if kind is not None]
+    types = [
+        kind
+        for endpoint in endpoints
+        for kind in (endpoint.query, endpoint.body, endpoint.response_type)
+        if kind is not None
+    ]
     schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
     refs = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         query = next(refs) if endpoint.query is not None else None
         body = next(refs) if endpoint.body is not None else None
-        answer = next(refs) if endpoint.answer is not None else None
+        response = next(refs) if endpoint.response_type is not None else None
         parameters = _parameters(endpoint, query, components)
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, parameters, body, answer)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, parameters, body, response)
     problem = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
-    queries = {one.query.__name__ for one in endpoints if one.query is not None}
+    queries = {endpoint.query.__name__ for endpoint in endpoints if endpoint.query is not None}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "headrace", "version": __version__, "description": _ABOUT},
+        "info": {"title": "headrace", "version": __version__, "description": _DESCRIPTION},
         "servers": [{"url": root}],
         "security": _SECURITY,
-        "tags": [{"name": table.tag, "description": table.about} for table in tables],
+        "tags": [{"name": table.tag, "description": table.description} for table in tables],
         "paths": paths,
         "components": {
             "schemas": {name: schema for name, schema in components.items() if name not in queries},
-            "responses": {code: {"description": why, "content": problem} for code, why in _REFUSALS.items()},
+            "responses": {code: {"description": text, "content": problem} for code, text in _REFUSALS.items()},
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
@@ -74,14 +79,14 @@ def _document(tables: Sequence[Table], root: str) -> dict[str, Any]:
     }
 
 
-def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, response: Any) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": endpoint.name,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
         "description": f"{endpoint.description}\n\nNeeds the role `{endpoint.role}`.".strip(),
         "parameters": parameters,
-        "responses": _responses(endpoint, answer),
+        "responses": _responses(endpoint, response),
     }
     if body is not None:
         content: dict[str, Any] = {"schema": body}
@@ -91,11 +96,11 @@ def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any
     return operation
 
 
-def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
+def _responses(endpoint: Endpoint, response: Any) -> dict[str, Any]:
     responses: dict[str, Any] = {"204": {"description": "Done."}}
-    if answer is not None:
+    if response is not None:
         media = "text/event-stream" if endpoint.streams is not None else "application/json"
-        responses = {str(endpoint.status): {"description": "Done.", "content": {media: {"schema": answer}}}}
+        responses = {str(endpoint.status): {"description": "Done.", "content": {media: {"schema": response}}}}
     if endpoint.method == "GET" and endpoint.streams is None:
         responses["304"] = {"description": "Unchanged since the ETag in If-None-Match."}
     return responses | {code: {"$ref": f"#/components/responses/{code}"} for code in _REFUSALS}
@@ -104,7 +109,7 @@ def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
 def _parameters(endpoint: Endpoint, query: Any, components: dict[str, Any]) -> list[Any]:
     parameters: list[Any] = [
         {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind) | {"minLength": 1}}
-        for name, kind in endpoint.places.items()
+        for name, kind in endpoint.path_params.items()
     ]
     if query is None:
         return parameters

@@ -55,7 +55,7 @@ def router() -> Router:
 
     All apps of a process share them: reading the signatures is the slowest part of creating an app.
     """
-    longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
+    longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.path_params)))
     routes = [route_of(endpoint) for endpoint in longest_first]
     for route in routes:
         route.siblings = routes

@@ -2,7 +2,7 @@
 parameters and body, the response, the audit trail and the OpenAPI document.
 
     @table.post("/queues/{queue}/pause")
-    def pause(visit: Visit, queue: str) -> QueueStats:
+    def pause(context: RequestContext, queue: str) -> QueueStats:
         "Pause a queue."
 
 Names in the path are parameters of the function. `query` is a Struct whose fields are the query's parameters, `body`
@@ -55,12 +55,12 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return (inspect.getdoc(self.handle) or "").partition("\n\n")[2]
 
     @property
-    def home(self) -> str:
+    def location_path(self) -> str:
         """The path of the created resource: running a schedule creates a job."""
         return "jobs" if self.path.endswith("/run-now") else self.path.strip("/").partition("/")[0]
 
     @property
-    def places(self) -> dict[str, Any]:
+    def path_params(self) -> dict[str, Any]:
         """The names in its path with their types."""
         hints = get_type_hints(self.handle, include_extras=True)
         return {name: hints[name] for name in _NAMES.findall(self.path)}
@@ -74,18 +74,18 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return get_type_hints(self.handle).get("body")
 
     @property
-    def answer(self) -> Any:
+    def response_type(self) -> Any:
         """The type of its response, None if it has no body."""
-        answer = self.streams or get_type_hints(self.handle)["return"]
-        return None if answer is NoneType else answer
+        response_type = self.streams or get_type_hints(self.handle)["return"]
+        return None if response_type is NoneType else response_type
 
 
 class Table:
     """The endpoints of one resource."""
 
-    def __init__(self, tag: str, about: str) -> None:
+    def __init__(self, tag: str, description: str) -> None:
         self.tag = tag
-        self.about = about
+        self.description = description
         self._rows: list[Endpoint] = []
 
     def __iter__(self) -> Iterator[Endpoint]:
@@ -115,9 +115,9 @@ class Table:
     def delete(self, path: str, *, status: int = 204) -> Callable[[F], F]:
         return self._row("DELETE", path, "admin", status=status, writes=True)
 
-    def _row(self, method: str, path: str, role: Role, **more: Any) -> Callable[[F], F]:
+    def _row(self, method: str, path: str, role: Role, **options: Any) -> Callable[[F], F]:
         def add(handle: F) -> F:
-            self._rows.append(Endpoint(method=method, path=path, role=role, tag=self.tag, handle=handle, **more))
+            self._rows.append(Endpoint(method=method, path=path, role=role, tag=self.tag, handle=handle, **options))
             return handle
 
         return add

@@ -11,8 +11,8 @@ from msgspec import UNSET, Meta, Struct
 from headrace.core.codec import codec
 from headrace.core.jobs.states import State
 
-MOST = 1000
-Limit = Annotated[int, Meta(ge=1, le=MOST, description="Maximum number.")]
+MAX_LIMIT = 1000
+Limit = Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Maximum number.")]
 Cursor = Annotated[str, Meta(max_length=500, description="The `cursor` of the previous page.")]
 Note = Annotated[str, Meta(max_length=10_000)]
 
@@ -30,7 +30,7 @@ class Done(Struct, frozen=True):
     done: bool
 
 
-class Trial(Struct, frozen=True):
+class TestOutcome(Struct, frozen=True):
     """Whether the test message was accepted, and the error if not."""
 
     taken: bool
@@ -78,17 +78,21 @@ class DeleteFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=T
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 
-def said(struct: Struct, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
+def given_fields(struct: Struct, *, exclude: tuple[str, ...] = ()) -> dict[str, Any]:
     """The given fields."""
-    told = msgspec.structs.asdict(struct)
-    return {name: value for name, value in told.items() if name not in but and value is not UNSET}
+    fields = msgspec.structs.asdict(struct)
+    return {name: value for name, value in fields.items() if name not in exclude and value is not UNSET}
 
 
-def filters_of(struct: Struct, *, but: tuple[str, ...]) -> dict[str, Any]:
+def filters_of(struct: Struct, *, exclude: tuple[str, ...]) -> dict[str, Any]:
     """The given filters; an empty list of states is no filter."""
-    return {name: value for name, value in said(struct, but=but).items() if value is not None and value != []}
+    return {
+        name: value
+        for name, value in given_fields(struct, exclude=exclude).items()
+        if value is not None and value != []
+    }
 
 
-def lifted(value: Any) -> Any:
+def decoded(value: Any) -> Any:
     """Decode JSON arguments, including tagged values."""
     return codec.decode(msgspec.json.encode(value).decode())

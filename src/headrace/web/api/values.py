@@ -27,36 +27,36 @@ from headrace.core.tasks.retry import LONGEST_LIMIT
 from headrace.core.tasks.unique import LONGEST_KEY
 
 
-def _fits(pattern: re.Pattern[str]) -> Meta:
-    return _told(pattern=f"^(?:{pattern.pattern})$")
+def _matching(pattern: re.Pattern[str]) -> Meta:
+    return _schema(pattern=f"^(?:{pattern.pattern})$")
 
 
-def _from(least: float, most: float) -> Meta:
-    return _told(minimum=least, maximum=most)
+def _between(minimum: float, maximum: float) -> Meta:
+    return _schema(minimum=minimum, maximum=maximum)
 
 
-def _told(**rules: Any) -> Meta:
+def _schema(**rules: Any) -> Meta:
     return Meta(extra_json_schema=rules)
 
 
-QueueName = Annotated[str, _fits(QUEUE_NAME)]
-TaskName = Annotated[str, _fits(TASK_NAME)]
-Word = Annotated[str, _fits(WORD)]
-Words = Annotated[list[Word], _told(maxItems=MOST_WORDS)]
-JobId = Annotated[str, _fits(GIVEN)]
-Key = Annotated[str, _told(minLength=1, maxLength=LONGEST_KEY)]
-RateText = Annotated[str, _fits(RATE)]
-Priority = Annotated[int, _from(LOWEST_PRIORITY, HIGHEST_PRIORITY)]
-Boost = Annotated[int, _from(LOWEST_PRIORITY - HIGHEST_PRIORITY, HIGHEST_PRIORITY - LOWEST_PRIORITY)]
-RetryLimit = Annotated[int, _from(0, LONGEST_LIMIT)]
-Kept = Annotated[int, _from(1, MOST_KEPT)]
-JobCount = Annotated[int, _from(1, MOST_JOBS)]
-Weight = Annotated[int, _from(1, MOST_WEIGHT)]
-Ageing = Annotated[float, _from(SHORTEST, LONGEST_AGEING)]
-Wait = Annotated[float, _from(0, LONGEST_WAIT)]
-Span = Annotated[float, _from(SHORTEST, LONGEST_WAIT)]
-Interval = Annotated[float, _from(SHORTEST_INTERVAL / 1000, LONGEST_DURATION / 1000)]
-Window = Annotated[float, _from(0, LONGEST_DURATION / 1000)]
-FireLimit = Annotated[int, _from(1, MOST_FIRES)]
-FiresAtOnce = Annotated[int, _from(1, MOST_FIRES_AT_ONCE)]
-Timeout = Annotated[float, _from(SHORTEST, LONGEST_TIMEOUT)]
+QueueName = Annotated[str, _matching(QUEUE_NAME)]
+TaskName = Annotated[str, _matching(TASK_NAME)]
+Word = Annotated[str, _matching(WORD)]
+Words = Annotated[list[Word], _schema(maxItems=MOST_WORDS)]
+JobId = Annotated[str, _matching(GIVEN)]
+Key = Annotated[str, _schema(minLength=1, maxLength=LONGEST_KEY)]
+RateText = Annotated[str, _matching(RATE)]
+Priority = Annotated[int, _between(LOWEST_PRIORITY, HIGHEST_PRIORITY)]
+Boost = Annotated[int, _between(LOWEST_PRIORITY - HIGHEST_PRIORITY, HIGHEST_PRIORITY - LOWEST_PRIORITY)]
+RetryLimit = Annotated[int, _between(0, LONGEST_LIMIT)]
+Kept = Annotated[int, _between(1, MOST_KEPT)]
+JobCount = Annotated[int, _between(1, MOST_JOBS)]
+Weight = Annotated[int, _between(1, MOST_WEIGHT)]
+Ageing = Annotated[float, _between(SHORTEST, LONGEST_AGEING)]
+Wait = Annotated[float, _between(0, LONGEST_WAIT)]
+Span = Annotated[float, _between(SHORTEST, LONGEST_WAIT)]
+Interval = Annotated[float, _between(SHORTEST_INTERVAL / 1000, LONGEST_DURATION / 1000)]
+Window = Annotated[float, _between(0, LONGEST_DURATION / 1000)]
+FireLimit = Annotated[int, _between(1, MOST_FIRES)]
+FiresAtOnce = Annotated[int, _between(1, MOST_FIRES_AT_ONCE)]
+Timeout = Annotated[float, _between(SHORTEST, LONGEST_TIMEOUT)]

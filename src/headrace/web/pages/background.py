@@ -10,29 +10,29 @@ from typing import Any, TypeVar
 
 log = logging.getLogger("headrace.web")
 T = TypeVar("T")
-_PATIENCE = 5.0  # seconds
+_TIMEOUT = 5.0  # seconds
 
 
-def patiently(act: Callable[[], T]) -> T | None:
+def run_with_timeout(action: Callable[[], T]) -> T | None:
     """The result of the action, or None if it takes longer; it then continues in the background."""
     future: Future[T] = Future()
 
     def run() -> None:
         try:
-            future.set_result(act())
+            future.set_result(action())
         except Exception as error:
             future.set_exception(error)
 
     thread = threading.Thread(target=run, name="headrace-bulk", daemon=True)
     thread.start()
-    thread.join(_PATIENCE)
+    thread.join(_TIMEOUT)
     if future.done():
         return future.result()
-    future.add_done_callback(_tell_failure)
+    future.add_done_callback(_log_failure)
     return None
 
 
-def _tell_failure(future: Future[Any]) -> None:
-    """Log a failure after the user was told that the action continues."""
+def _log_failure(future: Future[Any]) -> None:
+    """Log a failure of an action that continued in the background."""
     if (error := future.exception()) is not None:
         log.error("a bulk action failed in the background", exc_info=error)

@@ -22,7 +22,7 @@ class Chart(Struct, frozen=True):
     key: str
     title: str
     lines: Sequence[ChartLine]
-    drawn: Markup
+    svg: Markup
     top: str
     middle: str
     moments: list[datetime]
@@ -30,23 +30,23 @@ class Chart(Struct, frozen=True):
 
 
 def chart(
-    key: str, title: str, lines: Sequence[ChartLine], words: Callable[[float | None], str] = formatting.brief
+    key: str, title: str, lines: Sequence[ChartLine], format_value: Callable[[float | None], str] = formatting.brief
 ) -> Chart:
-    """One chart of lines with common times; `words` formats a value."""
+    """One chart of lines with common times; `format_value` formats a value."""
     top = charts.ceiling(point.value for line in lines for point in line.points)
     moments = [point.at for point in lines[0].points]
-    known = {
+    data = {
         "times": [formatting.iso(moment) for moment in moments],
-        "lines": [{"name": line.name, "texts": [words(point.value) for point in line.points]} for line in lines],
+        "lines": [{"name": line.name, "texts": [format_value(point.value) for point in line.points]} for line in lines],
     }
-    ends = [moments[0], moments[len(moments) // 2], moments[-1]] if len(moments) > 2 else moments
-    drawn = charts.series(lines, title)
-    return Chart(key, title, lines, drawn, words(top), words(top / 2), ends, json.encode(known).decode())
+    labels = [moments[0], moments[len(moments) // 2], moments[-1]] if len(moments) > 2 else moments
+    svg = charts.series(lines, title)
+    return Chart(key, title, lines, svg, format_value(top), format_value(top / 2), labels, json.encode(data).decode())
 
 
-def curve(visit: PageRequest, metric: str, window: str, **where: str | None) -> list[Point]:
+def curve(request: PageRequest, metric: str, window: str, **filters: str | None) -> list[Point]:
     """One metric over time; empty without data."""
-    series = visit.page_cache.series(metric, window, **where) if visit.app.settings.events else None
+    series = request.page_cache.series(metric, window, **filters) if request.app.settings.events else None
     return [] if series is None else [Point(point.at, point.value) for point in series.points]
 
 
@@ -58,21 +58,21 @@ def has_data(*curves: Sequence[Point]) -> bool:
     return any(point.value is not None for points in curves for point in points)
 
 
-def standard(visit: PageRequest, window: str, **where: str | None) -> list[Chart]:
+def queue_charts(request: PageRequest, window: str, **filters: str | None) -> list[Chart]:
     """Charts of one queue or all queues: rates, failures, wait and run times."""
-    read: Mapping[str, list[Point]] = {
-        name: curve(visit, name, window, **where)
+    curves: Mapping[str, list[Point]] = {
+        name: curve(request, name, window, **filters)
         for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p50", "wait_p95", "run_p50", "run_p95")
     }
-    if not all(read.values()) or not has_data(*read.values()):
+    if not all(curves.values()) or not has_data(*curves.values()):
         return []
     rates = [
-        ChartLine("enqueued", read["enqueue_rate"], "pending"),
-        ChartLine("completed", read["throughput"], "completed"),
-        ChartLine("failed", read["failure_rate"], "failed"),
+        ChartLine("enqueued", curves["enqueue_rate"], "pending"),
+        ChartLine("completed", curves["throughput"], "completed"),
+        ChartLine("failed", curves["failure_rate"], "failed"),
     ]
-    waits = [ChartLine("p50", read["wait_p50"], "accent"), ChartLine("p95", read["wait_p95"], "retrying")]
-    runs = [ChartLine("p50", read["run_p50"], "accent"), ChartLine("p95", read["run_p95"], "running")]
+    waits = [ChartLine("p50", curves["wait_p50"], "accent"), ChartLine("p95", curves["wait_p95"], "retrying")]
+    runs = [ChartLine("p50", curves["run_p50"], "accent"), ChartLine("p95", curves["run_p95"], "running")]
     return [
         chart("rates", "Jobs a second", rates),
         chart("waits", "Time waited", waits, formatting.span),
@@ -80,15 +80,15 @@ def standard(visit: PageRequest, window: str, **where: str | None) -> list[Chart
     ]
 
 
-def of_worker(visit: PageRequest, window: str, worker: str) -> list[Chart]:
+def worker_charts(request: PageRequest, window: str, worker: str) -> list[Chart]:
     """Charts of one worker."""
     rates = [
-        ChartLine("completed", curve(visit, "throughput", window, worker=worker), "completed"),
-        ChartLine("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),
+        ChartLine("completed", curve(request, "throughput", window, worker=worker), "completed"),
+        ChartLine("failed", curve(request, "failure_rate", window, worker=worker), "failed"),
     ]
     runs = [
-        ChartLine("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
-        ChartLine("p95", curve(visit, "run_p95", window, worker=worker), "running"),
+        ChartLine("p50", curve(request, "run_p50", window, worker=worker), "accent"),
+        ChartLine("p95", curve(request, "run_p95", window, worker=worker), "running"),
     ]
     lines = [line.points for line in (*rates, *runs)]
     if not all(lines) or not has_data(*lines):
@@ -96,6 +96,6 @@ def of_worker(visit: PageRequest, window: str, worker: str) -> list[Chart]:
     return [chart("rates", "Jobs a second", rates), chart("runs", "Time run", runs, formatting.span)]
 
 
-def window_of(visit: PageRequest) -> str:
-    asked = visit.asked("window")
-    return asked if asked in WINDOWS else "1h"
+def window_of(request: PageRequest) -> str:
+    window = request.query("window")
+    return window if window in WINDOWS else "1h"

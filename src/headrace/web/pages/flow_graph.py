@@ -15,10 +15,10 @@ from msgspec import Struct
 from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, GraphNode, JobGraph, layers_of, places_of
 from headrace.core.jobs.states import State
 
-MOST = 120  # boxes; beyond this, all jobs are bundled
-_WIDEST = 12  # boxes of one task side by side; more become one bundle
-_LONGEST = 19
-_GRAVEST = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
+MAX_NODES = 120  # boxes; beyond this, all jobs are bundled
+_MAX_SIBLINGS = 12  # boxes of one task side by side; more become one bundle
+_MAX_LABEL = 19
+_BY_IMPORTANCE = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
 
 class DrawnNode(Struct, frozen=True):
@@ -36,7 +36,7 @@ class DrawnNode(Struct, frozen=True):
     @property
     def state(self) -> str:
         """The most important state of a bundle."""
-        return next((state for state in _GRAVEST if self.counts.get(state)), State.WAITING)
+        return next((state for state in _BY_IMPORTANCE if self.counts.get(state)), State.WAITING)
 
 
 class DrawnGraph(Struct, frozen=True):
@@ -47,43 +47,45 @@ class DrawnGraph(Struct, frozen=True):
 
 
 def graph(
-    picture: JobGraph, link: Callable[[str], str], link_many: Callable[[str], str], most: int = MOST
+    job_graph: JobGraph, link: Callable[[str], str], link_many: Callable[[str], str], max_nodes: int = MAX_NODES
 ) -> DrawnGraph:
-    """The graph of a picture; `link` leads to a job, `link_many` to the jobs of a task."""
-    boxes = {box.id: box for box in picture.boxes}
+    """The drawn graph; `link` leads to a job, `link_many` to the jobs of a task."""
+    nodes_by_id = {graph_node.id: graph_node for graph_node in job_graph.boxes}
     bundle_of: dict[str, str] = {}
-    for step, layer in enumerate(layers_of(picture)):
-        alike = Counter(boxes[job_id].label for job_id in layer)
+    for step, layer in enumerate(layers_of(job_graph)):
+        jobs_per_task = Counter(nodes_by_id[job_id].label for job_id in layer)
         for job_id in layer:
-            label = boxes[job_id].label
-            is_one_of_many = len(boxes) > most or alike[label] > _WIDEST
-            bundle_of[job_id] = f"{step} {label}" if is_one_of_many else job_id
+            label = nodes_by_id[job_id].label
+            is_bundled = len(nodes_by_id) > max_nodes or jobs_per_task[label] > _MAX_SIBLINGS
+            bundle_of[job_id] = f"{step} {label}" if is_bundled else job_id
     bundles: dict[str, list[GraphNode]] = {}
     for job_id, bundle in bundle_of.items():
-        bundles.setdefault(bundle, []).append(boxes[job_id])
-    nodes = [_bundled(bundle, own, link, link_many) for bundle, own in bundles.items()]
-    edges = dict.fromkeys((bundle_of[parent], bundle_of[child]) for parent, child in picture.edges)
+        bundles.setdefault(bundle, []).append(nodes_by_id[job_id])
+    nodes = [_bundled(bundle, members, link, link_many) for bundle, members in bundles.items()]
+    edges = dict.fromkeys((bundle_of[parent], bundle_of[child]) for parent, child in job_graph.edges)
     return DrawnGraph(nodes, list(edges))
 
 
 def _bundled(
-    bundle: str, boxes: Sequence[GraphNode], link: Callable[[str], str], link_many: Callable[[str], str]
+    bundle: str, graph_nodes: Sequence[GraphNode], link: Callable[[str], str], link_many: Callable[[str], str]
 ) -> DrawnNode:
-    first = boxes[0]
-    leads = link(first.id) if len(boxes) == 1 else link_many(first.label)
-    return DrawnNode(bundle, first.label, Counter(box.state for box in boxes), leads)
+    first = graph_nodes[0]
+    target = link(first.id) if len(graph_nodes) == 1 else link_many(first.label)
+    return DrawnNode(bundle, first.label, Counter(graph_node.state for graph_node in graph_nodes), target)
 
 
-def svg(drawn: DrawnGraph, title: str) -> Markup:
+def svg(drawn_graph: DrawnGraph, title: str) -> Markup:
     """The graph as SVG in its natural size, parents above their children."""
-    nodes = {node.id: node for node in drawn.nodes}
-    places = places_of(JobGraph([GraphNode(node.id, node.label, node.state) for node in drawn.nodes], drawn.edges))
+    nodes = {node.id: node for node in drawn_graph.nodes}
+    places = places_of(
+        JobGraph([GraphNode(node.id, node.label, node.state) for node in drawn_graph.nodes], drawn_graph.edges)
+    )
     width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
     height = max((y for _, y in places.values()), default=0) + HEIGHT + MARGIN
     body = Markup().join(
         [
-            *(_edge(places[parent], places[child], nodes[parent].state) for parent, child in drawn.edges),
-            *(_box(node, *places[node.id]) for node in drawn.nodes),
+            *(_edge(places[parent], places[child], nodes[parent].state) for parent, child in drawn_graph.edges),
+            *(_box(node, *places[node.id]) for node in drawn_graph.nodes),
         ]
     )
     return Markup(
@@ -95,17 +97,17 @@ def svg(drawn: DrawnGraph, title: str) -> Markup:
 def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup:
     x1, y1 = parent[0] + WIDTH // 2, parent[1] + HEIGHT
     x2, y2 = child[0] + WIDTH // 2, child[1]
-    middle = (y1 + y2) // 2
+    middle_y = (y1 + y2) // 2
     return Markup(
-        '<path class="edge {look}" d="M{x1} {y1}C{x1} {m} {x2} {m} {x2} {tip}"/>'
+        '<path class="edge {edge_class}" d="M{x1} {y1}C{x1} {m} {x2} {m} {x2} {tip}"/>'
         '<path class="tip" d="M{left} {up}L{x2} {y2}L{right} {up}z"/>'
     ).format(
-        look="gone" if state == State.COMPLETED else "ahead",
+        edge_class="satisfied" if state == State.COMPLETED else "waiting",
         x1=x1,
         y1=y1,
         x2=x2,
         y2=y2,
-        m=middle,
+        m=middle_y,
         tip=y2 - 5,
         left=x2 - 4,
         right=x2 + 4,
@@ -114,21 +116,23 @@ def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup
 
 
 def _box(node: DrawnNode, x: int, y: int) -> Markup:
-    label = node.label if len(node.label) <= _LONGEST else f"{node.label[: _LONGEST - 1]}…"
-    state_text = ", ".join(f"{many:,} {state}" for state, many in node.counts.items()) if node.jobs > 1 else node.state
+    label = node.label if len(node.label) <= _MAX_LABEL else f"{node.label[: _MAX_LABEL - 1]}…"
+    state_text = (
+        ", ".join(f"{count:,} {state}" for state, count in node.counts.items()) if node.jobs > 1 else node.state
+    )
     return Markup(
         '<a class="node is-{state}" href="{link}" aria-label="{full}: {state_text}">'
-        "<title>{full}: {state_text}</title>{behind}"
+        "<title>{full}: {state_text}</title>{shadow}"
         '<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6"/>'
         '<text class="node-name" x="{tx}" y="{y1}">{label}</text>'
         '<use class="icon" href="#i-{state}" x="{tx}" y="{iy}" width="12" height="12"/>'
-        '<text class="node-state" x="{sx}" y="{y2}">{brief}</text></a>'
+        '<text class="node-state" x="{sx}" y="{y2}">{short_state}</text></a>'
     ).format(
         state=node.state,
         link=node.link,
         full=node.label,
         state_text=state_text,
-        behind=_behind(x, y) if node.jobs > 1 else "",
+        shadow=_shadow(x, y) if node.jobs > 1 else "",
         x=x,
         y=y,
         w=WIDTH,
@@ -139,17 +143,17 @@ def _box(node: DrawnNode, x: int, y: int) -> Markup:
         sx=x + 29,
         y2=y + 35,
         label=label,
-        brief=_brief(node),
+        short_state=_state_text(node),
     )
 
 
-def _behind(x: int, y: int) -> Markup:
+def _shadow(x: int, y: int) -> Markup:
     """The shadow box that marks a bundle."""
-    return Markup('<rect class="behind" x="{}" y="{}" width="{}" height="{}" rx="6"/>').format(
+    return Markup('<rect class="shadow" x="{}" y="{}" width="{}" height="{}" rx="6"/>').format(
         x + 5, y + 5, WIDTH, HEIGHT
     )
 
 
-def _brief(node: DrawnNode) -> str:
-    many = node.counts[node.state]
-    return node.state if node.jobs == 1 else f"{many:,} of {node.jobs:,} {node.state}"
+def _state_text(node: DrawnNode) -> str:
+    count = node.counts[node.state]
+    return node.state if node.jobs == 1 else f"{count:,} of {node.jobs:,} {node.state}"

@@ -64,11 +64,11 @@ def span(seconds: float | None) -> str:
     if seconds < 59.95:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     whole = round(seconds)
-    for place, (length, unit) in enumerate(_UNITS[:-1]):
+    for index, (length, unit) in enumerate(_UNITS[:-1]):
         if whole >= length:
             first, rest = divmod(whole, int(length))
-            second, below = int(rest // _UNITS[place + 1][0]), _UNITS[place + 1][1]
-            return f"{first} {unit} {second} {below}" if second and first < 100 else f"{first} {unit}"
+            second, second_unit = int(rest // _UNITS[index + 1][0]), _UNITS[index + 1][1]
+            return f"{first} {unit} {second} {second_unit}" if second and first < 100 else f"{first} {unit}"
     return f"{whole} s"
 
 
@@ -78,7 +78,7 @@ def distance(moment: datetime, now: datetime) -> str:
     length = abs(seconds)
     if length < 1:
         return "now"
-    unit_length, unit = next((known for known in _UNITS if length >= known[0]), _UNITS[-1])
+    unit_length, unit = next((candidate for candidate in _UNITS if length >= candidate[0]), _UNITS[-1])
     text = f"{int(length // unit_length)} {unit}"
     return f"{text} ago" if seconds > 0 else f"in {text}"
 

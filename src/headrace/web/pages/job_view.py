@@ -17,7 +17,7 @@ from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.jobs.job import LOST_RESULT, Job
 from headrace.web.pages.formatting import plain_json
 
-_LONGEST = 20_000  # characters shown of a call, a result or a log line
+_MAX_CHARS = 20_000  # characters shown of a call, a result or a log line
 
 
 class JobSummary(Struct, frozen=True, kw_only=True):
@@ -46,8 +46,8 @@ class JobSummary(Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-def card(job: Job[Any], error: str = "") -> JobSummary:
-    fraction, told = _progress(job)
+def summary_of(job: Job[Any], error: str = "") -> JobSummary:
+    fraction, progress_text = _progress(job)
     ran = (job.finished_at - job.started_at).total_seconds() if job.finished_at and job.started_at else None
     return JobSummary(
         id=job.id,
@@ -67,31 +67,31 @@ def card(job: Job[Any], error: str = "") -> JobSummary:
         flow=job.flow,
         archived=job.archived,
         fraction=fraction,
-        progress_text=told,
+        progress_text=progress_text,
         ran=ran,
         recovered=job.row.crashes > 0 and job.state is State.COMPLETED,
         error=error,
     )
 
 
-def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
+def summaries(jobs: Iterable[Job[Any]], app: Headrace) -> list[JobSummary]:
     """The jobs of a list; failed ones with the error of their dead letter, read in one query."""
     listed = list(jobs)
     errors = errors_of(app, listed)
-    return [card(job, errors.get(job.id, "")) for job in listed]
+    return [summary_of(job, errors.get(job.id, "")) for job in listed]
 
 
 def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     """The error of each failed job by id, where known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
     dead_letters = app.engine.dead_letters.latest(failed) if failed else []
-    return {letter.job_id: error_in(letter) for letter in dead_letters}
+    return {dead_letter.job_id: error_in(dead_letter) for dead_letter in dead_letters}
 
 
-def error_in(letter: DeadLetterRow) -> str:
+def error_in(dead_letter: DeadLetterRow) -> str:
     """The error of a dead letter in one line; empty if it has none."""
-    kept = snapshot_of(letter)
-    return cut(f"{kept.error_type}: {kept.error_message}", 300) if kept.error_type else ""
+    snapshot = snapshot_of(dead_letter)
+    return truncate(f"{snapshot.error_type}: {snapshot.error_message}", 300) if snapshot.error_type else ""
 
 
 def _progress(job: Job[Any]) -> tuple[float | None, str]:
@@ -103,7 +103,7 @@ def _progress(job: Job[Any]) -> tuple[float | None, str]:
         return None, "unreadable"
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value), ""
-    return None, cut(plain_json(value, indent=0), 200)
+    return None, truncate(plain_json(value, indent=0), 200)
 
 
 def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
@@ -112,7 +112,7 @@ def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
         args, kwargs = job.redacted_call()
     except CorruptPayload as error:
         return "", job.whole.payload[:100], str(error)
-    return cut(plain_json(args)), cut(plain_json(kwargs)), None
+    return truncate(plain_json(args)), truncate(plain_json(kwargs)), None
 
 
 def result(job: Job[Any]) -> str | None:
@@ -125,10 +125,10 @@ def result(job: Job[Any]) -> str | None:
         text = job.opened("result", stored)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             return f"not stored: {json.decode(text)[LOST_RESULT]}"
-        return cut(plain_json(job.redacted(codec.decode(text))))
+        return truncate(plain_json(job.redacted(codec.decode(text))))
     except HeadraceError as error:
         return str(error)
 
 
-def cut(text: str, longest: int = _LONGEST) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"
+def truncate(text: str, limit: int = _MAX_CHARS) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"

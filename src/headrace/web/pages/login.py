@@ -9,42 +9,42 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from headrace.app.app import Headrace
-from headrace.web.pages.request import PageRequest, Viewer, ours
+from headrace.web.pages.request import PageRequest, Viewer, local_url
 from headrace.web.pages.router import PageRouter
 from headrace.web.pages.view import Action, ActionResult
 from headrace.web.pages.views import ACTIONS, VIEWS
-from headrace.web.problems import Refused, answer
+from headrace.web.problems import Refused, problem_response
 from headrace.web.security import sessions
-from headrace.web.security.middleware import FORM_FIELD, refuse_forgery, visit_of
+from headrace.web.security.middleware import FORM_FIELD, context_of, refuse_forgery
 
 
 def dashboard(app: Headrace) -> PageRouter:
     """The dashboard of an app."""
-    return PageRouter(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
+    return PageRouter(app, VIEWS, ACTIONS, viewer_of, refuse_forged, record)
 
 
-def routes(frame: PageRouter) -> list[BaseRoute]:
+def routes(router: PageRouter) -> list[BaseRoute]:
     """All routes of the dashboard; the last one matches every path."""
-    doors = LoginPages(frame)
+    pages = LoginPages(router)
     return [
-        Route("/login", doors.ask, methods=["GET"]),
-        Route("/login", doors.enter, methods=["POST"]),
-        Route("/logout", doors.leave, methods=["POST"]),
+        Route("/login", pages.show, methods=["GET"]),
+        Route("/login", pages.login, methods=["POST"]),
+        Route("/logout", pages.logout, methods=["POST"]),
         Route("/dashboard", _home, methods=["GET"]),
-        *frame.routes(),
-        Route("/{path:path}", frame.nowhere, methods=["GET"]),
+        *router.routes(),
+        Route("/{path:path}", router.not_found, methods=["GET"]),
     ]
 
 
-def visitor_of(request: Request) -> Viewer:
-    """The visitor of a page. The role worker is refused, because its token is on many machines."""
-    seen = visit_of(request.scope)
-    seen.require("viewer")
+def viewer_of(request: Request) -> Viewer:
+    """The viewer of a page. The role worker is refused, because its token is on many machines."""
+    context = context_of(request.scope)
+    context.require("viewer")
     return Viewer(
-        name=seen.caller.name,
-        may_write=seen.may("admin"),
-        token=seen.form_token,
-        may_leave=seen.caller.how == "session" and seen.caller.name != "nobody",
+        name=context.caller.name,
+        may_write=context.is_allowed("admin"),
+        token=context.form_token,
+        has_session=context.caller.method == "session" and context.caller.name != "nobody",
     )
 
 
@@ -52,10 +52,10 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
     refuse_forgery(request.scope, form.get(FORM_FIELD))
 
 
-def record(visit: PageRequest, action: Action, done: ActionResult) -> None:
+def record(request: PageRequest, action: Action, done: ActionResult) -> None:
     """Record an action in the audit trail."""
     outcome = "done" if done.ok else "refused"
-    visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
+    request.app.audit.record(request.viewer.name, action.name, done.target, outcome, {"told": done.text})
 
 
 async def _home(request: Request) -> Response:
@@ -66,34 +66,36 @@ async def _home(request: Request) -> Response:
 class LoginPages:
     """Login and logout."""
 
-    def __init__(self, frame: PageRouter) -> None:
-        self._frame = frame
+    def __init__(self, router: PageRouter) -> None:
+        self._router = router
 
-    def ask(self, request: Request) -> Response:
-        return self._frame.bare(request, "login.html", {"wrong": None, "name": "", "next": _next(request.query_params)})
+    def show(self, request: Request) -> Response:
+        return self._router.bare_page(
+            request, "login.html", {"wrong": None, "name": "", "next": _next(request.query_params)}
+        )
 
-    async def enter(self, request: Request) -> Response:
+    async def login(self, request: Request) -> Response:
         form = QueryParams((await request.body()).decode("utf-8", "replace"))
         name = form.get("name", "")
         try:
             caller = await run_in_threadpool(sessions.sign_in, request, name, form.get("password", ""))
         except Refused as refused:
             shown = {"wrong": str(refused), "name": name, "next": _next(form)}
-            return await run_in_threadpool(self._frame.bare, request, "login.html", shown, refused.status)
+            return await run_in_threadpool(self._router.bare_page, request, "login.html", shown, refused.status)
         root = str(request.scope.get("root_path", ""))
         response = RedirectResponse(_next(form) or f"{root}/", 303)
-        sessions.begin(response, request, caller)
+        sessions.set_cookie(response, request, caller)
         return response
 
-    async def leave(self, request: Request) -> Response:
+    async def logout(self, request: Request) -> Response:
         try:
             refuse_forged(request, QueryParams((await request.body()).decode("utf-8", "replace")))
         except Refused as refused:
-            return answer(refused)
+            return problem_response(refused)
         response = RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
-        sessions.end(response, request)
+        sessions.delete_cookie(response, request)
         return response
 
 
 def _next(given: QueryParams) -> str:
-    return ours(given.get("next")) or ""
+    return local_url(given.get("next")) or ""

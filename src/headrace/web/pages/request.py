@@ -24,19 +24,24 @@ class Viewer(Struct, frozen=True):
     name: str
     may_write: bool
     token: str
-    may_leave: bool = False  # whether there is a session to log out of
+    has_session: bool = False  # whether there is a session to log out of
 
 
 class PageRequest:
     """A request as views use it."""
 
     def __init__(
-        self, request: Request, app: Headrace, page_cache: PageCache, visitor: Viewer, form: QueryParams | None = None
+        self,
+        http_request: Request,
+        app: Headrace,
+        page_cache: PageCache,
+        viewer: Viewer,
+        form: QueryParams | None = None,
     ) -> None:
-        self.request = request
+        self.http = http_request
         self.app = app
         self.page_cache = page_cache
-        self.visitor = visitor
+        self.viewer = viewer
         self.form = form or QueryParams()
         now = to_datetime(app.clock.now())
         assert now is not None
@@ -46,35 +51,35 @@ class PageRequest:
     def path(self) -> str:
         """The path inside the dashboard, without the mount path."""
         root = self.root
-        path: str = self.request.url.path
+        path: str = self.http.url.path
         return path.removeprefix(root) or "/"
 
     @property
     def root(self) -> str:
-        return str(self.request.scope.get("root_path", "")).rstrip("/")
+        return str(self.http.scope.get("root_path", "")).rstrip("/")
 
-    def name(self, which: str) -> str:
+    def path_param(self, name: str) -> str:
         """A part of the path, such as the id of a job."""
-        return str(self.request.path_params[which])
+        return str(self.http.path_params[name])
 
-    def asked(self, name: str) -> str | None:
+    def query(self, name: str) -> str | None:
         """A parameter of the query; None if it is missing or empty."""
-        return self.request.query_params.get(name, "").strip() or None
+        return self.http.query_params.get(name, "").strip() or None
 
-    def said(self, name: str) -> str | None:
+    def form_field(self, name: str) -> str | None:
         """A field of the form; None if it is missing or empty."""
         return self.form.get(name, "").strip() or None
 
-    def at(self, path: str, /, **query: object) -> str:
+    def url(self, path: str, /, **parameters: object) -> str:
         """The URL of a page, with the mount path."""
-        given = {name: str(value) for name, value in query.items() if value not in (None, "")}
+        given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
         return f"{self.root}{quote(path, safe='/')}" + (f"?{urlencode(given)}" if given else "")
 
-    def here(self, **changes: object) -> str:
+    def url_with(self, **changes: object) -> str:
         """The URL of this page with query parameters changed, or removed if None."""
-        return self.at(self.path, **{**self.request.query_params, **changes})
+        return self.url(self.path, **{**self.http.query_params, **changes})
 
 
-def ours(address: str | None) -> str | None:
+def local_url(url: str | None) -> str | None:
     """The URL, if it stays on this host."""
-    return address if address and address.startswith("/") and not address.startswith(("//", "/\\")) else None
+    return url if url and url.startswith("/") and not url.startswith(("//", "/\\")) else None

@@ -24,18 +24,18 @@ from headrace.errors import (
 )
 from headrace.web.pages import command_palette
 from headrace.web.pages.page_cache import PageCache
-from headrace.web.pages.request import PageRequest, Viewer, ours
+from headrace.web.pages.request import PageRequest, Viewer, local_url
 from headrace.web.pages.templating import STATIC, Templates, compile_all
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
-from headrace.web.problems import Refused, answer, refusal_of
+from headrace.web.problems import Refused, problem_response, refusal_of
 
 log = logging.getLogger("headrace.web")
 
 PART = "X-Headrace-Part"  # a script requests a page without the frame
 AGE = "X-Headrace-Age"  # the age of its counts in milliseconds
 _FLASH = "headrace_flash"
-_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_ANYBODY = Viewer(name="", may_write=False, token="")
+_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_ANONYMOUS = Viewer(name="", may_write=False, token="")
 
 
 class PageRouter:
@@ -46,14 +46,14 @@ class PageRouter:
         app: Headrace,
         views: Sequence[View],
         actions: Sequence[Action],
-        visitor_of: Callable[[Request], Viewer],
+        viewer_of: Callable[[Request], Viewer],
         refuse_forged: Callable[[Request, QueryParams], None],
         record: Callable[[PageRequest, Action, ActionResult], None],
     ) -> None:
         self._app = app
         self._views = views
         self._actions = actions
-        self._visitor_of = visitor_of
+        self._viewer_of = viewer_of
         self._refuse_forged = refuse_forged
         self._record = record
         self._templates = Templates(views)
@@ -62,23 +62,25 @@ class PageRouter:
 
     def routes(self) -> list[BaseRoute]:
         """All routes of the dashboard."""
-        pages = [Route(view.path, self._page(view), methods=["GET"], name=view.template) for view in self._views]
-        forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
+        pages = [
+            Route(view.path, self._page_handler(view), methods=["GET"], name=view.template) for view in self._views
+        ]
+        forms = [Route(action.path, self._form_handler(action), methods=["POST"]) for action in self._actions]
         # Every path below: static files need no login, so an unknown one must not redirect to a page.
         files = Route("/static/{file:path}", self._static, methods=["GET"])
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
-    def get_ready(self) -> None:
+    def warm_up(self) -> None:
         """Warm up: start counting the store and compile the templates."""
-        self._page_cache.begin()
+        self._page_cache.start_counting()
         compile_all()
 
-    def _visit(self, request: Request, form: QueryParams | None = None) -> PageRequest:
-        return PageRequest(request, self._app, self._page_cache.of_visit(), self._visitor_of(request), form)
+    def _page_request(self, request: Request, form: QueryParams | None = None) -> PageRequest:
+        return PageRequest(request, self._app, self._page_cache.for_request(), self._viewer_of(request), form)
 
     # -- pages
 
-    def _page(self, view: View) -> Callable[[Request], Response]:
+    def _page_handler(self, view: View) -> Callable[[Request], Response]:
         def show(
             request: Request,
         ) -> Response:  # not a coroutine: Starlette calls it in a thread, because the store blocks
@@ -88,121 +90,135 @@ class PageRouter:
             return response
 
         def page_of(request: Request) -> Response:
-            visit = self._visit(request)
+            page_request = self._page_request(request)
             try:
-                shown = {**view.show(visit), "view": view, "away_since": self._page_cache.away_since()}
-                return self._rendered(visit, view.template, shown)
+                variables = {
+                    **view.show(page_request),
+                    "view": view,
+                    "unavailable_since": self._page_cache.unavailable_since(),
+                }
+                return self._render(page_request, view.template, variables)
             except HeadraceError as error:
-                return self.trouble(visit, error)
+                return self.error_page(page_request, error)
             except Exception as error:
-                log.exception("the page %s failed", visit.path)
-                return self.trouble(visit, error)
+                log.exception("the page %s failed", page_request.path)
+                return self.error_page(page_request, error)
 
         return show
 
-    def _rendered(self, visit: PageRequest, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
-        flash = _flash_of(visit.request)
-        part = PART in visit.request.headers
-        told = {"flash": flash, "counted_at": visit.page_cache.counted_at}
-        page = self._templates.render(template, visit, {**shown, **told}, part=part)
-        response = HTMLResponse(page, status, headers=_headers(visit.page_cache.age()))
+    def _render(
+        self, page_request: PageRequest, template: str, variables: Mapping[str, Any], status: int = 200
+    ) -> Response:
+        flash = _flash_of(page_request.http)
+        part = PART in page_request.http.headers
+        common = {"flash": flash, "counted_at": page_request.page_cache.counted_at}
+        page = self._templates.render(template, page_request, {**variables, **common}, part=part)
+        response = HTMLResponse(page, status, headers=_headers(page_request.page_cache.age()))
         if flash is not None and not part:
-            response.delete_cookie(_FLASH, path=visit.root or "/")
+            response.delete_cookie(_FLASH, path=page_request.root or "/")
         return response
 
-    def trouble(self, visit: PageRequest, error: Exception) -> Response:
+    def error_page(self, page_request: PageRequest, error: Exception) -> Response:
         """An error page."""
         status, title = _status_of(error)
-        text = _told(error)
+        text = _error_text(error)
         if isinstance(error, NotFound):
-            text = f"{visit.path} does not exist; it may have been deleted or archived."
-        is_away = isinstance(error, EngineUnavailable)
-        shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None, "is_away": is_away}
-        shown["known"] = self._page_cache.last_totals() if is_away else None
-        response = self._rendered(visit, "trouble.html", shown, status)
-        response.headers.update(refusal_of(error).headers if is_away else {})
+            text = f"{page_request.path} does not exist; it may have been deleted or archived."
+        is_unavailable = isinstance(error, EngineUnavailable)
+        variables = {
+            "status": status,
+            "title": title,
+            "text": text,
+            "view": None,
+            "unavailable_since": None,
+            "is_unavailable": is_unavailable,
+        }
+        variables["known"] = self._page_cache.last_totals() if is_unavailable else None
+        response = self._render(page_request, "error.html", variables, status)
+        response.headers.update(refusal_of(error).headers if is_unavailable else {})
         return response
 
-    def nowhere(self, request: Request) -> Response:
+    def not_found(self, request: Request) -> Response:
         """The page of an unknown path."""
-        return self.trouble(self._visit(request), NotFound(request.url.path))
+        return self.error_page(self._page_request(request), NotFound(request.url.path))
 
-    def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
-        """A page without the frame, for any visitor."""
-        visit = PageRequest(request, self._app, self._page_cache.of_visit(), _ANYBODY)
-        return self._rendered(visit, template, shown, status)
+    def bare_page(self, request: Request, template: str, variables: Mapping[str, Any], status: int = 200) -> Response:
+        """A page without the frame, for any viewer."""
+        page_request = PageRequest(request, self._app, self._page_cache.for_request(), _ANONYMOUS)
+        return self._render(page_request, template, variables, status)
 
     # -- actions
 
-    def _form(self, action: Action) -> Callable[[Request], Any]:
+    def _form_handler(self, action: Action) -> Callable[[Request], Any]:
         async def post(request: Request) -> Response:
             form = QueryParams((await request.body()).decode("utf-8", "replace"))
-            visit = self._visit(request, form)
+            page_request = self._page_request(request, form)
             try:
                 self._refuse_forged(request, form)
             except Refused as refused:
-                return await run_in_threadpool(self._refusing, visit, refused)
-            return await run_in_threadpool(self._act, action, visit)
+                return await run_in_threadpool(self._refused, page_request, refused)
+            return await run_in_threadpool(self._run_action, action, page_request)
 
         return post
 
-    def _act(self, action: Action, visit: PageRequest) -> Response:
-        if not visit.visitor.may_write:
-            return self._answer(visit, ActionResult("You have read-only access.", ok=False), 403)
+    def _run_action(self, action: Action, page_request: PageRequest) -> Response:
+        if not page_request.viewer.may_write:
+            return self._action_response(page_request, ActionResult("You have read-only access.", ok=False), 403)
         try:
-            if action.ask is not None and not visit.said("confirmed") and (question := action.ask(visit)) is not None:
-                return self._asking(visit, question)
-            done = action.do(visit)
+            question = _question(action, page_request)
+            if question is not None:
+                return self._confirmation(page_request, question)
+            done = action.run(page_request)
         except Exception as error:
             if not isinstance(error, HeadraceError):
-                log.exception("the action %s failed", action.what)
-            failed = ActionResult(_told(error), ok=False, target=visit.path)
-            self._write_down(visit, action, failed)
-            return self._answer(visit, failed, _status_of(error)[0])
-        self._write_down(visit, action, done)
-        self._page_cache.forget()
-        return self._answer(visit, done, 200 if done.ok else 409)
+                log.exception("the action %s failed", action.name)
+            failed = ActionResult(_error_text(error), ok=False, target=page_request.path)
+            self._record_action(page_request, action, failed)
+            return self._action_response(page_request, failed, _status_of(error)[0])
+        self._record_action(page_request, action, done)
+        self._page_cache.invalidate()
+        return self._action_response(page_request, done, 200 if done.ok else 409)
 
-    def _write_down(self, visit: PageRequest, action: Action, done: ActionResult) -> None:
+    def _record_action(self, page_request: PageRequest, action: Action, done: ActionResult) -> None:
         try:
-            self._record(visit, action, done)
+            self._record(page_request, action, done)
         except HeadraceError as error:  # the change is done; answer in any case
-            log.warning("%s by %s could not be recorded: %s", action.what, visit.visitor.name, error)
+            log.warning("%s by %s could not be recorded: %s", action.name, page_request.viewer.name, error)
 
-    def _refusing(self, visit: PageRequest, refused: Refused) -> Response:
-        if _wants_json(visit.request):
+    def _refused(self, page_request: PageRequest, refused: Refused) -> Response:
+        if _wants_json(page_request.http):
             return JSONResponse({"ok": False, "text": str(refused), "goto": None}, refused.status)
-        return self.trouble(visit, refused)
+        return self.error_page(page_request, refused)
 
-    def _asking(self, visit: PageRequest, question: Confirmation) -> Response:
-        if _wants_json(visit.request):
-            told = {"ask": question.text, "detail": question.detail, "label": question.label}
-            return JSONResponse({**told, "confirmed": question.confirmed})
-        fields = [(name, value) for name, value in visit.form.multi_items() if name != "confirmed"]
-        back = ours(visit.said("back")) or visit.at("/")
-        shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
-        return self._rendered(visit, "ask.html", shown)
+    def _confirmation(self, page_request: PageRequest, question: Confirmation) -> Response:
+        if _wants_json(page_request.http):
+            answer = {"ask": question.text, "detail": question.detail, "label": question.label}
+            return JSONResponse({**answer, "confirmed": question.value})
+        fields = [(name, value) for name, value in page_request.form.multi_items() if name != "confirmed"]
+        back = local_url(page_request.form_field("back")) or page_request.url("/")
+        variables = {"question": question, "fields": fields, "back": back, "view": None, "unavailable_since": None}
+        return self._render(page_request, "confirm.html", variables)
 
-    def _answer(self, visit: PageRequest, done: ActionResult, status: int) -> Response:
-        if _wants_json(visit.request):
+    def _action_response(self, page_request: PageRequest, done: ActionResult, status: int) -> Response:
+        if _wants_json(page_request.http):
             return JSONResponse({"ok": done.ok, "text": done.text, "goto": done.goto}, status)
-        back = done.goto or ours(visit.said("back")) or visit.at("/")
+        back = done.goto or local_url(page_request.form_field("back")) or page_request.url("/")
         response = RedirectResponse(back, 303)
-        told = quote(json.dumps([done.ok, done.text[:1000]]))
-        secure = visit.request.url.scheme == "https"
+        cookie = quote(json.dumps([done.ok, done.text[:1000]]))
+        secure = page_request.http.url.scheme == "https"
         response.set_cookie(
-            _FLASH, told, max_age=30, path=visit.root or "/", httponly=True, samesite="strict", secure=secure
+            _FLASH, cookie, max_age=30, path=page_request.root or "/", httponly=True, samesite="strict", secure=secure
         )
         return response
 
     # -- requests of scripts
 
     def _palette(self, request: Request) -> Response:
-        visit = self._visit(request)
+        page_request = self._page_request(request)
         try:
-            found = command_palette.find(visit, self._views, visit.asked("q") or "")
+            found = command_palette.find(page_request, self._views, page_request.query("q") or "")
         except HeadraceError as error:
-            return answer(refusal_of(error), visit.path)
+            return problem_response(refusal_of(error), page_request.path)
         return Response(
             msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
@@ -211,13 +227,20 @@ class PageRouter:
         name = request.path_params["file"].partition("/")[2]  # after the version
         if name not in self._files:
             return Response(status_code=404)
-        kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
-        keep = {"Cache-Control": "public, max-age=31536000, immutable"}
-        return Response(self._files[name], media_type=kind, headers=keep)
+        media_type = _MEDIA_TYPES.get(name.rpartition(".")[2], "application/octet-stream")
+        cache_headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(self._files[name], media_type=media_type, headers=cache_headers)
 
 
 def _headers(age: float) -> dict[str, str]:
     return {"Cache-Control": "no-store", "Vary": PART, AGE: str(round(1000 * age))}
+
+
+def _question(action: Action, page_request: PageRequest) -> Confirmation | None:
+    """The question before the action; None if it is confirmed, or needs no confirmation."""
+    if action.confirmation is None or page_request.form_field("confirmed"):
+        return None
+    return action.confirmation(page_request)
 
 
 def _wants_json(request: Request) -> bool:
@@ -233,18 +256,18 @@ def _flash_of(request: Request) -> tuple[bool, str] | None:
     return bool(ok), str(text)
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     known = isinstance(error, HeadraceError | Refused)
     return str(error) if known else "Internal error; see the log."
 
 
 def _status_of(error: Exception) -> tuple[int, str]:
     if isinstance(error, NotFound):
-        return 404, "Not here"
+        return 404, "Not found"
     if isinstance(error, Refused):
         return error.status, "Refused"
     if isinstance(error, EngineUnavailable):
         return 503, "The store does not answer"
     if isinstance(error, HeadraceError):
-        return 400, "That can’t be done"
+        return 400, "Not possible"
     return 500, "Something went wrong"

@@ -16,8 +16,8 @@ from headrace.web.pages import charts, formatting
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
-_HERE = Path(__file__).parent
-STATIC = _HERE / "static"
+_FOLDER = Path(__file__).parent
+STATIC = _FOLDER / "static"
 _FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
 
 
@@ -33,33 +33,33 @@ def coded(text: str) -> Markup:
     """A sentence with backticks rendered as code."""
     parts = text.split("`")
     return Markup().join(
-        escape(part) if n % 2 == 0 else Markup("<code>{}</code>").format(part) for n, part in enumerate(parts)
+        escape(part) if index % 2 == 0 else Markup("<code>{}</code>").format(part) for index, part in enumerate(parts)
     )
 
 
 @functools.cache
 def environment() -> Environment:
     """The environment of this process, shared by all apps, so that templates compile once."""
-    made = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
+    env = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {name: getattr(formatting, name) for name in _FILTERS}
-    made.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
-    made.filters["coded"] = coded
-    made.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
-    return made
+    env.filters |= {name: getattr(formatting, name) for name in _FILTERS}
+    env.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
+    env.filters["coded"] = coded
+    env.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
+    return env
 
 
 def compile_all() -> None:
     """Compile every template, so that the first request does not wait."""
-    known = environment()
-    for name in known.list_templates():
-        known.get_template(name)
+    env = environment()
+    for name in env.list_templates():
+        env.get_template(name)
 
 
 class Templates:
@@ -68,24 +68,26 @@ class Templates:
     def __init__(self, views: Sequence[View]) -> None:
         self._navigation = [view for view in views if view.label]
 
-    def render(self, template: str, visit: PageRequest, shown: Mapping[str, Any], *, part: bool = False) -> str:
+    def render(
+        self, template: str, request: PageRequest, view_variables: Mapping[str, Any], *, part: bool = False
+    ) -> str:
         """Render a page; with `part`, without the frame."""
-        known = {
-            "base": "part.html" if part else "frame.html",
-            "visit": visit,
-            "at": visit.at,
-            "now": visit.now,
-            "distance": lambda moment: formatting.distance(moment, visit.now),
+        variables = {
+            "base": "without_frame.html" if part else "frame.html",
+            "request": request,
+            "url": request.url,
+            "now": request.now,
+            "distance": lambda moment: formatting.distance(moment, request.now),
             "navigation": self._navigation,
-            "theme": _theme(visit),
+            "theme": _theme(request),
             "topics": (),
             "flash": None,
-            **shown,
+            **view_variables,
         }
-        return environment().get_template(template).render(known)
+        return environment().get_template(template).render(variables)
 
 
-def _theme(visit: PageRequest) -> str:
+def _theme(request: PageRequest) -> str:
     """The theme from the cookie, so that a page does not flash in the wrong one."""
-    asked = visit.request.cookies.get("headrace_theme", "")
-    return asked if asked in ("light", "dark") else "auto"
+    theme = request.http.cookies.get("headrace_theme", "")
+    return theme if theme in ("light", "dark") else "auto"

@@ -32,7 +32,7 @@ class Confirmation(Struct, frozen=True):
     text: str
     label: str
     detail: str = ""
-    confirmed: str = "yes"  # the form value of a confirmation
+    value: str = "yes"  # the form value of a confirmation
 
 
 class ActionResult(Struct, frozen=True):
@@ -45,9 +45,9 @@ class ActionResult(Struct, frozen=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """The action of a form. `what` is its name in the audit trail; `ask` returns the confirmation, if one is needed."""
+    """The action of a form. The audit trail has its `name`. `confirmation` returns the question, if one is needed."""
 
     path: str
-    what: str
-    do: Callable[[PageRequest], ActionResult]
-    ask: Callable[[PageRequest], Confirmation | None] | None = None
+    name: str
+    run: Callable[[PageRequest], ActionResult]
+    confirmation: Callable[[PageRequest], Confirmation | None] | None = None

@@ -21,15 +21,15 @@ from headrace.core.access import Credential, Role
 from headrace.web.security.rate_limit import LoginAttempts
 
 SESSION_SECONDS = 12 * 3600
-How = Literal["local", "basic", "bearer", "session"]
+AuthMethod = Literal["local", "basic", "bearer", "session"]
 
 
 class Caller(Struct, frozen=True):
-    """An authenticated caller. `how` shows whether a browser may have sent the credentials automatically."""
+    """An authenticated caller. `method` shows whether a browser may have sent the credentials automatically."""
 
     name: str
     role: Role
-    how: How
+    method: AuthMethod
 
 
 class _Session(Struct, frozen=True, array_like=True):
@@ -48,10 +48,12 @@ class Credentials:
     def __init__(self, users: Iterable[Credential], tokens: Iterable[Credential]) -> None:
         self._users = tuple(users)
         self._tokens = tuple(tokens)
-        self.tries = LoginAttempts()
-        told = "\0".join(f"{known.role}\0{known.name}\0{known.secret}" for known in (*self._users, *self._tokens))
+        self.login_attempts = LoginAttempts()
+        text = "\0".join(
+            f"{credential.role}\0{credential.name}\0{credential.secret}" for credential in (*self._users, *self._tokens)
+        )
         # Slow by intent: prevents guessing passwords offline against a cookie's signature.
-        key = hashlib.scrypt(told.encode(), salt=b"headrace.web.session", n=2**14, r=8, p=1) if told else b""
+        key = hashlib.scrypt(text.encode(), salt=b"headrace.web.session", n=2**14, r=8, p=1) if text else b""
         self._key = key or secrets.token_bytes(32)
 
     @property
@@ -59,37 +61,37 @@ class Credentials:
         """Whether credentials are configured. Without any, only local clients are allowed."""
         return bool(self._users or self._tokens)
 
-    def by_secret(self, name: str | None, secret: str, how: How) -> Caller | None:
+    def by_secret(self, name: str | None, secret: str, method: AuthMethod) -> Caller | None:
         """The caller with this name and password; without a name, with this token."""
-        return _matching(self._tokens if name is None else self._users, name, secret, how)
+        return _matching(self._tokens if name is None else self._users, name, secret, method)
 
     # -- sessions
 
     def session(self, caller: Caller, now: float) -> str:
         """The cookie of a new session."""
-        told = msgspec.json.encode(_Session(caller.name, caller.role, int(now) + SESSION_SECONDS))
-        text = base64.urlsafe_b64encode(told).decode()
+        payload = msgspec.json.encode(_Session(caller.name, caller.role, int(now) + SESSION_SECONDS))
+        text = base64.urlsafe_b64encode(payload).decode()
         return f"{text}.{self._signed('session', text)}"
 
     def by_session(self, cookie: str, now: float) -> Caller | None:
         text, _, signature = cookie.partition(".")
-        if not _same(signature, self._signed("session", text)):
+        if not _equal(signature, self._signed("session", text)):
             return None
-        known = _sessions.decode(base64.urlsafe_b64decode(text))
-        return Caller(known.name, known.role, "session") if now < known.until else None
+        session = _sessions.decode(base64.urlsafe_b64decode(text))
+        return Caller(session.name, session.role, "session") if now < session.until else None
 
     def form_token(self, caller: Caller) -> str:
         """The anti-forgery token of forms."""
-        return self._signed("form", f"{caller.how}\0{caller.name}")
+        return self._signed("form", f"{caller.method}\0{caller.name}")
 
     def is_form_token(self, caller: Caller, token: str) -> bool:
-        return _same(token, self.form_token(caller))
+        return _equal(token, self.form_token(caller))
 
-    def _signed(self, what: str, text: str) -> str:
-        return hmac.new(self._key, f"{what}\0{text}".encode(), "sha256").hexdigest()
+    def _signed(self, purpose: str, text: str) -> str:
+        return hmac.new(self._key, f"{purpose}\0{text}".encode(), "sha256").hexdigest()
 
 
-def credentials_in(authorization: str) -> tuple[str | None, str, How]:
+def credentials_in(authorization: str) -> tuple[str | None, str, AuthMethod]:
     """Name, secret and kind from an Authorization header; an unreadable header is a wrong token."""
     scheme, _, rest = authorization.partition(" ")
     if scheme.lower() == "bearer":
@@ -101,14 +103,14 @@ def credentials_in(authorization: str) -> tuple[str | None, str, How]:
     return (name, password, "basic") if scheme.lower() == "basic" else (None, "", "basic")
 
 
-def _matching(known: tuple[Credential, ...], name: str | None, secret: str, how: How) -> Caller | None:
+def _matching(known: tuple[Credential, ...], name: str | None, secret: str, method: AuthMethod) -> Caller | None:
     """Compares all credentials, so that timing does not reveal a near match."""
     found = None
-    for one in known:
-        if _same(secret, one.secret) and (name is None or _same(name, one.name)):
-            found = Caller(one.name, one.role, how)
+    for credential in known:
+        if _equal(secret, credential.secret) and (name is None or _equal(name, credential.name)):
+            found = Caller(credential.name, credential.role, method)
     return found
 
 
-def _same(given: str, wanted: str) -> bool:
+def _equal(given: str, wanted: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode("utf-8", "surrogatepass"))

@@ -20,19 +20,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.app.app import Headrace
 from headrace.core.access import Role, grants
-from headrace.web.problems import Refused, answer
-from headrace.web.remote_workers import RemoteWorkers, stays
-from headrace.web.security.credentials import LOCAL, Caller, Credentials, How, credentials_in
+from headrace.web.problems import Refused, problem_response
+from headrace.web.remote_workers import RemoteWorkers, never_disconnected
+from headrace.web.security.credentials import LOCAL, AuthMethod, Caller, Credentials, credentials_in
 from headrace.web.security.rate_limit import RateLimiter
 from headrace.web.sse import LiveFeeds
 
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_HEALTH = frozenset({"/healthz", "/readyz"})
-_OPEN = _HEALTH | {"/login"}
-_OPEN_BELOW = "/static/"
-_OF_PROXIES = frozenset(
+_HEALTH_PATHS = frozenset({"/healthz", "/readyz"})
+_PUBLIC_PATHS = _HEALTH_PATHS | {"/login"}
+_PUBLIC_PREFIX = "/static/"
+_PROXY_HEADERS = frozenset(
     {
         "forwarded",
         "via",
@@ -66,35 +66,35 @@ _HEADERS = {
 class RequestContext(Struct, frozen=True):
     """One authenticated request: its caller and its app.
 
-    `has_left` returns whether the client has disconnected; only endpoints that wait set it.
+    `is_disconnected` returns whether the client has disconnected; only endpoints that wait set it.
     """
 
     app: Headrace
     caller: Caller
-    door: Credentials
+    credentials: Credentials
     read_only: bool
-    lives: LiveFeeds
-    remote: RemoteWorkers
-    has_left: Callable[[], bool] = stays
+    live_feeds: LiveFeeds
+    remote_workers: RemoteWorkers
+    is_disconnected: Callable[[], bool] = never_disconnected
 
-    def may(self, role: Role) -> bool:
+    def is_allowed(self, role: Role) -> bool:
         return grants(self.caller.role, role) and not (self.read_only and role != "viewer")
 
     def require(self, role: Role) -> None:
         if self.read_only and role != "viewer":
             raise Refused(403, "read-only", "this server is read-only (web_read_only)")
-        if not self.may(role):
+        if not self.is_allowed(role):
             raise Refused(403, "forbidden", f"this needs the role {role}; {self.caller.name} is a {self.caller.role}")
 
     @property
     def form_token(self) -> str:
         """The required value of the form field `form_token`."""
-        return self.door.form_token(self.caller)
+        return self.credentials.form_token(self.caller)
 
 
-def visit_of(scope: Scope) -> RequestContext:
-    visit: RequestContext = scope["headrace.visit"]
-    return visit
+def context_of(scope: Scope) -> RequestContext:
+    context: RequestContext = scope["headrace.context"]
+    return context
 
 
 def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
@@ -103,10 +103,10 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
     Browsers do not send bearer tokens by themselves. Other credentials also need the form token, or a header that a
     cross-site page can only send after a CORS preflight, which this server never allows.
     """
-    visit, headers = visit_of(scope), Headers(scope=scope)
-    if visit.caller.how == "bearer" or headers.get("sec-fetch-site") == "same-origin":
+    context, headers = context_of(scope), Headers(scope=scope)
+    if context.caller.method == "bearer" or headers.get("sec-fetch-site") == "same-origin":
         return
-    if form_token is not None and visit.door.is_form_token(visit.caller, form_token):
+    if form_token is not None and context.credentials.is_form_token(context.caller, form_token):
         return
     if scope["method"] in _PREFLIGHTED or headers.get("x-requested-with"):
         return
@@ -118,22 +118,22 @@ def refuse_forgery(scope: Scope, form_token: str | None = None) -> None:
 class SecurityMiddleware:
     """The middleware around `inner`."""
 
-    def __init__(self, inner: ASGIApp, app: Headrace, door: Credentials, settings: Any, *, login: bool) -> None:
+    def __init__(self, inner: ASGIApp, app: Headrace, credentials: Credentials, settings: Any, *, login: bool) -> None:
         self._inner = inner
         self._app = app
-        self._door = door
+        self._credentials = credentials
         self._read_only: bool = settings.web_read_only
         self._max_body: int = settings.web_max_body
         rate: float | None = settings.web_rate
-        self._pace = None if rate is None else RateLimiter(rate, 2 * rate)
+        self._rate_limiter = None if rate is None else RateLimiter(rate, 2 * rate)
         self._login = login
-        self._lives = LiveFeeds(app)
-        self._remote = RemoteWorkers(app)
+        self._live_feeds = LiveFeeds(app)
+        self._remote_workers = RemoteWorkers(app)
 
     def end(self) -> None:
         """End event streams and waiting claims."""
-        self._lives.close()
-        self._remote.close()
+        self._live_feeds.close()
+        self._remote_workers.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -141,12 +141,12 @@ class SecurityMiddleware:
             return
         if scope["type"] != "http":
             raise RuntimeError(f"headrace only serves HTTP, not {scope['type']}")
-        begun = False
+        started = False
 
         async def reply(message: Message) -> None:
-            nonlocal begun
+            nonlocal started
             if message["type"] == "http.response.start":
-                begun = True
+                started = True
                 _harden(scope, MutableHeaders(scope=message))
             await send(message)
 
@@ -154,9 +154,11 @@ class SecurityMiddleware:
             self._authorize(scope)
             await self._inner(scope, _limited(scope, receive, self._max_body), reply)
         except Refused as refused:
-            if begun:
+            if started:
                 raise
-            response = self._to_login(scope) if self._is_page_without_login(scope, refused) else answer(refused)
+            response = (
+                self._to_login(scope) if self._is_page_without_login(scope, refused) else problem_response(refused)
+            )
             await response(scope, receive, reply)
 
     # -- authentication
@@ -167,27 +169,27 @@ class SecurityMiddleware:
         _refuse_other_sites(scope, request)
         caller = self._caller(request, client)
         if caller is None:
-            if (path := _path(scope)) not in _OPEN and not path.startswith(_OPEN_BELOW):
-                raise self._nobody(request)
+            if (path := _path(scope)) not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_PREFIX):
+                raise self._unauthenticated(request)
             caller = Caller("nobody", "viewer", "session")
-        if self._pace is not None and caller.role != "worker" and _path(scope) not in _HEALTH:
-            refuse_haste(self._pace.wait(client if caller.name == "nobody" else f"{caller.name}@{client}"))
-        scope["headrace.visit"] = RequestContext(
-            self._app, caller, self._door, self._read_only, self._lives, self._remote
+        if self._rate_limiter is not None and caller.role != "worker" and _path(scope) not in _HEALTH_PATHS:
+            refuse_if_limited(self._rate_limiter.take(client if caller.name == "nobody" else f"{caller.name}@{client}"))
+        scope["headrace.context"] = RequestContext(
+            self._app, caller, self._credentials, self._read_only, self._live_feeds, self._remote_workers
         )
 
     def _caller(self, request: HTTPConnection, client: str) -> Caller | None:
-        if not self._door.has_credentials:
+        if not self._credentials.has_credentials:
             return LOCAL if _is_local(request, client) else None
-        if (written := request.headers.get("authorization")) is not None:
-            if (caller := known_by(self._door, client, *credentials_in(written))) is None:
+        if (header := request.headers.get("authorization")) is not None:
+            if (caller := authenticate(self._credentials, client, *credentials_in(header))) is None:
                 raise Refused(401, "unauthorized", "wrong credentials", _challenge(request))
             return caller
         cookie = request.cookies.get(COOKIE)
-        return None if cookie is None else self._door.by_session(cookie, time.time())
+        return None if cookie is None else self._credentials.by_session(cookie, time.time())
 
-    def _nobody(self, request: HTTPConnection) -> Refused:
-        if self._door.has_credentials:
+    def _unauthenticated(self, request: HTTPConnection) -> Refused:
+        if self._credentials.has_credentials:
             detail = "credentials are required: basic authentication or a bearer token"
             return Refused(401, "unauthorized", detail, _challenge(request))
         return Refused(
@@ -205,8 +207,8 @@ class SecurityMiddleware:
         return self._login and refused.status == 401 and is_page
 
     def _to_login(self, scope: Scope) -> RedirectResponse:
-        asked = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
-        return RedirectResponse(f"{scope.get('root_path', '')}/login?next={quote(asked, safe='/')}", 303)
+        requested = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
+        return RedirectResponse(f"{scope.get('root_path', '')}/login?next={quote(requested, safe='/')}", 303)
 
 
 def _is_local(request: HTTPConnection, client: str) -> bool:
@@ -215,7 +217,7 @@ def _is_local(request: HTTPConnection, client: str) -> bool:
     DNS rebinding: a page may resolve its host name to 127.0.0.1, but the Host header then shows that name. A client
     behind a proxy on this machine is not local.
     """
-    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
+    if any(name in _PROXY_HEADERS or name.startswith("x-forwarded-") for name in request.headers):
         return False
     return _is_loopback(client) and _is_loopback(_host_name(request.headers.get("host", "")))
 
@@ -243,29 +245,31 @@ def _refuse_other_sites(scope: Scope, request: HTTPConnection) -> None:
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise Refused(403, "forgery", "cross-site request refused")
     origin = request.headers.get("origin")
-    if origin is not None and not _is_of(origin, request.headers.get("host", "")):
+    if origin is not None and not _same_host(origin, request.headers.get("host", "")):
         raise Refused(403, "forgery", "cross-origin request refused")
 
 
-def _is_of(origin: str, host: str) -> bool:
+def _same_host(origin: str, host: str) -> bool:
     try:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:  # not an IP address
         return False
 
 
-def known_by(door: Credentials, client: str, name: str | None, secret: str, how: How) -> Caller | None:
+def authenticate(
+    credentials: Credentials, client: str, name: str | None, secret: str, method: AuthMethod
+) -> Caller | None:
     """The caller with these credentials; wrong ones are rate-limited."""
-    refuse_haste(door.tries.late(client, name, secret))
-    caller = door.by_secret(name, secret, how)
+    refuse_if_limited(credentials.login_attempts.wait_time(client, name, secret))
+    caller = credentials.by_secret(name, secret, method)
     if caller is None:
-        door.tries.wrong(client, name)
+        credentials.login_attempts.record_failure(client, name)
     else:
-        door.tries.right(client, name, secret)
+        credentials.login_attempts.record_success(client, name, secret)
     return caller
 
 
-def refuse_haste(seconds: float) -> None:
+def refuse_if_limited(seconds: float) -> None:
     if seconds > 0:
         after = {"retry-after": str(max(round(seconds + 0.5), 1))}
         raise Refused(429, "too-many-requests", f"too many requests; try again in {seconds:.1f} s", after)
@@ -282,19 +286,19 @@ def _path(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-def _limited(scope: Scope, receive: Receive, most: int) -> Receive:
+def _limited(scope: Scope, receive: Receive, limit: int) -> Receive:
     """Wrap `receive` to refuse a body as soon as it exceeds the limit."""
-    told = Headers(scope=scope).get("content-length", "0")
-    too_large = Refused(413, "body-too-large", f"the body exceeds {most:,} bytes (web_max_body)")
-    if not told.isdecimal() or int(told) > most:
+    length = Headers(scope=scope).get("content-length", "0")
+    too_large = Refused(413, "body-too-large", f"the body exceeds {limit:,} bytes (web_max_body)")
+    if not length.isdecimal() or int(length) > limit:
         raise too_large
-    seen = 0
+    received = 0
 
     async def limited() -> Message:
-        nonlocal seen
+        nonlocal received
         message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
+        received += len(message.get("body", b""))
+        if received > limit:
             raise too_large
         return message
 

@@ -1,7 +1,7 @@
-"""The browser that the dashboard is tried in: whichever Chromium is there, driven by Playwright.
+"""The browser of the dashboard's tests: any installed Chromium, driven by Playwright.
 
-`make test` installs one where it may, and says so where it could not: then these tests are skipped, with that reason.
-HEADRACE_TEST_BROWSER is the path of another one, or `none` to do without these tests on purpose.
+`make test` installs one if it can; otherwise these tests are skipped, with the reason. HEADRACE_TEST_BROWSER is the
+path of another browser, or `none` to skip these tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
 SHOTS = Path(__file__).parents[4] / ".shots"  # ignored by git
-# The driver's own noise: a page that is refused on purpose is also told of in the console.
+# Messages of the browser itself: it also logs pages that are refused on purpose.
 EXPECTED = ("Failed to load resource",)
 
 
@@ -37,7 +37,7 @@ def executable() -> str:
 @contextmanager
 def open_browser() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        # Chromium's own sandbox needs rights that a container's root has not.
+        # Chromium's sandbox needs rights that root in a container lacks.
         browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
@@ -47,10 +47,10 @@ class Complaints:
     """What went wrong inside a page: errors of scripts, and what the Content-Security-Policy forbade."""
 
     def __init__(self, page: Page) -> None:
-        self.told: list[str] = []
-        page.on("pageerror", lambda error: self.told.append(str(error)))
+        self.messages: list[str] = []
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
         page.on("console", self._hear)
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not message.text.startswith(EXPECTED):
-            self.told.append(message.text)
+            self.messages.append(message.text)

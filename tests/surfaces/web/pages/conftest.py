@@ -1,4 +1,4 @@
-"""A dashboard on a store of its own, served over a real socket, and a page in a real browser that looks at it."""
+"""A dashboard on its own store, served over a real socket, and a page of it in a real browser."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 @pytest.fixture
 def page(context: BrowserContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
-    """A page in which nothing may go wrong: a script's error, or something the policy forbids, fails the test.
+    """A page on which a script error or a policy violation fails the test.
 
-    A key is pressed when the page's scripts are there to hear it, as it would be by people, who are slower.
+    Keys are pressed once the page's scripts are loaded, because people are slower than a test.
     """
     page = context.new_page()
     press = page.keyboard.press
@@ -61,7 +61,7 @@ def page(context: BrowserContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     monkeypatch.setattr(page.keyboard, "press", press_when_heard)
     complaints = Complaints(page)
     yield page
-    assert complaints.told == []
+    assert complaints.messages == []
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
-"""`make screenshots`: the pictures in docs/images, or those named by ARGS, of a store with an hour of life in it.
+"""`make screenshots`: the pictures in docs/images, or those named by ARGS, of a store with an hour of jobs in it.
 
-The hour is lived in a moment, by a clock that is moved; then real workers go on where it ends. Where pngquant is
-there, the pictures are brought down to a palette: nobody sees the difference, and they are a third of the size.
+A virtual clock makes the hour pass in a moment; then real workers continue. If pngquant is installed, it reduces the
+pictures to a palette, which looks the same at a third of the size.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ IMAGES = Path(__file__).parents[4] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1240, "height": 800}
 PHONE: ViewportSize = {"width": 390, "height": 800}
 COLORS = 160
-# A traceback tells where the shop's code is, which is nobody's business but ours.
+# A traceback has the path of the shop's code; do not publish it.
 ELSEWHERE = """(here) => document.querySelectorAll("pre").forEach((block) =>
     (block.textContent = block.textContent.replaceAll(new RegExp(`${here}/[^"]+py`, "g"), "/srv/shop/jobs.py")))"""
 STEP, STEPS = 20, 180
@@ -122,7 +122,7 @@ def living(url: str) -> Iterator[Headrace]:
 
 
 def furnish(app: Headrace, shop: Shop) -> None:
-    """Something on every desk."""
+    """Content for every admin page."""
     flow = app.flow("month end")
     orders = [flow.add(shop.charge.bind(n, card="4111")) for n in range(3)]
     report = flow.add(shop.render.bind("month")).after(*orders)
@@ -140,8 +140,8 @@ def furnish(app: Headrace, shop: Shop) -> None:
     app.alerts.rules.create("mail-fails", when='error_rate{queue="emails"}[5m] > 5%', for_=60, severity="critical")
     app.alerts.evaluate()
     app.lifecycle.configure(queue="reports", max_running=3600, on_stale="review")
-    letter = app.dead.list(limit=1)[0]
-    app.dead.note(letter.id, "The customer has a new card; requeue it tomorrow.", by="ann")
+    dead_letter = app.dead.list(limit=1)[0]
+    app.dead.note(dead_letter.id, "The customer has a new card; requeue it tomorrow.", by="ann")
 
 
 def shoot(page: Page, address: str, name: str, *, scheme: Any = "light", size: ViewportSize = SIZE) -> None:
@@ -149,7 +149,7 @@ def shoot(page: Page, address: str, name: str, *, scheme: Any = "light", size: V
     page.set_viewport_size(size)
     page.goto(address)
     page.locator("#link[data-link=live]").wait_for(state="attached")  # a phone hides it
-    while page.locator("[data-soon]").count():
+    while page.locator("[data-counting]").count():
         page.wait_for_timeout(200)
     page.evaluate(ELSEWHERE, str(IMAGES.parents[1]))
     path = IMAGES / f"{name}.png"

@@ -1,4 +1,4 @@
-"""A store with something on every desk of the dashboard: flows, dead letters, schedules, alerts, terms, an archive."""
+"""A store with content for every page of the dashboard: flows, dead letters, schedules, alerts, terms, an archive."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PATHS = {
 
 
 def stock(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
-    """What is needed of it, by name; the paths above name it."""
+    """The ids of the content by name; the paths above use the names."""
     add, refuse = tasks["add"], tasks["refuse"]
     flow = app.flow("import")
     first, wrong = flow.add(add.bind(1, 2)), flow.add(refuse.bind(1))

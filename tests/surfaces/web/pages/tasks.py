@@ -1,4 +1,4 @@
-"""Tasks for the dashboard's tests. They wait on events that a test sets, and never on time."""
+"""Tasks for the dashboard's tests. They wait for events that a test sets, and never for a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def register(app: Headrace) -> dict[str, Any]:
 
 
 def populate(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
-    """Some jobs in every state there is, hostile ones among them; ids by their states."""
+    """Jobs in every state, with hostile texts; returns ids by state."""
     add, refuse = tasks["add"], tasks["refuse"]
     done = [add.enqueue(n, 1) for n in range(3)]
     failed = refuse.enqueue(7)

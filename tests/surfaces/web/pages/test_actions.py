@@ -1,4 +1,4 @@
-"""What can be done from the dashboard is done, asked about where it can't be undone, told, and refused to viewers."""
+"""Actions in the dashboard: results, confirmations and messages; viewers are refused."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def press(page: Page, name: str) -> None:
 
 
 def answer(page: Page, name: str) -> None:
-    page.locator("#ask").get_by_role("button", name=name).click()
+    page.locator("#confirm").get_by_role("button", name=name).click()
 
 
-def told(page: Page, text: str) -> None:
+def expect_toast(page: Page, text: str) -> None:
     expect(page.locator(".toast").last).to_contain_text(text)
 
 
@@ -35,21 +35,21 @@ def test_a_queue_is_paused_configured_and_cleared(app: Headrace, tasks: dict[str
     tasks["add"].enqueue(1, 2)
     page = visit("/queues/sums")
     press(page, "Pause")
-    told(page, "is paused")
+    expect_toast(page, "is paused")
     assert queue.paused
     press(page, "Resume")
-    told(page, "open again")
+    expect_toast(page, "open again")
     assert not queue.paused
 
     page.get_by_label("Rate", exact=True).fill("10/s")
     page.get_by_label("Concurrency", exact=True).fill("3")
     press(page, "Save the rules")
-    told(page, "apply to every worker")
+    expect_toast(page, "apply to every worker")
     assert queue.rules.concurrency == 3
     assert queue.rules.rate is not None
     page.get_by_label("Concurrency", exact=True).fill("many")
     press(page, "Save the rules")
-    told(page, "'many' is not a number")
+    expect_toast(page, "'many' is not a number")
     assert queue.rules.concurrency == 3
 
     press(page, "Clear")
@@ -57,38 +57,42 @@ def test_a_queue_is_paused_configured_and_cleared(app: Headrace, tasks: dict[str
     assert queue.length() == 1
     press(page, "Clear")
     answer(page, "Delete 1 jobs")
-    told(page, "1 jobs were deleted")
+    expect_toast(page, "1 jobs were deleted")
     assert queue.length() == 0
 
 
-def test_a_job_is_acted_on(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_a_job_is_retried_changed_promoted_cancelled_and_deleted(
+    app: Headrace, tasks: dict[str, Any], visit: Visit
+) -> None:
     ids = populate(app, tasks)
     page = visit(f"/jobs/{ids['failed']}")
     press(page, "Retry")
-    told(page, "is queued again")
+    expect_toast(page, "is queued again")
     assert app.jobs.get(ids["failed"]).state == "pending"
     expect(page.locator("#state")).to_contain_text("pending")
 
     page = visit(f"/jobs/{ids['scheduled']}")
     page.get_by_label("Priority").fill("50")
     press(page, "Change")
-    told(page, "priority 50")
+    expect_toast(page, "priority 50")
     assert app.jobs.get(ids["scheduled"]).priority == 50
     press(page, "Run now")
-    told(page, "is pending now")
+    expect_toast(page, "is pending now")
     assert app.jobs.get(ids["scheduled"]).state == "pending"
     press(page, "Cancel")
-    told(page, "is cancelled")
+    expect_toast(page, "is cancelled")
     assert app.jobs.get(ids["scheduled"]).state == "cancelled"
     press(page, "Delete")
     answer(page, "Delete the job")
     expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
-    told(page, "was deleted")
+    expect_toast(page, "was deleted")
     with pytest.raises(JobNotFound):
         app.jobs.get(ids["scheduled"])
 
 
-def test_a_running_job_is_cancelled_only_after_a_question(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_a_running_job_is_cancelled_only_after_a_confirmation(
+    app: Headrace, tasks: dict[str, Any], visit: Visit
+) -> None:
     job = tasks["hold"].enqueue()
     with app.worker(concurrency=1):
         while job.refresh().state != "running":
@@ -99,12 +103,12 @@ def test_a_running_job_is_cancelled_only_after_a_question(app: Headrace, tasks: 
         assert job.refresh().state == "running"
         press(page, "Cancel")
         answer(page, "Cancel the job")
-        told(page, "is cancelled")
+        expect_toast(page, "is cancelled")
         assert job.refresh().state == "cancelled"
         tasks["gate"].set()
 
 
-def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_bulk_actions_apply_to_a_filter_and_to_picked_jobs(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     jobs = [tasks["refuse"].enqueue(n) for n in range(4)]
     with app.worker(concurrency=2):
         for job in jobs:
@@ -112,9 +116,9 @@ def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str,
     other = tasks["add"].enqueue(1, 1)
     page = visit("/jobs?state=failed&queue=orders")
     press(page, "Retry")
-    expect(page.locator("#ask")).to_contain_text("queue orders")
+    expect(page.locator("#confirm")).to_contain_text("queue orders")
     answer(page, "Retry 4 jobs")
-    told(page, "4 jobs were started anew")
+    expect_toast(page, "4 jobs were started anew")
     assert app.jobs.count(state="pending", queue="orders") == 4
 
     page = visit("/jobs?queue=orders")
@@ -123,13 +127,13 @@ def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str,
     expect(page.locator("#picked-count")).to_have_text("2 jobs picked")
     press(page, "Cancel")
     answer(page, "Cancel 2 jobs")
-    told(page, "2 jobs were cancelled")
+    expect_toast(page, "2 jobs were cancelled")
     assert {job.id for job in app.jobs.find(state="cancelled")} == {job.id for job in jobs[:2]}
     assert other.refresh().state == "pending"
 
     page = visit("/jobs")
     press(page, "Delete")
-    told(page, "filter the list first")
+    expect_toast(page, "filter the list first")
     assert app.jobs.count() == 5
 
 
@@ -138,10 +142,10 @@ def test_a_job_is_enqueued_by_hand(app: Headrace, tasks: dict[str, Any], visit: 
     page.get_by_label("Task", exact=True).fill("add")
     page.locator("[name=args]").fill("[1, ")
     press(page, "Enqueue")
-    told(page, "not valid JSON")
+    expect_toast(page, "not valid JSON")
     page.locator("[name=args]").fill('["x", 2]')
     press(page, "Enqueue")
-    told(page, "expected int")
+    expect_toast(page, "expected int")
     page.locator("[name=args]").fill("[40, 2]")
     page.get_by_label("Priority").fill("9")
     press(page, "Enqueue")
@@ -170,13 +174,13 @@ def test_a_worker_is_paused_and_stopped(app: Headrace, visit: Visit) -> None:
     with app.worker(concurrency=1) as worker:
         page = visit(f"/workers/{worker.id}")
         press(page, "Pause")
-        told(page, "starts no more jobs")
+        expect_toast(page, "starts no more jobs")
         expect(page.get_by_role("main")).to_contain_text("paused")
         press(page, "Resume")
-        told(page, "starts jobs again")
+        expect_toast(page, "starts jobs again")
         press(page, "Stop")
         answer(page, "Stop the worker")
-        told(page, "finishes its running jobs")
+        expect_toast(page, "finishes its running jobs")
         assert worker.stopped.wait(PATIENCE)
         expect(page.get_by_role("main")).to_contain_text("ended")
 
@@ -188,7 +192,7 @@ def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser:
         page = context.new_page()
         page.goto(f"{site.url}/queues/sums")
         press(page, "Pause")
-        told(page, "is paused")
+        expect_toast(page, "is paused")
         assert page.url == f"{site.url}/queues/sums"
         assert app.queue("sums").paused
         page.reload()
@@ -197,7 +201,7 @@ def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser:
         expect(page.get_by_role("heading", level=1)).to_contain_text("Delete all 1 jobs")
         assert app.queue("sums").length() == 1
         press(page, "Delete 1 jobs")
-        told(page, "1 jobs were deleted")
+        expect_toast(page, "1 jobs were deleted")
         assert app.queue("sums").length() == 0
         context.close()
 
@@ -226,4 +230,4 @@ def test_a_viewer_sees_no_buttons_and_an_admin_signs_in(
         page.get_by_role("button", name="Sign in").click()
         page.goto(f"{closed.url}/queues/sums")
         press(page, "Pause")
-        told(page, "is paused")
+        expect_toast(page, "is paused")

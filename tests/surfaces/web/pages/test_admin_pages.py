@@ -1,4 +1,4 @@
-"""What can be done with flows, dead letters, schedules, alerts, terms and the store from the dashboard."""
+"""Actions on flows, dead letters, schedules, alerts, terms and the store in the dashboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace import Headrace, ScheduleNotFound
 from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.stock import PATHS, stock
-from tests.surfaces.web.pages.test_actions import answer, press, told
+from tests.surfaces.web.pages.test_actions import answer, expect_toast, press
 from tests.surfaces.web.pages.test_appearance import violations
 from tests.surfaces.web.pages.test_live import REMEMBER, REMEMBERED
 
@@ -23,7 +23,7 @@ Visit = Callable[[str], Page]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_desk_is_sound_and_open_to_everybody(
+def test_every_admin_page_is_valid_and_accessible(
     app: Headrace, tasks: dict[str, Any], visit: Visit, scheme: Any
 ) -> None:
     names = stock(app, tasks)
@@ -38,7 +38,7 @@ def test_every_desk_is_sound_and_open_to_everybody(
     assert wrong == {}
 
 
-def test_no_desk_is_wider_than_a_phone(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_no_admin_page_is_wider_than_a_phone(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     names = stock(app, tasks)
     wide: dict[str, int] = {}
     for name, path in PATHS.items():
@@ -51,7 +51,7 @@ def test_no_desk_is_wider_than_a_phone(app: Headrace, tasks: dict[str, Any], vis
     assert wide == {}
 
 
-def test_a_flow_is_watched_cancelled_and_retried(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_a_flow_is_zoomed_cancelled_and_retried(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     flow = app.flow("import")
     held = flow.add(tasks["hold"].bind("x"))
     flow.add(tasks["sign"].bind("ann", password="x")).after(held)
@@ -69,16 +69,16 @@ def test_a_flow_is_watched_cancelled_and_retried(app: Headrace, tasks: dict[str,
     assert larger["width"] > before["width"]
     with app.worker(concurrency=1, queues=["slow"]):
         expect(node).to_contain_text("running")
-        assert page.locator("#graph-svg").bounding_box() == larger  # what was zoomed stays so
+        assert page.locator("#graph-svg").bounding_box() == larger  # an update keeps the zoom
         press(page, "Cancel")
-        expect(page.locator("#ask")).to_contain_text("2 of its 2 jobs are unfinished")
+        expect(page.locator("#confirm")).to_contain_text("2 of its 2 jobs are unfinished")
         answer(page, "Cancel the flow")
-        told(page, "2 of the jobs of flow import were cancelled")
+        expect_toast(page, "2 of the jobs of flow import were cancelled")
         expect(page.locator("#state")).to_contain_text("cancelled")
         tasks["gate"].set()
     assert run.refresh().state == "cancelled"
     press(page, "Retry")
-    told(page, "were queued again")
+    expect_toast(page, "were queued again")
     assert run.refresh().state == "running"
     assert page.evaluate(REMEMBERED)
     node.click()
@@ -89,17 +89,17 @@ def test_a_dead_letter_is_noted_edited_and_requeued(app: Headrace, tasks: dict[s
     names = stock(app, tasks)
     page = visit("/dead")
     page.locator("#groups").get_by_role("link", name="refuse").click()
-    expect(page.locator("#letters tbody tr")).to_have_count(3)
+    expect(page.locator("#dead-letters tbody tr")).to_have_count(3)
     page = visit(f"/dead/{names['letter']}")
     page.get_by_label("A note").fill("the address is known now")
     press(page, "Note")
     expect(page.locator("#notes")).to_contain_text("the address is known now")
     page.locator("[name=args]").fill('["x"]')
     press(page, "Requeue")
-    told(page, "expected int")
+    expect_toast(page, "expected int")
     page.locator("[name=args]").fill("[41]")
     press(page, "Requeue")
-    told(page, "is queued again")
+    expect_toast(page, "is queued again")
     expect(page.locator("#status")).to_contain_text("requeued")
     assert app.jobs.get(names["job"]).args == (41,)
 
@@ -109,27 +109,27 @@ def test_many_dead_letters_are_resolved_and_requeued(app: Headrace, tasks: dict[
     newest, *others = app.dead.list()
     page = visit("/dead")
     press(page, "Requeue")
-    told(page, "or filter the list first")
+    expect_toast(page, "or filter the list first")
     page.get_by_label(f"Pick {newest.id}").check()
-    expect(page.locator("#picked-count")).to_have_text("1 letter picked")
+    expect(page.locator("#picked-count")).to_have_text("1 dead letter picked")
     page.get_by_label("Resolve as").select_option("permanently_failed")
     press(page, "Resolve")
     answer(page, "Resolve 1 dead letter")
-    told(page, "1 dead letter is resolved")
+    expect_toast(page, "1 dead letter is resolved")
     assert app.dead.get(newest.id).status == "permanently_failed"
-    expect(page.locator("#letters tbody tr")).to_have_count(len(others))
+    expect(page.locator("#dead-letters tbody tr")).to_have_count(len(others))
 
     page = visit("/dead?queue=orders")
     page.get_by_label("Rate of their starts").fill("10/s")
     press(page, "Requeue")
-    expect(page.locator("#ask")).to_contain_text("They start at 10/s")
+    expect(page.locator("#confirm")).to_contain_text("They start at 10/s")
     answer(page, f"Requeue {len(others)} jobs")
-    told(page, f"{len(others)} jobs requeued")
+    expect_toast(page, f"{len(others)} jobs requeued")
     assert app.dead.count() == 0
     expect(page.get_by_role("main")).to_contain_text("No dead letter matches")
 
 
-def test_a_schedule_is_made_with_a_preview_changed_and_deleted(
+def test_a_schedule_is_created_with_a_preview_changed_and_deleted(
     app: Headrace, tasks: dict[str, Any], visit: Visit
 ) -> None:
     page = visit("/new-schedule")
@@ -147,20 +147,20 @@ def test_a_schedule_is_made_with_a_preview_changed_and_deleted(
     assert app.schedules.get("nightly").args == (1, 2)
 
     press(page, "Pause")
-    told(page, "is paused")
+    expect_toast(page, "is paused")
     expect(page.locator("#state")).to_contain_text("paused")
     press(page, "Resume")
-    told(page, "is resumed")
+    expect_toast(page, "is resumed")
     press(page, "Run now")
-    told(page, "is enqueued")
+    expect_toast(page, "is enqueued")
     expect(page.locator("#runs")).to_contain_text("run by hand")
     press(page, "Save the schedule")
-    told(page, "Nothing was changed")
+    expect_toast(page, "Nothing was changed")
     page.get_by_label("Cron").fill("")
     page.get_by_label("or every, seconds").fill("60")
     page.locator("[name=args]").fill("[3, 4]")
     press(page, "Save the schedule")
-    told(page, "nightly was changed")
+    expect_toast(page, "nightly was changed")
     changed = app.schedules.get("nightly")
     assert changed.every is not None
     assert (changed.cron, changed.every.total_seconds(), changed.args) == (None, 60, (3, 4))
@@ -185,13 +185,13 @@ FIELDS = {
 CHOICES = {"overlap": "skip", "catch_up": "all", "dst_gap": "skip", "dst_overlap": "last"}
 
 
-def test_every_field_of_a_schedule_is_made_and_changed_and_its_secrets_are_kept(
+def test_every_field_of_a_schedule_is_set_and_changed_and_its_secrets_are_kept(
     app: Headrace, tasks: dict[str, Any], visit: Visit
 ) -> None:
     page = visit("/new-schedule")
     page.locator("#s-more summary").click()
-    words = {"id": "sign", "task": "sign", "cron": "30 2 * * *", "tz": "Europe/Vienna", **FIELDS}
-    for name, text in {**words, "args": '["ann"]', "kwargs": '{"password": "s3cret"}'}.items():
+    texts = {"id": "sign", "task": "sign", "cron": "30 2 * * *", "tz": "Europe/Vienna", **FIELDS}
+    for name, text in {**texts, "args": '["ann"]', "kwargs": '{"password": "s3cret"}'}.items():
         page.locator(f"form.card [name={name}]").fill(text)
     for name, word in CHOICES.items():
         page.locator(f"form.card [name={name}]").select_option(word)
@@ -208,12 +208,12 @@ def test_every_field_of_a_schedule_is_made_and_changed_and_its_secrets_are_kept(
     for name, text in {**FIELDS, **CHOICES}.items():
         expect(page.locator(f"form [name={name}]")).to_have_value(text)
     press(page, "Save the schedule")
-    told(page, "Nothing was changed")
+    expect_toast(page, "Nothing was changed")
     page.locator("[name=args]").fill('["bob"]')
     page.locator("[name=dst_gap]").select_option("shift")
     page.locator("[name=end]").fill("")
     press(page, "Save the schedule")
-    told(page, "sign was changed")
+    expect_toast(page, "sign was changed")
     changed = app.schedules.get("sign")
     assert (changed.dst_gap, changed.end, changed.priority, changed.catch_up_limit) == ("shift", None, 7, 3)
     job = app.schedules.run_now("sign")
@@ -225,22 +225,22 @@ def test_an_alert_is_acknowledged_silenced_and_resolved(app: Headrace, tasks: di
     page = visit("/alerts")
     expect(page.locator("#nav .badge")).to_have_text("1")
     press(page, "Acknowledge")
-    told(page, "smoke is acknowledged")
+    expect_toast(page, "smoke is acknowledged")
     expect(page.locator("#active")).to_contain_text("local acknowledged it")
     assert app.alerts.active()[0].state == "acknowledged"
     page.locator("#active").get_by_role("button", name="Silence").click()
-    told(page, "smoke is silenced for 1 hour")
+    expect_toast(page, "smoke is silenced for 1 hour")
     assert [silence.rule for silence in app.alerts.silences()] == ["smoke"]
     press(page, "End")
-    told(page, "The silence has ended")
+    expect_toast(page, "The silence has ended")
     assert app.alerts.silences() == []
     press(page, "Resolve")
-    told(page, "smoke is resolved")
+    expect_toast(page, "smoke is resolved")
     assert app.alerts.active() == []
     expect(page.locator("#history")).to_contain_text("resolved")
 
 
-def test_a_rule_is_tried_made_changed_and_deleted(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_a_rule_is_previewed_created_changed_and_deleted(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     tasks["add"].enqueue(1, 2)
     page = visit("/alerts/new-rule")
     page.get_by_label("Name").fill("deep")
@@ -256,7 +256,7 @@ def test_a_rule_is_tried_made_changed_and_deleted(app: Headrace, tasks: dict[str
     page.get_by_label("Must hold for").fill("90")
     page.get_by_label("queue", exact=True).check()
     press(page, "Save the rule")
-    told(page, "deep was changed")
+    expect_toast(page, "deep was changed")
     rule = app.alerts.rules.get("deep")
     assert (rule.when, rule.for_, rule.per, rule.severity) == ("depth > 5", 90, ("queue",), "critical")
     press(page, "Switch off")
@@ -267,7 +267,7 @@ def test_a_rule_is_tried_made_changed_and_deleted(app: Headrace, tasks: dict[str
     assert "deep" not in {rule.name for rule in app.alerts.rules.list()}
 
 
-def test_stale_jobs_are_dealt_with_and_jobs_are_archived(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_stale_jobs_are_handled_and_jobs_are_archived(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     done = tasks["sign"].enqueue("ann", password="x")
     with app.worker(concurrency=1, queues=["sums"]):
         done.wait(PATIENCE)
@@ -277,39 +277,39 @@ def test_stale_jobs_are_dealt_with_and_jobs_are_archived(app: Headrace, tasks: d
     page.get_by_label("Name").fill("orders")
     page.get_by_label("Max pending").fill("soon")
     press(page, "Set terms")
-    told(page, "neither a number of seconds")
+    expect_toast(page, "neither a number of seconds")
     page.get_by_label("Max pending").fill("0.001")
     press(page, "Set terms")
-    told(page, "apply from the next check")
+    expect_toast(page, "apply from the next check")
     expect(page.locator("#stale")).to_contain_text("refuse")
     press(page, "Handle stale jobs")
-    expect(page.locator("#ask")).to_contain_text("1 become dead letters")
+    expect(page.locator("#confirm")).to_contain_text("1 become dead letters")
     answer(page, "Apply")
-    told(page, "1 job ended")
+    expect_toast(page, "1 job ended")
     assert job.refresh().state == "failed"
     press(page, "Remove")
-    told(page, "are removed")
+    expect_toast(page, "are removed")
 
     app.lifecycle.configure(queue="sums", keep_completed=0)
     press(page, "Archive now")
     answer(page, "Archive now")
-    told(page, "1 job archived")
+    expect_toast(page, "1 job archived")
     expect(page.locator("#partitions")).to_be_visible()
     page.get_by_label("Restore an archived job").fill(done.id)
     press(page, "Restore")
     expect(page.locator("#job-id")).to_have_text(done.id)
 
 
-def test_the_system_tells_its_settings_and_who_did_what(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+def test_the_system_page_shows_settings_and_the_audit_trail(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     page = visit("/system")
     expect(page.locator("#set-heartbeat")).to_contain_text("argument")
     press(page, "Optimize")
-    told(page, "Statistics are up to date")
+    expect_toast(page, "Statistics are up to date")
     expect(page.locator("#audit")).to_contain_text("store.optimize")
     expect(page.locator("#findings")).to_contain_text("All is well")
 
 
-def test_desks_have_keys_and_stand_in_the_palette(app: Headrace, visit: Visit) -> None:
+def test_admin_pages_have_keys_and_palette_entries(app: Headrace, visit: Visit) -> None:
     page = visit("/")
     keys = {"f": "Flows", "s": "Schedules", "d": "Dead letters", "a": "Alerts", "l": "Lifecycle", "y": "System"}
     for key, title in keys.items():

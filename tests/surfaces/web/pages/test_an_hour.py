@@ -1,7 +1,7 @@
 """An hour of an open Overview leaks nothing, neither in the browser nor in the server.
 
-The page looks at most once a second, so an hour is 3600 looks; the page's clock is moved, and a look follows the other.
-The suite takes the first 60 of them. All of them, by hand, which takes some minutes:
+The page reloads at most once a second, so an hour is 3600 reloads; the test moves the page's clock from one to the
+next. The suite takes the first 60. All of them, by hand, take some minutes:
 
     HEADRACE_TEST_LOOKS=3600 python -m pytest tests/surfaces/web/pages/test_an_hour.py --timeout=3600
 """
@@ -23,19 +23,19 @@ pytestmark = pytest.mark.slow
 
 LOOKS = int(os.environ.get("HEADRACE_TEST_LOOKS", "60"))
 OURS = [tracemalloc.Filter(True, f"*/{name}/*") for name in ("headrace", "starlette", "uvicorn", "jinja2", "h11")]
-COUNT = "window.looks = 0; document.addEventListener('headrace:fresh', () => (window.looks += 1))"
+COUNT = "window.looks = 0; document.addEventListener('headrace:updated', () => (window.looks += 1))"
 SHOWN = """() => {
   const walk = document.createTreeWalker(document, NodeFilter.SHOW_ALL);
   let shown = 1;
   while (walk.nextNode()) shown += 1;
   return shown;
 }"""
-# Once more with all that a page does on waking, as when somebody comes back to it a thousand times.
+# Run everything that a page does when it becomes visible again.
 WAKE = "document.dispatchEvent(new Event('visibilitychange'))"
 
 
 def in_browser(cdp: CDPSession) -> dict[str, float]:
-    """What is left after garbage collection."""
+    """The figures after garbage collection."""
     for _ in range(3):
         cdp.send("HeapProfiler.collectGarbage")
     found = {one["name"]: one["value"] for one in cdp.send("Performance.getMetrics")["metrics"]}
@@ -61,13 +61,13 @@ def at_rest(page: Page, cdp: CDPSession) -> dict[str, float]:
 
 
 def in_server() -> int:
-    """Bytes that the server holds, and not what drives the browser."""
+    """The bytes that the server holds, without the browser's driver."""
     gc.collect()
     return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(OURS).traces)
 
 
 def look(page: Page, app: Headrace, tasks: dict[str, Any], number: int) -> None:
-    """Something happens, a second passes, and the page shows it."""
+    """Change something, let a second pass, and wait until the page shows it."""
     tasks["refuse" if number % 10 == 0 else "add"].enqueue(*((number,) if number % 10 == 0 else (number, 1)))
     seen = page.evaluate("window.looks")
     page.evaluate(WAKE)
@@ -95,9 +95,9 @@ def test_an_open_overview_leaks_no_memory_on_either_side(
         finally:
             tracemalloc.stop()
     assert page.evaluate("window.looks") >= LOOKS
-    told = f"{before} -> {after}; {held} -> {holds} bytes in the server"
-    assert after["JSEventListeners"] <= before["JSEventListeners"] + 5, told
-    assert after["lost"] <= before["lost"] + 1000, told
-    assert after["JSHeapUsedSize"] <= 1.2 * before["JSHeapUsedSize"] + 500_000, told
-    assert holds <= 1.2 * held + 2_000_000, told
-    print(told)
+    figures_text = f"{before} -> {after}; {held} -> {holds} bytes in the server"
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 5, figures_text
+    assert after["lost"] <= before["lost"] + 1000, figures_text
+    assert after["JSHeapUsedSize"] <= 1.2 * before["JSHeapUsedSize"] + 500_000, figures_text
+    assert holds <= 1.2 * held + 2_000_000, figures_text
+    print(figures_text)

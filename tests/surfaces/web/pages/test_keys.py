@@ -17,14 +17,14 @@ def heading(page: Page) -> Any:
     return expect(page.get_by_role("heading", level=1))
 
 
-def test_rows_are_walked_and_opened(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
+def test_keys_select_and_open_rows(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
     first, second = tasks["add"].enqueue(1, 1), tasks["add"].enqueue(2, 2)
     page = visit("/jobs")
     page.keyboard.press("j")
-    expect(page.locator("tr.here")).to_contain_text(second.id[-8:])
+    expect(page.locator("tr.current")).to_contain_text(second.id[-8:])
     page.keyboard.press("j")
     page.keyboard.press("j")  # the last one stays
-    expect(page.locator("tr.here")).to_contain_text(first.id[-8:])
+    expect(page.locator("tr.current")).to_contain_text(first.id[-8:])
     page.keyboard.press("k")
     page.keyboard.press("x")
     expect(page.get_by_label(f"Pick {second.id}")).to_be_checked()
@@ -51,7 +51,9 @@ def test_views_and_the_search_have_keys(app: Headrace, tasks: dict[str, Any], vi
     assert "text=nothing" in page.url
 
 
-def test_the_palette_finds_and_acts(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
+def test_the_palette_finds_pages_and_runs_actions(
+    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
+) -> None:
     job = tasks["add"].enqueue(1, 1)
     page = visit("/")
     page.keyboard.press("Control+k")

@@ -1,4 +1,4 @@
-"""Pages stay fresh by themselves, and never take anything away from whoever is reading."""
+"""Pages update themselves and keep focus, selection and typed text."""
 
 from __future__ import annotations
 
@@ -42,8 +42,10 @@ def test_a_job_is_followed_to_its_end(app: Headrace, tasks: dict[str, Any], visi
     assert page.evaluate(REMEMBERED)
 
 
-def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
-    """What is being typed, picked, selected or unfolded outlives a change of the page around it."""
+def test_an_update_keeps_focus_selection_and_typed_text(
+    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
+) -> None:
+    """Typed, picked, selected and unfolded content survives an update of the page."""
     job = tasks["refuse"].enqueue(1)
     with app.worker(concurrency=1):
         job.wait(PATIENCE)
@@ -71,15 +73,15 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
     expect(page.get_by_label(f"Pick {job.id}")).to_be_checked()
 
 
-# The page is looked at anew as when somebody comes back to it, and has taken in the answer.
+# Reload the page as when it becomes visible again, and wait until it has applied the response.
 LOOK_AGAIN = """new Promise((done) => {
-    document.addEventListener("headrace:fresh", done, { once: true });
+    document.addEventListener("headrace:updated", done, { once: true });
     document.dispatchEvent(new Event("visibilitychange"));
 })"""
 
 
 @pytest.mark.parametrize("path", ["/new-schedule", "/alerts/new-rule", "/alerts/new-channel", "/enqueue"])
-def test_a_form_that_is_being_filled_in_outlives_a_look(visit: Callable[[str], Page], path: str) -> None:
+def test_an_update_keeps_a_partly_filled_form(visit: Callable[[str], Page], path: str) -> None:
     page = visit(path)
     fields = page.get_by_role("main").locator("input:visible, textarea:visible")
     page.evaluate(LOOK_AGAIN)
@@ -93,7 +95,7 @@ def test_a_form_that_is_being_filled_in_outlives_a_look(visit: Callable[[str], P
 
 
 @pytest.mark.parametrize("is_there_first", [False, True])
-def test_a_log_is_followed_until_somebody_scrolls_up(
+def test_a_log_scrolls_along_until_the_user_scrolls_up(
     app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page], is_there_first: bool
 ) -> None:
     job = tasks["chat"].enqueue(60)
@@ -111,7 +113,7 @@ def test_a_log_is_followed_until_somebody_scrolls_up(
         assert not page.locator("#log").evaluate(at_end)
 
 
-def test_a_lost_connection_is_told(site: Site, visit: Callable[[str], Page]) -> None:
+def test_a_lost_connection_is_shown(site: Site, visit: Callable[[str], Page]) -> None:
     page = visit("/")
     expect(page.locator("#link")).not_to_have_attribute("data-link", "off")
     site.stop()

@@ -1,4 +1,4 @@
-"""Somebody who sees the dashboard for the first time finds out why a job does not run, in at most three clicks."""
+"""A new user of the dashboard finds out why a job does not run, in at most three clicks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def unequipped(app: Headrace, tasks: Tasks) -> Job[Any]:
     return tasks["add"].using(needs=["gpu"]).enqueue(1, 2)
 
 
-# How, in which state, and what the dashboard says of it.
+# A cause, the state of the job, and the text of the dashboard.
 STUCK = [
     (paused, "pending", "is paused; resume it"),
     (unserved, "pending", "No live worker serves"),
@@ -63,14 +63,14 @@ STUCK = [
 ]
 
 
-@pytest.mark.parametrize(("stick", "state", "words"), STUCK, ids=[stick.__name__ for stick, *_ in STUCK])
+@pytest.mark.parametrize(("stick", "state", "expected"), STUCK, ids=[stick.__name__ for stick, *_ in STUCK])
 def test_why_a_job_is_stuck_is_three_clicks_from_the_overview(
     app: Headrace,
     tasks: Tasks,
     visit: Callable[[str], Page],
     stick: Callable[[Headrace, Tasks], Job[Any]],
     state: str,
-    words: str,
+    expected: str,
 ) -> None:
     job = stick(app, tasks)
     served = ["slow"] if stick is unserved else [QUEUE]
@@ -79,5 +79,5 @@ def test_why_a_job_is_stuck_is_three_clicks_from_the_overview(
         page.locator("#overview-queues").get_by_role("link", name=QUEUE, exact=True).click()
         page.get_by_role("main").locator(".legend").get_by_role("link", name=state).click()
         page.get_by_role("main").locator(f'a[href$="{job.id}"]').click()
-        expect(page.locator("#why")).to_contain_text(words)
+        expect(page.locator("#why")).to_contain_text(expected)
         assert page.url.endswith(job.id)

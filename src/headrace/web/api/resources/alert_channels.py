@@ -11,7 +11,7 @@ from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertChannelNotFound
 from headrace.runtime.alerts.channels import Kind, Security
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Trial, said
+from headrace.web.api.schemas import TestOutcome, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("channels", "Alert channels: where notifications are sent.")
@@ -54,38 +54,38 @@ class NewChannel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/alert-channels")
-def find(visit: RequestContext) -> list[AlertChannel]:
+def find(context: RequestContext) -> list[AlertChannel]:
     """List the channels with their health, without secrets."""
-    return visit.app.alerts.channels.list()
+    return context.app.alerts.channels.list()
 
 
 @table.post("/alert-channels", status=201, example=_NEW)
-def create(visit: RequestContext, body: NewChannel) -> AlertChannel:
+def create(context: RequestContext, body: NewChannel) -> AlertChannel:
     """Create a channel."""
-    return visit.app.alerts.channels.create(body.name, kind=body.kind, **said(body, but=("name", "kind")))
+    return context.app.alerts.channels.create(body.name, kind=body.kind, **given_fields(body, exclude=("name", "kind")))
 
 
 @table.post("/alert-channels/{name}/test", waits=True)
-def test(visit: RequestContext, name: str) -> Trial:
+def test(context: RequestContext, name: str) -> TestOutcome:
     """Send a test message now and return whether the channel accepted it."""
-    trouble = visit.app.alerts.channels.test(name)
-    return Trial(trouble is None, trouble)
+    error = context.app.alerts.channels.test(name)
+    return TestOutcome(error is None, error)
 
 
 @table.get("/alert-channels/{name}")
-def get(visit: RequestContext, name: str) -> AlertChannel:
+def get(context: RequestContext, name: str) -> AlertChannel:
     """Return one channel."""
-    return visit.app.alerts.channels.get(name)
+    return context.app.alerts.channels.get(name)
 
 
 @table.patch("/alert-channels/{name}", example={"enabled": False})
-def update(visit: RequestContext, name: str, body: ChannelFields) -> AlertChannel:
+def update(context: RequestContext, name: str, body: ChannelFields) -> AlertChannel:
     """Change a stored channel. Omitted fields and secrets stay."""
-    return visit.app.alerts.channels.update(name, **said(body))
+    return context.app.alerts.channels.update(name, **given_fields(body))
 
 
 @table.delete("/alert-channels/{name}")
-def delete(visit: RequestContext, name: str) -> None:
+def delete(context: RequestContext, name: str) -> None:
     """Delete a stored channel that no rule uses."""
-    if not visit.app.alerts.channels.delete(name):
+    if not context.app.alerts.channels.delete(name):
         raise AlertChannelNotFound(name)

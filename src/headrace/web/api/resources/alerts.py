@@ -11,7 +11,7 @@ from headrace.app.alerts.records import Alert, AlertChange, AlertReading, AlertR
 from headrace.core.alerts.alert import Severity
 from headrace.errors import AlertSilenceNotFound
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Cursor, Limit, Note, said
+from headrace.web.api.schemas import Cursor, Limit, Note, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("alerts", "Alerts, their history, their rules and silences.")
@@ -36,7 +36,7 @@ class HistoryQuery(Struct, frozen=True, kw_only=True):
     cursor: Cursor | None = None
 
 
-class Word(Struct, frozen=True, forbid_unknown_fields=True):
+class NoteBody(Struct, frozen=True, forbid_unknown_fields=True):
     """A note."""
 
     note: Note | None = None
@@ -94,97 +94,99 @@ class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/alerts")
-def active(visit: RequestContext, query: AlertQuery) -> list[Alert]:
+def active(context: RequestContext, query: AlertQuery) -> list[Alert]:
     """List the firing alerts, most severe first."""
-    return visit.app.alerts.active(severity=query.severity, acknowledged=query.acknowledged, pending=query.pending)
+    return context.app.alerts.active(severity=query.severity, acknowledged=query.acknowledged, pending=query.pending)
 
 
 @table.get("/alert-history")
-def history(visit: RequestContext, query: HistoryQuery) -> list[AlertChange]:
+def history(context: RequestContext, query: HistoryQuery) -> list[AlertChange]:
     """List the history of alerts, newest first. The `cursor` of the last entry continues the list."""
-    return visit.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
+    return context.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
 
 
 @table.post("/alerts/{alert_id}/acknowledge", example={"note": "looking into it"})
-def acknowledge(visit: RequestContext, alert_id: str, body: Word) -> Alert:
+def acknowledge(context: RequestContext, alert_id: str, body: NoteBody) -> Alert:
     """Acknowledge an alert, which stops its repeated notifications."""
-    return visit.app.alerts.acknowledge(alert_id, by=visit.caller.name, note=body.note)
+    return context.app.alerts.acknowledge(alert_id, by=context.caller.name, note=body.note)
 
 
 @table.post("/alerts/{alert_id}/resolve", example={"note": "the mail server is back"})
-def resolve(visit: RequestContext, alert_id: str, body: Word) -> Alert:
+def resolve(context: RequestContext, alert_id: str, body: NoteBody) -> Alert:
     """Resolve an alert by hand. It fires again if its rule still holds."""
-    return visit.app.alerts.resolve(alert_id, by=visit.caller.name, note=body.note)
+    return context.app.alerts.resolve(alert_id, by=context.caller.name, note=body.note)
 
 
 @table.get("/alerts/{alert_id}")
-def get(visit: RequestContext, alert_id: str) -> Alert:
+def get(context: RequestContext, alert_id: str) -> Alert:
     """Return one alert by its id, or the only open alert of the rule with this name."""
-    return visit.app.alerts.get(alert_id)
+    return context.app.alerts.get(alert_id)
 
 
 # -- rules
 
 
 @table.get("/alert-rules")
-def rules(visit: RequestContext) -> list[AlertRule]:
+def rules(context: RequestContext) -> list[AlertRule]:
     """List the rules with their states, by name."""
-    return visit.app.alerts.rules.list()
+    return context.app.alerts.rules.list()
 
 
 @table.post("/alert-rules", status=201, example=_RULE)
-def create_rule(visit: RequestContext, body: NewRule) -> AlertRule:
+def create_rule(context: RequestContext, body: NewRule) -> AlertRule:
     """Create a rule."""
-    return visit.app.alerts.rules.create(body.name, **said(body, but=("name",)))
+    return context.app.alerts.rules.create(body.name, **given_fields(body, exclude=("name",)))
 
 
 @table.post("/alert-rule-test", writes=False, example={"when": "depth > 1000"})
-def test_rule(visit: RequestContext, body: RuleFields) -> list[AlertReading]:
+def test_rule(context: RequestContext, body: RuleFields) -> list[AlertReading]:
     """Evaluate a rule that is not stored. No notification is sent."""
-    return visit.app.alerts.rules.test(**said(body))
+    return context.app.alerts.rules.test(**given_fields(body))
 
 
 @table.get("/alert-rules/{name}/test")
-def test_stored_rule(visit: RequestContext, name: str) -> list[AlertReading]:
+def test_stored_rule(context: RequestContext, name: str) -> list[AlertReading]:
     """Evaluate a stored rule. No notification is sent."""
-    return visit.app.alerts.rules.test(name)
+    return context.app.alerts.rules.test(name)
 
 
 @table.get("/alert-rules/{name}")
-def rule(visit: RequestContext, name: str) -> AlertRule:
+def rule(context: RequestContext, name: str) -> AlertRule:
     """Return one rule with its state."""
-    return visit.app.alerts.rules.get(name)
+    return context.app.alerts.rules.get(name)
 
 
 @table.patch("/alert-rules/{name}", example={"enabled": False})
-def update_rule(visit: RequestContext, name: str, body: RuleFields) -> AlertRule:
+def update_rule(context: RequestContext, name: str, body: RuleFields) -> AlertRule:
     """Change a rule, also a built-in one."""
-    return visit.app.alerts.rules.update(name, **said(body))
+    return context.app.alerts.rules.update(name, **given_fields(body))
 
 
 @table.delete("/alert-rules/{name}")
-def delete_rule(visit: RequestContext, name: str) -> None:
+def delete_rule(context: RequestContext, name: str) -> None:
     """Delete a rule. A built-in rule returns to its defaults."""
-    visit.app.alerts.rules.delete(name)
+    context.app.alerts.rules.delete(name)
 
 
 # -- silences
 
 
 @table.get("/alert-silences")
-def silences(visit: RequestContext) -> list[AlertSilence]:
+def silences(context: RequestContext) -> list[AlertSilence]:
     """List the active silences."""
-    return visit.app.alerts.silences()
+    return context.app.alerts.silences()
 
 
 @table.post("/alert-silences", status=201, example={"rule": "mail-fails", "for_": 3600, "note": "migration"})
-def silence(visit: RequestContext, body: NewSilence) -> AlertSilence:
+def silence(context: RequestContext, body: NewSilence) -> AlertSilence:
     """Mute notifications for a time."""
-    return visit.app.alerts.silence(body.rule, labels=body.labels, for_=body.for_, by=visit.caller.name, note=body.note)
+    return context.app.alerts.silence(
+        body.rule, labels=body.labels, for_=body.for_, by=context.caller.name, note=body.note
+    )
 
 
 @table.delete("/alert-silences/{silence_id}")
-def unsilence(visit: RequestContext, silence_id: str) -> None:
+def unsilence(context: RequestContext, silence_id: str) -> None:
     """End a silence."""
-    if not visit.app.alerts.unsilence(silence_id):
+    if not context.app.alerts.unsilence(silence_id):
         raise AlertSilenceNotFound(silence_id)

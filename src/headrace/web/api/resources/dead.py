@@ -12,7 +12,7 @@ from headrace.app.jobs.records import lowered
 from headrace.core.dead_letters.records import BY_HAND, Status
 from headrace.core.events.history import HistoryEntry
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Changed, Cursor, Limit, Note, filters_of, lifted
+from headrace.web.api.schemas import Changed, Cursor, Limit, Note, decoded, filters_of
 from headrace.web.api.values import Boost, RateText
 from headrace.web.security.middleware import RequestContext
 
@@ -48,7 +48,7 @@ class DeadList(Struct, frozen=True):
     cursor: str | None
 
 
-class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewDeadLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The job, and a reason of one word."""
 
     job_id: str
@@ -106,97 +106,99 @@ class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/dead")
-def find(visit: RequestContext, query: DeadQuery) -> DeadList:
+def find(context: RequestContext, query: DeadQuery) -> DeadList:
     """List dead letters, newest first; pending ones unless a status is given."""
-    filters = filters_of(query, but=("status", "limit", "cursor"))
-    page = visit.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
+    filters = filters_of(query, exclude=("status", "limit", "cursor"))
+    page = context.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
     return DeadList([_shown(dead_letter) for dead_letter in page], page.cursor)
 
 
 @table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
-def add(visit: RequestContext, body: NewLetter) -> DeadLetter:
+def add(context: RequestContext, body: NewDeadLetter) -> DeadLetter:
     """Make a dead letter of a job by hand. A job that has not started fails."""
-    return _shown(visit.app.dead.add(body.job_id, reason=body.reason, by=visit.caller.name, note=body.note))
+    return _shown(context.app.dead.add(body.job_id, reason=body.reason, by=context.caller.name, note=body.note))
 
 
 @table.get("/dead/groups")
-def groups(visit: RequestContext, query: GroupQuery) -> list[DeadGroup]:
+def groups(context: RequestContext, query: GroupQuery) -> list[DeadGroup]:
     """Group dead letters by the fingerprint of their error, largest group first."""
-    return visit.app.dead.groups(status=_status(query.status), limit=query.limit)
+    return context.app.dead.groups(status=_status(query.status), limit=query.limit)
 
 
 @table.get("/dead/stats")
-def stats(visit: RequestContext) -> list[DeadStats]:
+def stats(context: RequestContext) -> list[DeadStats]:
     """Count dead letters by reason."""
-    return visit.app.dead.stats()
+    return context.app.dead.stats()
 
 
 @table.post("/dead/requeue", example={"fingerprint": "9f2c", "rate": "10/s", "dry_run": True})
-def requeue_many(visit: RequestContext, body: RequeueMany) -> BulkRequeue:
+def requeue_many(context: RequestContext, body: RequeueMany) -> BulkRequeue:
     """Requeue the pending dead letters that match, newest first."""
-    filters = filters_of(body, but=("everything", "limit", "rate", "priority_boost", "max_requeues", "note", "dry_run"))
-    return visit.app.dead.requeue_where(
+    filters = filters_of(
+        body, exclude=("everything", "limit", "rate", "priority_boost", "max_requeues", "note", "dry_run")
+    )
+    return context.app.dead.requeue_where(
         everything=body.everything,
         dry_run=body.dry_run,
         limit=body.limit,
         rate=body.rate,
         priority_boost=body.priority_boost,
         max_requeues=body.max_requeues,
-        by=visit.caller.name,
+        by=context.caller.name,
         note=body.note,
         **filters,
     )
 
 
 @table.post("/dead/purge", example={"older_than": 2_592_000, "dry_run": True})
-def purge(visit: RequestContext, body: Purge) -> Changed:
+def purge(context: RequestContext, body: Purge) -> Changed:
     """Delete dead letters that were resolved long ago."""
-    gone = visit.app.dead.purge(older_than=body.older_than, status=body.status, dry_run=body.dry_run)
-    return Changed(gone, body.dry_run)
+    purged = context.app.dead.purge(older_than=body.older_than, status=body.status, dry_run=body.dry_run)
+    return Changed(purged, body.dry_run)
 
 
 @table.get("/dead/{letter_id}/history")
-def history(visit: RequestContext, letter_id: str) -> list[HistoryEntry]:
+def history(context: RequestContext, letter_id: str) -> list[HistoryEntry]:
     """Return the history of the job of a dead letter, oldest first."""
-    return visit.app.dead.history(letter_id)
+    return context.app.dead.history(letter_id)
 
 
 @table.post("/dead/{letter_id}/requeue", example={"note": "fixed SMTP"})
-def requeue(visit: RequestContext, letter_id: str, body: Requeue) -> RequeueResult:
+def requeue(context: RequestContext, letter_id: str, body: Requeue) -> RequeueResult:
     """Run the job of a pending dead letter again, with fresh attempts and a higher priority."""
-    return visit.app.dead.requeue(
+    return context.app.dead.requeue(
         letter_id,
         priority_boost=body.priority_boost,
         max_requeues=body.max_requeues,
-        by=visit.caller.name,
+        by=context.caller.name,
         note=body.note,
-        args=None if body.args is None else lifted(body.args),
-        kwargs=None if body.kwargs is None else lifted(body.kwargs),
+        args=None if body.args is None else decoded(body.args),
+        kwargs=None if body.kwargs is None else decoded(body.kwargs),
     )
 
 
 @table.post("/dead/{letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
-def resolve(visit: RequestContext, letter_id: str, body: Resolve) -> DeadLetter:
+def resolve(context: RequestContext, letter_id: str, body: Resolve) -> DeadLetter:
     """Resolve a pending dead letter. Its job does not change."""
-    return _shown(visit.app.dead.resolve(letter_id, body.status, by=visit.caller.name, note=body.note))
+    return _shown(context.app.dead.resolve(letter_id, body.status, by=context.caller.name, note=body.note))
 
 
 @table.post("/dead/{letter_id}/notes", example={"text": "the mail server was down"})
-def note(visit: RequestContext, letter_id: str, body: NewNote) -> DeadLetter:
+def note(context: RequestContext, letter_id: str, body: NewNote) -> DeadLetter:
     """Add a note to a dead letter of any status."""
-    return _shown(visit.app.dead.note(letter_id, body.text, by=visit.caller.name))
+    return _shown(context.app.dead.note(letter_id, body.text, by=context.caller.name))
 
 
 @table.get("/dead/{letter_id}")
-def get(visit: RequestContext, letter_id: str) -> DeadLetter:
+def get(context: RequestContext, letter_id: str) -> DeadLetter:
     """Return one dead letter by its id, or the newest of the job with this id."""
-    return _shown(visit.app.dead.get(letter_id))
+    return _shown(context.app.dead.get(letter_id))
 
 
 @table.delete("/dead/{letter_id}")
-def delete(visit: RequestContext, letter_id: str) -> None:
+def delete(context: RequestContext, letter_id: str) -> None:
     """Delete a dead letter of any status. Its job does not change."""
-    visit.app.dead.delete(letter_id)
+    context.app.dead.delete(letter_id)
 
 
 def _status(status: AnyStatus) -> str | None:
@@ -206,5 +208,5 @@ def _status(status: AnyStatus) -> str | None:
 def _shown(dead_letter: DeadLetter) -> DeadLetter:
     args, kwargs, metadata = lowered(dead_letter.args), lowered(dead_letter.kwargs), lowered(dead_letter.metadata)
     logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in dead_letter.logs)
-    told: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
-    return structs.replace(dead_letter, progress=lowered(dead_letter.progress), **told)
+    fields: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
+    return structs.replace(dead_letter, progress=lowered(dead_letter.progress), **fields)

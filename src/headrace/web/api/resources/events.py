@@ -25,7 +25,7 @@ class EventQuery(Struct, frozen=True, kw_only=True):
 
 
 @table.get("/events", streams=Event)
-def stream(visit: RequestContext, query: EventQuery) -> Stream:
+def stream(context: RequestContext, query: EventQuery) -> Stream:
     """Stream events as server-sent events.
 
     Each event has its cursor as `id`, its type as `event` and its JSON as `data`. After a disconnect, a client
@@ -36,5 +36,5 @@ def stream(visit: RequestContext, query: EventQuery) -> Stream:
     """
     if query.since is not None:
         page_of(query.since)  # raises InvalidJob for a bad cursor
-    wanted = interest(query.types, query.queue, query.task)
-    return Stream(visit.lives, EachEvent(wanted), query.since)
+    event_filter = interest(query.types, query.queue, query.task)
+    return Stream(context.live_feeds, EachEvent(event_filter), query.since)

@@ -51,30 +51,30 @@ class FlowQuery(Struct, frozen=True):
 
 
 @table.get("/flows")
-def find(visit: RequestContext, query: FlowQuery) -> FlowList:
+def find(context: RequestContext, query: FlowQuery) -> FlowList:
     """List flows, newest first."""
-    found = visit.app.flows.list(query.limit + 1, query.cursor)
+    found = context.app.flows.list(query.limit + 1, query.cursor)
     shown = [_record(run) for run in found[: query.limit]]
     return FlowList(shown, shown[-1].id if len(found) > query.limit else None)
 
 
 @table.get("/flows/{flow_id}")
-def get(visit: RequestContext, flow_id: str) -> FlowDetail:
+def get(context: RequestContext, flow_id: str) -> FlowDetail:
     """Return one flow with its jobs and its graph."""
-    run = visit.app.flows.get(flow_id)
+    run = context.app.flows.get(flow_id)
     return FlowDetail(_record(run), [record_of(job) for job in run.jobs], run.graph())
 
 
 @table.post("/flows/{flow_id}/cancel")
-def cancel(visit: RequestContext, flow_id: str) -> Changed:
+def cancel(context: RequestContext, flow_id: str) -> Changed:
     """Cancel all unfinished jobs of a flow."""
-    return Changed(visit.app.flows.get(flow_id).cancel())
+    return Changed(context.app.flows.get(flow_id).cancel())
 
 
 @table.post("/flows/{flow_id}/retry")
-def retry(visit: RequestContext, flow_id: str) -> Changed:
+def retry(context: RequestContext, flow_id: str) -> Changed:
     """Retry the failed and cancelled jobs of a flow, with the jobs cancelled because of them."""
-    return Changed(visit.app.flows.get(flow_id).retry())
+    return Changed(context.app.flows.get(flow_id).retry())
 
 
 def _record(run: FlowRun) -> FlowRecord:

@@ -10,7 +10,7 @@ from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.retention.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
 from headrace.app.retention.lifecycle_records import LifecyclePolicy, StaleJob, StateAges
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Limit, said
+from headrace.web.api.schemas import Limit, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("lifecycle", "Stale jobs, retention, the archive and lifecycle terms.")
@@ -25,7 +25,7 @@ class StaleQuery(Struct, frozen=True, kw_only=True):
     limit: Limit = 1000
 
 
-class StaleOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StaleRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stale jobs to handle by their on_stale action; nothing changes unless `dry_run` is false."""
 
     task: str | None = None
@@ -34,20 +34,20 @@ class StaleOrder(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool = True
 
 
-class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
+class ArchiveRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Nothing changes unless `dry_run` is false."""
 
     dry_run: bool = True
 
 
-class TermsQuery(Struct, frozen=True):
+class PolicyQuery(Struct, frozen=True):
     """The task, the queue or both whose terms to return; without either, the defaults."""
 
     task: str | None = None
     queue: str | None = None
 
 
-class TermsChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PolicyChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Terms to set for a task or a queue: seconds, null for no limit, "default" to remove a term set before."""
 
     task: str | None = None
@@ -68,63 +68,63 @@ class TermsChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @table.get("/lifecycle/stale")
-def stale(visit: RequestContext, query: StaleQuery) -> list[StaleJob]:
+def stale(context: RequestContext, query: StaleQuery) -> list[StaleJob]:
     """List stale jobs, the most overdue first. Nothing changes."""
-    return visit.app.lifecycle.detect_stale(
+    return context.app.lifecycle.detect_stale(
         task=query.task, queue=query.queue, warnings=query.warnings, limit=query.limit
     )
 
 
 @table.post("/lifecycle/stale", example={"queue": "emails", "dry_run": True})
-def deal_with_stale(visit: RequestContext, body: StaleOrder) -> list[StaleJob]:
+def deal_with_stale(context: RequestContext, body: StaleRequest) -> list[StaleJob]:
     """Apply the on_stale action of stale jobs; a dry run unless `dry_run` is false."""
-    return visit.app.lifecycle.detect_stale(dry_run=body.dry_run, task=body.task, queue=body.queue, limit=body.limit)
+    return context.app.lifecycle.detect_stale(dry_run=body.dry_run, task=body.task, queue=body.queue, limit=body.limit)
 
 
 @table.get("/lifecycle/ages")
-def ages(visit: RequestContext) -> list[StateAges]:
+def ages(context: RequestContext) -> list[StateAges]:
     """Return how long jobs have been in their state, for each open state and queue."""
-    return visit.app.lifecycle.ages()
+    return context.app.lifecycle.ages()
 
 
 @table.post("/lifecycle/archive", example={"dry_run": True})
-def archive(visit: RequestContext, body: ArchiveOrder) -> ArchiveRun:
+def archive(context: RequestContext, body: ArchiveRequest) -> ArchiveRun:
     """Archive or delete finished jobs past their retention now; a dry run unless `dry_run` is false."""
-    return visit.app.lifecycle.archive(dry_run=body.dry_run)
+    return context.app.lifecycle.archive(dry_run=body.dry_run)
 
 
 @table.get("/lifecycle/archive")
-def archive_stats(visit: RequestContext) -> ArchiveStats:
+def archive_stats(context: RequestContext) -> ArchiveStats:
     """Return the size of the archive and the last retention run of a worker."""
-    return visit.app.lifecycle.stats()
+    return context.app.lifecycle.stats()
 
 
 @table.get("/lifecycle/archive/months")
-def archive_months(visit: RequestContext) -> list[ArchiveMonth]:
+def archive_months(context: RequestContext) -> list[ArchiveMonth]:
     """Return the number and size of archived jobs by the month they finished in."""
-    return visit.app.lifecycle.months()
+    return context.app.lifecycle.months()
 
 
 @table.post("/lifecycle/archive/{job_id}/restore")
-def restore(visit: RequestContext, job_id: str) -> JobRecord:
+def restore(context: RequestContext, job_id: str) -> JobRecord:
     """Return an archived job to the store, to run again."""
-    return record_of(visit.app.lifecycle.restore(job_id))
+    return record_of(context.app.lifecycle.restore(job_id))
 
 
 @table.get("/lifecycle/partitions")
-def partitions(visit: RequestContext) -> list[ArchivePartition]:
+def partitions(context: RequestContext) -> list[ArchivePartition]:
     """List the partitions of the archive, oldest first."""
-    return visit.app.lifecycle.partitions()
+    return context.app.lifecycle.partitions()
 
 
 @table.get("/lifecycle/terms")
-def terms(visit: RequestContext, query: TermsQuery) -> LifecyclePolicy:
+def terms(context: RequestContext, query: PolicyQuery) -> LifecyclePolicy:
     """Return the lifecycle terms of a task, a queue or all jobs, and where each is set."""
-    return visit.app.lifecycle.terms(task=query.task, queue=query.queue)
+    return context.app.lifecycle.terms(task=query.task, queue=query.queue)
 
 
 @table.patch("/lifecycle/terms", example={"queue": "emails", "max_pending": 600, "on_stale": "dead"})
-def configure(visit: RequestContext, body: TermsChange) -> LifecyclePolicy:
+def configure(context: RequestContext, body: PolicyChange) -> LifecyclePolicy:
     """Set lifecycle terms of a task or a queue. They override code and settings."""
-    fields: dict[str, Any] = said(body, but=("task", "queue"))
-    return visit.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)
+    fields: dict[str, Any] = given_fields(body, exclude=("task", "queue"))
+    return context.app.lifecycle.configure(task=body.task, queue=body.queue, **fields)

@@ -17,12 +17,12 @@ _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 table = Table("metrics", "Metrics of the store, current and past.")
 
 
-def _span(text: str) -> float | str:
+def _window(text: str) -> float | str:
     """A duration: seconds, or a text such as `15m`."""
     return float(text) if _SECONDS.fullmatch(text) else text
 
 
-class Window(Struct, frozen=True):
+class WindowQuery(Struct, frozen=True):
     """The window: `90`, `15m`, `1h30m`."""
 
     window: str = "60"
@@ -56,47 +56,47 @@ class DaysQuery(Struct, frozen=True, kw_only=True):
 
 
 @table.get("/metrics")
-def system(visit: RequestContext, query: Window) -> MetricsSnapshot:
+def system(context: RequestContext, query: WindowQuery) -> MetricsSnapshot:
     """Return throughput, errors and times of the window by queue, task and worker, and the waiting jobs."""
-    return visit.app.metrics.snapshot(_span(query.window))
+    return context.app.metrics.snapshot(_window(query.window))
 
 
 @table.get("/metrics/queues")
-def queues(visit: RequestContext, query: Window) -> list[QueueMetrics]:
+def queues(context: RequestContext, query: WindowQuery) -> list[QueueMetrics]:
     """Return the metrics of each queue."""
-    return visit.app.metrics.snapshot(_span(query.window)).queues
+    return context.app.metrics.snapshot(_window(query.window)).queues
 
 
 @table.get("/metrics/queues/{queue}")
-def queue(visit: RequestContext, queue: str, query: Window) -> QueueMetrics:
+def queue(context: RequestContext, queue: str, query: WindowQuery) -> QueueMetrics:
     """Return the metrics of one queue."""
-    for found in visit.app.metrics.snapshot(_span(query.window)).queues:
+    for found in context.app.metrics.snapshot(_window(query.window)).queues:
         if found.queue == queue:
             return found
     raise QueueNotFound(queue, ", or it has no metrics")
 
 
 @table.get("/metrics/tasks")
-def tasks(visit: RequestContext, query: TasksQuery) -> list[TaskMetrics]:
+def tasks(context: RequestContext, query: TasksQuery) -> list[TaskMetrics]:
     """Return the metrics of tasks: most failed attempts first, then the busiest."""
-    return visit.app.metrics.tasks(query.queue, window=_span(query.window), limit=query.limit)
+    return context.app.metrics.tasks(query.queue, window=_window(query.window), limit=query.limit)
 
 
 @table.get("/metrics/days")
-def days(visit: RequestContext, query: DaysQuery) -> list[DayMetrics]:
+def days(context: RequestContext, query: DaysQuery) -> list[DayMetrics]:
     """Return daily totals in UTC, today last."""
-    return visit.app.metrics.days(query.count, queue=query.queue, task=query.task)
+    return context.app.metrics.days(query.count, queue=query.queue, task=query.task)
 
 
 @table.get("/metrics/series/{name}")
-def series(visit: RequestContext, name: str, query: SeriesQuery) -> MetricSeries:
+def series(context: RequestContext, name: str, query: SeriesQuery) -> MetricSeries:
     """Return a metric over time, such as `throughput`, `error_rate`, `wait_p95` or `depth`."""
-    return visit.app.metrics.series(
+    return context.app.metrics.series(
         name,
         queue=query.queue,
         task=query.task,
         worker=query.worker,
-        window=_span(query.window),
-        step=None if query.step is None else _span(query.step),
+        window=_window(query.window),
+        step=None if query.step is None else _window(query.step),
         until=query.until,
     )

@@ -14,7 +14,7 @@ from headrace.core.jobs.states import State
 from headrace.core.tasks.retry import Retry
 from headrace.core.tasks.unique import Unique
 from headrace.runtime.jobs.task import Call
-from headrace.web.api.schemas import lifted, said
+from headrace.web.api.schemas import decoded, given_fields
 from headrace.web.api.values import (
     JobId,
     Kept,
@@ -92,17 +92,17 @@ class JobRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def options_of(job: Struct) -> dict[str, Any]:
     """The options of the body, as `using()` takes them."""
-    given = said(job, but=_NOT_OPTIONS)
+    given = given_fields(job, exclude=_NOT_OPTIONS)
     retry, unique = given.get("retry"), given.get("unique")
     if isinstance(retry, NewRetry):
-        told = structs.asdict(retry)
-        given["retry"] = Retry(**{**told, "on": tuple(retry.on), "never": tuple(retry.never)})
+        fields = structs.asdict(retry)
+        given["retry"] = Retry(**{**fields, "on": tuple(retry.on), "never": tuple(retry.never)})
     if isinstance(unique, bool | NewUnique):
-        told = structs.asdict(unique) if isinstance(unique, NewUnique) else {}
-        given["unique"] = Unique(**told) if unique else None
+        fields = structs.asdict(unique) if isinstance(unique, NewUnique) else {}
+        given["unique"] = Unique(**fields) if unique else None
     return given
 
 
 def call_of(app: Headrace, job: JobRequest) -> Call[Any]:
     """The call, checked against the task's signature if this process knows it."""
-    return app.task_by_name(job.task).using(**options_of(job)).bind(*lifted(job.args), **lifted(job.kwargs))
+    return app.task_by_name(job.task).using(**options_of(job)).bind(*decoded(job.args), **decoded(job.kwargs))

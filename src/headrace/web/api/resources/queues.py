@@ -12,7 +12,7 @@ from headrace.app.queues.queues import QueueStats
 from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
 from headrace.core.queues.rules_text import rate_in_words
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Changed, Limit, said
+from headrace.web.api.schemas import Changed, Limit, given_fields
 from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
 from headrace.web.security.middleware import RequestContext
 
@@ -70,7 +70,7 @@ class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     key_concurrency: JobCount | UnsetType | None = UNSET
 
 
-class Peek(Struct, frozen=True):
+class PeekQuery(Struct, frozen=True):
     """The number of jobs to return."""
 
     limit: Limit = 10
@@ -101,59 +101,59 @@ class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @table.get("/queues")
-def find(visit: RequestContext) -> list[QueueRecord]:
+def find(context: RequestContext) -> list[QueueRecord]:
     """List the queues with their counts, by name."""
-    return [_record(stats) for stats in visit.app.queues()]
+    return [_record(stats) for stats in context.app.queues()]
 
 
 @table.get("/queues/{queue}/peek")
-def peek(visit: RequestContext, queue: QueueName, query: Peek) -> list[JobRecord]:
+def peek(context: RequestContext, queue: QueueName, query: PeekQuery) -> list[JobRecord]:
     """Return the next jobs in claim order."""
-    return [record_of(job) for job in visit.app.queue(queue).peek(query.limit)]
+    return [record_of(job) for job in context.app.queue(queue).peek(query.limit)]
 
 
 @table.get("/queues/{queue}")
-def get(visit: RequestContext, queue: QueueName) -> QueueRecord:
+def get(context: RequestContext, queue: QueueName) -> QueueRecord:
     """Return one queue with its counts and rules; an unknown queue is empty."""
-    return _record(visit.app.queue(queue).stats())
+    return _record(context.app.queue(queue).stats())
 
 
 @table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
-def configure(visit: RequestContext, queue: QueueName, body: QueueChange) -> QueueRecord:
+def configure(context: RequestContext, queue: QueueName, body: QueueChange) -> QueueRecord:
     """Change rules of a queue. All workers and callers apply them within a second."""
-    visit.app.queue(queue).configure(**said(body))
-    return _record(visit.app.queue(queue).stats())
+    context.app.queue(queue).configure(**given_fields(body))
+    return _record(context.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/pause")
-def pause(visit: RequestContext, queue: QueueName) -> QueueRecord:
+def pause(context: RequestContext, queue: QueueName) -> QueueRecord:
     """Pause a queue: workers start none of its jobs. Running jobs continue."""
-    visit.app.queue(queue).pause()
-    return _record(visit.app.queue(queue).stats())
+    context.app.queue(queue).pause()
+    return _record(context.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/resume")
-def resume(visit: RequestContext, queue: QueueName) -> QueueRecord:
+def resume(context: RequestContext, queue: QueueName) -> QueueRecord:
     """Resume a queue."""
-    visit.app.queue(queue).resume()
-    return _record(visit.app.queue(queue).stats())
+    context.app.queue(queue).resume()
+    return _record(context.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/clear")
-def clear(visit: RequestContext, queue: QueueName) -> Changed:
+def clear(context: RequestContext, queue: QueueName) -> Changed:
     """Delete every job of a queue that has not started."""
-    return Changed(visit.app.queue(queue).clear())
+    return Changed(context.app.queue(queue).clear())
 
 
 @table.delete("/queues/{queue}")
-def delete(visit: RequestContext, queue: QueueName) -> None:
+def delete(context: RequestContext, queue: QueueName) -> None:
     """Delete a queue with its rules and finished jobs; 409 while it has unfinished jobs."""
-    visit.app.queue(queue).delete()
+    context.app.queue(queue).delete()
 
 
 def _record(stats: QueueStats) -> QueueRecord:
-    told = said(stats, but=("rules",))
-    return QueueRecord(rules=_rules(stats.rules), **told)
+    fields = given_fields(stats, exclude=("rules",))
+    return QueueRecord(rules=_rules(stats.rules), **fields)
 
 
 def _rules(rules: QueueRules) -> QueueRulesRecord:
@@ -175,36 +175,36 @@ def _rules(rules: QueueRules) -> QueueRulesRecord:
 
 
 @tasks.get("/tasks")
-def find_tasks(visit: RequestContext) -> list[TaskRecord]:
+def find_tasks(context: RequestContext) -> list[TaskRecord]:
     """List the tasks that the web process knows or that have rules, by name."""
-    rules = visit.app.task_rules()
-    return [_task(visit, name, rules.get(name, TaskRules())) for name in sorted({*visit.app.tasks, *rules})]
+    rules = context.app.task_rules()
+    return [_task(context, name, rules.get(name, TaskRules())) for name in sorted({*context.app.tasks, *rules})]
 
 
 @tasks.patch("/tasks/{task}", example={"rate": "100/min"})
-def configure_task(visit: RequestContext, task: TaskName, body: TaskChange) -> TaskRecord:
+def configure_task(context: RequestContext, task: TaskName, body: TaskChange) -> TaskRecord:
     """Change rules of a task. Workers apply them from their next claim on."""
-    return _task(visit, task, visit.app.configure_task(task, **said(body)))
+    return _task(context, task, context.app.configure_task(task, **given_fields(body)))
 
 
 @tasks.post("/tasks/{task}/pause")
-def pause_task(visit: RequestContext, task: TaskName) -> TaskRecord:
+def pause_task(context: RequestContext, task: TaskName) -> TaskRecord:
     """Pause a task: workers start none of its jobs. Other tasks continue."""
-    visit.app.pause_task(task)
-    return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
+    context.app.pause_task(task)
+    return _task(context, task, context.app.task_rules().get(task, TaskRules()))
 
 
 @tasks.post("/tasks/{task}/resume")
-def resume_task(visit: RequestContext, task: TaskName) -> TaskRecord:
+def resume_task(context: RequestContext, task: TaskName) -> TaskRecord:
     """Resume a task."""
-    visit.app.resume_task(task)
-    return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
+    context.app.resume_task(task)
+    return _task(context, task, context.app.task_rules().get(task, TaskRules()))
 
 
-def _task(visit: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
+def _task(context: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
     return TaskRecord(
         task=name,
-        known=name in visit.app.tasks,
+        known=name in context.app.tasks,
         paused=rules.paused,
         strategy=rules.strategy,
         rate=None if rules.rate is None else rate_in_words(rules.rate),

@@ -15,7 +15,7 @@ from headrace.core.schedules.schedule import CatchUp, RunOverlap
 from headrace.runtime.jobs.task import Call
 from headrace.web.api.resources.new_job import NewRetry, options_of
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Limit, lifted, said
+from headrace.web.api.schemas import Limit, decoded, given_fields
 from headrace.web.api.values import (
     FireLimit,
     FiresAtOnce,
@@ -130,14 +130,14 @@ class ScheduleQuery(Struct, frozen=True):
     paused: bool | None = None
 
 
-class Preview(Struct, frozen=True, kw_only=True):
+class PreviewQuery(Struct, frozen=True, kw_only=True):
     """The number of run times, and the start."""
 
     n: Limit = 5
     after: datetime | None = None
 
 
-class PreviewOf(Struct, frozen=True, kw_only=True):
+class TimingPreviewQuery(Struct, frozen=True, kw_only=True):
     """A timing to preview: the number of run times, and the start."""
 
     cron: str | None = None
@@ -147,117 +147,119 @@ class PreviewOf(Struct, frozen=True, kw_only=True):
     after: datetime | None = None
 
 
-class Runs(Struct, frozen=True):
+class RunsQuery(Struct, frozen=True):
     """The number of runs to return."""
 
     limit: Limit = 100
 
 
 @table.get("/schedules")
-def find(visit: RequestContext, query: ScheduleQuery) -> list[ScheduleRecord]:
+def find(context: RequestContext, query: ScheduleQuery) -> list[ScheduleRecord]:
     """List the schedules by id; filter by task or by paused."""
-    return [_record(one) for one in visit.app.schedules.list(task=query.task, paused=query.paused)]
+    return [_record(schedule) for schedule in context.app.schedules.list(task=query.task, paused=query.paused)]
 
 
 @table.post("/schedules", status=201, example=_NEW)
-def create(visit: RequestContext, body: NewSchedule) -> ScheduleRecord:
+def create(context: RequestContext, body: NewSchedule) -> ScheduleRecord:
     """Create a schedule."""
-    _refuse_taken(visit, body.id)
-    how = options_of(body)
-    how.pop("id")
-    made = visit.app.schedules.create(body.id, body.task, args=lifted(body.args), kwargs=lifted(body.kwargs), **how)
-    return _record(made)
+    _refuse_duplicate(context, body.id)
+    options = options_of(body)
+    options.pop("id")
+    created = context.app.schedules.create(
+        body.id, body.task, args=decoded(body.args), kwargs=decoded(body.kwargs), **options
+    )
+    return _record(created)
 
 
 @table.get("/schedule-preview")
-def preview_of(visit: RequestContext, query: PreviewOf) -> list[datetime]:
+def preview_of(context: RequestContext, query: TimingPreviewQuery) -> list[datetime]:
     """Return the next run times of a timing, to test an expression."""
-    fields = {name: value for name, value in said(query, but=("n", "after")).items() if value is not None}
-    return visit.app.schedules.preview(n=query.n, after=query.after, **fields)
+    fields = {name: value for name, value in given_fields(query, exclude=("n", "after")).items() if value is not None}
+    return context.app.schedules.preview(n=query.n, after=query.after, **fields)
 
 
 @table.get("/schedules/{schedule_id}/preview")
-def preview(visit: RequestContext, schedule_id: str, query: Preview) -> list[datetime]:
+def preview(context: RequestContext, schedule_id: str, query: PreviewQuery) -> list[datetime]:
     """Return the next run times of a schedule."""
-    _find(visit, schedule_id)
-    return visit.app.schedules.preview(schedule_id, n=query.n, after=query.after)
+    _find(context, schedule_id)
+    return context.app.schedules.preview(schedule_id, n=query.n, after=query.after)
 
 
 @table.get("/schedules/{schedule_id}/history")
-def history(visit: RequestContext, schedule_id: str, query: Runs) -> list[ScheduleRun]:
+def history(context: RequestContext, schedule_id: str, query: RunsQuery) -> list[ScheduleRun]:
     """Return the last runs of a schedule, newest first."""
-    _find(visit, schedule_id)
-    return visit.app.schedules.history(schedule_id, limit=query.limit)
+    _find(context, schedule_id)
+    return context.app.schedules.history(schedule_id, limit=query.limit)
 
 
 @table.post("/schedules/{schedule_id}/pause")
-def pause(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
+def pause(context: RequestContext, schedule_id: str) -> ScheduleRecord:
     """Pause a schedule."""
-    _find(visit, schedule_id)
-    return _record(visit.app.schedules.pause(schedule_id))
+    _find(context, schedule_id)
+    return _record(context.app.schedules.pause(schedule_id))
 
 
 @table.post("/schedules/{schedule_id}/resume")
-def resume(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
+def resume(context: RequestContext, schedule_id: str) -> ScheduleRecord:
     """Resume a schedule. Runs missed during the pause are not made up."""
-    _find(visit, schedule_id)
-    return _record(visit.app.schedules.resume(schedule_id))
+    _find(context, schedule_id)
+    return _record(context.app.schedules.resume(schedule_id))
 
 
 @table.post("/schedules/{schedule_id}/run-now", status=201)
-def run_now(visit: RequestContext, schedule_id: str) -> JobRecord:
+def run_now(context: RequestContext, schedule_id: str) -> JobRecord:
     """Enqueue the job of a schedule now, paused or not."""
-    _find(visit, schedule_id)
-    return record_of(visit.app.schedules.run_now(schedule_id))
+    _find(context, schedule_id)
+    return record_of(context.app.schedules.run_now(schedule_id))
 
 
 @table.get("/schedules/{schedule_id}")
-def get(visit: RequestContext, schedule_id: str) -> ScheduleRecord:
+def get(context: RequestContext, schedule_id: str) -> ScheduleRecord:
     """Return one schedule."""
-    return _record(_find(visit, schedule_id))
+    return _record(_find(context, schedule_id))
 
 
 @table.patch("/schedules/{schedule_id}", example={"cron": "30 2 * * *"})
-def update(visit: RequestContext, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
+def update(context: RequestContext, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
     """Change the timing, the call, the queue or the priority of a schedule."""
-    _find(visit, schedule_id)
-    changes = {**said(body, but=("task", "args", "kwargs")), **_arguments(body)}
-    return _record(visit.app.schedules.update(schedule_id, call=_call(visit, body), **changes))
+    _find(context, schedule_id)
+    changes = {**given_fields(body, exclude=("task", "args", "kwargs")), **_arguments(body)}
+    return _record(context.app.schedules.update(schedule_id, call=_call(context, body), **changes))
 
 
 @table.delete("/schedules/{schedule_id}")
-def delete(visit: RequestContext, schedule_id: str) -> None:
+def delete(context: RequestContext, schedule_id: str) -> None:
     """Delete a schedule and its history. The next worker creates a schedule declared in code again."""
-    _find(visit, schedule_id)
-    visit.app.schedules.delete(schedule_id)
+    _find(context, schedule_id)
+    context.app.schedules.delete(schedule_id)
 
 
 def _arguments(body: ScheduleChange) -> dict[str, Any]:
     """The changed call: new arguments, or another task with its arguments."""
     if body.task is not UNSET:
         return {}
-    return {name: lifted(value) for name, value in said(body).items() if name in ("args", "kwargs")}
+    return {name: decoded(value) for name, value in given_fields(body).items() if name in ("args", "kwargs")}
 
 
-def _call(visit: RequestContext, body: ScheduleChange) -> Call[Any] | None:
+def _call(context: RequestContext, body: ScheduleChange) -> Call[Any] | None:
     if body.task is UNSET:
         return None
-    args, kwargs = (lifted(body.args) if body.args else []), (lifted(body.kwargs) if body.kwargs else {})
-    return visit.app.task_by_name(body.task).bind(*args, **kwargs)
+    args, kwargs = (decoded(body.args) if body.args else []), (decoded(body.kwargs) if body.kwargs else {})
+    return context.app.task_by_name(body.task).bind(*args, **kwargs)
 
 
-def _find(visit: RequestContext, schedule_id: str) -> Schedule:
-    return visit.app.schedules.get(schedule_id)
+def _find(context: RequestContext, schedule_id: str) -> Schedule:
+    return context.app.schedules.get(schedule_id)
 
 
-def _refuse_taken(visit: RequestContext, schedule_id: str) -> None:
-    if any(one.id == schedule_id for one in visit.app.schedules.list()):
+def _refuse_duplicate(context: RequestContext, schedule_id: str) -> None:
+    if any(schedule.id == schedule_id for schedule in context.app.schedules.list()):
         raise Refused(409, "duplicate-schedule", f"schedule {schedule_id!r} exists already")
 
 
 def _record(schedule: Schedule) -> ScheduleRecord:
-    told = structs.asdict(schedule)
-    told |= {"args": lowered(schedule.args), "kwargs": lowered(schedule.kwargs)}
+    fields = structs.asdict(schedule)
+    fields |= {"args": lowered(schedule.args), "kwargs": lowered(schedule.kwargs)}
     for name in ("every", "jitter", "catch_up_window"):
-        told[name] = None if told[name] is None else told[name].total_seconds()
-    return ScheduleRecord(**told)
+        fields[name] = None if fields[name] is None else fields[name].total_seconds()
+    return ScheduleRecord(**fields)

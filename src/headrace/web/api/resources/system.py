@@ -58,28 +58,28 @@ class AuditList(Struct, frozen=True):
 
 
 @table.get("/system", role="admin")
-def get(visit: RequestContext) -> System:
+def get(context: RequestContext) -> System:
     """Return version, store and settings."""
-    app = visit.app
+    app = context.app
     shown = app.settings.shown()
     return System(__version__, redacted_url(app.engine.url), dict(app.engine.facts()), shown, app.settings_origin)
 
 
 @table.get("/system/storage", role="admin")
-def storage(visit: RequestContext, query: StorageQuery) -> list[StoragePart]:
+def storage(context: RequestContext, query: StorageQuery) -> list[StoragePart]:
     """List the tables or keys of the store with kind, entries and bytes, without values."""
-    return visit.app.admin.storage(query.pattern, limit=query.limit)
+    return context.app.admin.storage(query.pattern, limit=query.limit)
 
 
 @table.get("/me")
-def me(visit: RequestContext) -> Me:
+def me(context: RequestContext) -> Me:
     """The caller and its role."""
-    return Me(visit.caller.name, visit.caller.role, visit.read_only)
+    return Me(context.caller.name, context.caller.role, context.read_only)
 
 
 @table.get("/audit", role="admin")
-def audit(visit: RequestContext, query: AuditQuery) -> AuditList:
+def audit(context: RequestContext, query: AuditQuery) -> AuditList:
     """List the audit trail of changes over HTTP, newest first."""
-    found = visit.app.audit.list(query.limit + 1, query.cursor)
+    found = context.app.audit.list(query.limit + 1, query.cursor)
     shown = found[: query.limit]
     return AuditList(shown, shown[-1].cursor if len(found) > query.limit else None)

@@ -11,7 +11,7 @@ from headrace.app.events.webhooks import Webhook
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.errors import PermanentError, RetryableError
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import Limit, Trial, said
+from headrace.web.api.schemas import Limit, TestOutcome, given_fields
 from headrace.web.security.middleware import RequestContext
 
 table = Table("webhooks", "Webhooks: HTTP endpoints that receive events.")
@@ -40,69 +40,69 @@ class WebhookChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     insecure: bool = False
 
 
-class Deliveries(Struct, frozen=True):
+class DeliveriesQuery(Struct, frozen=True):
     """The number of deliveries to return."""
 
     limit: Limit = 50
 
 
 @table.get("/webhooks")
-def find(visit: RequestContext) -> list[Webhook]:
+def find(context: RequestContext) -> list[Webhook]:
     """List the webhooks, oldest first. The query of a URL is hidden, because it may contain a token."""
-    return [_shown(hook) for hook in visit.app.webhooks.list()]
+    return [_shown(hook) for hook in context.app.webhooks.list()]
 
 
 @table.post("/webhooks", status=201, example=_NEW)
-def create(visit: RequestContext, body: NewWebhook) -> Webhook:
+def create(context: RequestContext, body: NewWebhook) -> Webhook:
     """Create a webhook. A generated secret is returned here and never again."""
-    made = visit.app.webhooks.create(body.url, **said(body, but=("url",)))
-    return _shown(made, made.secret if body.secret is None else None)
+    created = context.app.webhooks.create(body.url, **given_fields(body, exclude=("url",)))
+    return _shown(created, created.secret if body.secret is None else None)
 
 
 @table.get("/webhooks/{webhook_id}/deliveries")
-def deliveries(visit: RequestContext, webhook_id: str, query: Deliveries) -> list[JobRecord]:
+def deliveries(context: RequestContext, webhook_id: str, query: DeliveriesQuery) -> list[JobRecord]:
     """List the newest deliveries of a webhook. Each delivery is a job."""
-    return [record_of(job) for job in visit.app.webhooks.deliveries(webhook_id, query.limit)]
+    return [record_of(job) for job in context.app.webhooks.deliveries(webhook_id, query.limit)]
 
 
 @table.post("/webhooks/{webhook_id}/pause")
-def pause(visit: RequestContext, webhook_id: str) -> Webhook:
+def pause(context: RequestContext, webhook_id: str) -> Webhook:
     """Pause a webhook. Events during the pause are not sent."""
-    return _shown(visit.app.webhooks.pause(webhook_id))
+    return _shown(context.app.webhooks.pause(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/resume")
-def resume(visit: RequestContext, webhook_id: str) -> Webhook:
+def resume(context: RequestContext, webhook_id: str) -> Webhook:
     """Resume a webhook, with events from now on."""
-    return _shown(visit.app.webhooks.resume(webhook_id))
+    return _shown(context.app.webhooks.resume(webhook_id))
 
 
 @table.post("/webhooks/{webhook_id}/test", waits=True)
-def test(visit: RequestContext, webhook_id: str) -> Trial:
+def test(context: RequestContext, webhook_id: str) -> TestOutcome:
     """Send one event of the type `webhook.test` now and return whether it was accepted."""
     try:
-        visit.app.webhooks.test(webhook_id)
+        context.app.webhooks.test(webhook_id)
     except (RetryableError, PermanentError) as error:
-        return Trial(False, str(error))
-    return Trial(True)
+        return TestOutcome(False, str(error))
+    return TestOutcome(True)
 
 
 @table.get("/webhooks/{webhook_id}")
-def get(visit: RequestContext, webhook_id: str) -> Webhook:
+def get(context: RequestContext, webhook_id: str) -> Webhook:
     """Return one webhook."""
-    return _shown(visit.app.webhooks.get(webhook_id))
+    return _shown(context.app.webhooks.get(webhook_id))
 
 
 @table.patch("/webhooks/{webhook_id}", example={"types": ["job.*"]})
-def update(visit: RequestContext, webhook_id: str, body: WebhookChange) -> Webhook:
+def update(context: RequestContext, webhook_id: str, body: WebhookChange) -> Webhook:
     """Change a webhook. Pending deliveries go to the new URL, too."""
-    return _shown(visit.app.webhooks.update(webhook_id, **said(body)))
+    return _shown(context.app.webhooks.update(webhook_id, **given_fields(body)))
 
 
 @table.delete("/webhooks/{webhook_id}")
-def delete(visit: RequestContext, webhook_id: str) -> None:
+def delete(context: RequestContext, webhook_id: str) -> None:
     """Delete a webhook. Pending deliveries are dropped."""
-    visit.app.webhooks.delete(webhook_id)
+    context.app.webhooks.delete(webhook_id)
 
 
 def _shown(hook: Webhook, secret: str | None = None) -> Webhook:

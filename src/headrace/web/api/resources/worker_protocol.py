@@ -15,16 +15,16 @@ from headrace.core.jobs.records import JobNote, Lease, WorkerRow
 from headrace.core.tasks.options import check_capabilities, check_queue
 from headrace.errors import InvalidJob
 from headrace.web.api.routes import Table
-from headrace.web.api.schemas import lifted
+from headrace.web.api.schemas import decoded
 from headrace.web.remote_workers import (
     AttemptResult,
     RemoteClaim,
     RemoteSettleResult,
+    claim_request,
     clean,
     clean_error,
-    note_of,
-    text_of,
-    want_of,
+    job_note,
+    json_text,
 )
 from headrace.web.security.middleware import RequestContext
 
@@ -93,7 +93,7 @@ class ReportedLogLine(Struct, frozen=True, forbid_unknown_fields=True):
     fields: dict[str, Any] = {}
 
 
-class Held(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunningJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that the worker runs, with its progress and log lines."""
 
     id: str
@@ -106,7 +106,7 @@ class HeartbeatRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A heartbeat, sent every third of the lease: facts about the worker, and the jobs it runs."""
 
     worker: WorkerId
-    jobs: Annotated[list[Held], Meta(max_length=1000)] = []
+    jobs: Annotated[list[RunningJob], Meta(max_length=1000)] = []
     lease: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
     tasks: list[str] = []
     queues: dict[str, Weight] = {}
@@ -133,7 +133,7 @@ class Failure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     traceback: str = ""
 
 
-class End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OutcomeReport(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The outcome of an attempt.
 
     `success` has a `result`. `failure` has an `error`; the retry policy of the task or the call decides, unless the
@@ -155,7 +155,7 @@ class SettleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """Outcomes to settle."""
 
     worker: WorkerId
-    outcomes: Annotated[list[End], Meta(max_length=1000)]
+    outcomes: Annotated[list[OutcomeReport], Meta(max_length=1000)]
 
 
 class SettledJobs(Struct, frozen=True):
@@ -182,79 +182,87 @@ _SETTLE = {
 
 
 @table.post("/worker/claim", role="worker", example=_CLAIM, writes=False, waits=True)
-def claim(visit: RequestContext, body: ClaimParameters) -> ClaimedJobs:
+def claim(context: RequestContext, body: ClaimParameters) -> ClaimedJobs:
     """Claim jobs, or wait for some.
 
     Jobs of other tasks are left to workers that know them. A waiting claim ends with its connection: a disconnected
     worker gets no jobs.
     """
-    if own := [name for name in body.tasks if is_reserved(name)]:
-        raise InvalidJob(f"tasks: {own[0]!r} is headrace's own; only Python workers run it")
-    told: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
-    row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, **told)
-    want = want_of(body.worker, body.queues, body.limit, body.lease, body.capabilities)
+    if reserved := [name for name in body.tasks if is_reserved(name)]:
+        raise InvalidJob(f"tasks: {reserved[0]!r} is headrace's own; only Python workers run it")
+    worker_fields: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
+    row = _row(context, body.worker, tasks=body.tasks, queues=body.queues, **worker_fields)
+    request = claim_request(body.worker, body.queues, body.limit, body.lease, body.capabilities)
     held = None if body.holding is None else [Lease(job.id, job.version) for job in body.holding]
-    handed = visit.remote.claim(row, body.tasks, want, body.wait, held, visit.has_left)
-    return ClaimedJobs([_claimed(one, visit.app.clock.now() + want.lease) for one in handed])
+    remote_claims = context.remote_workers.claim(row, body.tasks, request, body.wait, held, context.is_disconnected)
+    return ClaimedJobs(
+        [_claimed(remote_claim, context.app.clock.now() + request.lease) for remote_claim in remote_claims]
+    )
 
 
 @table.post("/worker/renew", role="worker", example=_RENEW, writes=False)
-def renew(visit: RequestContext, body: HeartbeatRequest) -> HeartbeatResult:
+def renew(context: RequestContext, body: HeartbeatRequest) -> HeartbeatResult:
     """Renew the leases of running jobs, store their progress and logs, and return the lost ones."""
-    known = ("tasks", "queues", "capabilities", "concurrency", "completed", "failed", "host", "pid")
-    told = {name: getattr(body, name) for name in known}
-    row = _row(visit, body.worker, running=len(body.jobs), heartbeat=round(body.lease * 1000 / 3), **told)
+    names = ("tasks", "queues", "capabilities", "concurrency", "completed", "failed", "host", "pid")
+    worker_fields = {name: getattr(body, name) for name in names}
+    row = _row(context, body.worker, running=len(body.jobs), heartbeat=round(body.lease * 1000 / 3), **worker_fields)
     leases = [Lease(job.id, job.version) for job in body.jobs]
-    lost, command = visit.remote.renew(row, leases, _notes(visit, body.jobs), round(body.lease * 1000))
+    lost, command = context.remote_workers.renew(row, leases, _notes(context, body.jobs), round(body.lease * 1000))
     return HeartbeatResult(sorted(lost), command)  # type: ignore[arg-type]  # stores know no other commands
 
 
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
-def settle(visit: RequestContext, body: SettleRequest) -> SettledJobs:
+def settle(context: RequestContext, body: SettleRequest) -> SettledJobs:
     """Settle attempts.
 
     A repeated request after a lost response is safe: its outcomes are refused.
     """
-    ids = [end.id for end in body.outcomes]
+    ids = [report.id for report in body.outcomes]
     if len(ids) != len(set(ids)):
         raise InvalidJob("outcomes: a job may occur only once")
-    return SettledJobs(visit.remote.settle(_checked(body.worker), [_ending(end) for end in body.outcomes]))
+    return SettledJobs(
+        context.remote_workers.settle(
+            _check_worker_id(body.worker), [_attempt_result(report) for report in body.outcomes]
+        )
+    )
 
 
 @table.post("/worker/leave", role="worker", example={"worker": "node-1"}, writes=False)
-def leave(visit: RequestContext, body: Unregister) -> None:
+def leave(context: RequestContext, body: Unregister) -> None:
     """Unregister a worker, after it has settled or released its jobs."""
-    visit.remote.leave(_checked(body.worker))
+    context.remote_workers.unregister(_check_worker_id(body.worker))
 
 
-def _checked(worker: str) -> str:
+def _check_worker_id(worker: str) -> str:
     if not _ID.fullmatch(worker):
         raise InvalidJob("worker: use 1 to 128 letters, digits and _ - . : @")
     return worker
 
 
-def _row(visit: RequestContext, worker: str, *, tasks: list[str], queues: dict[str, int], **told: Any) -> WorkerRow:
+def _row(
+    context: RequestContext, worker: str, *, tasks: list[str], queues: dict[str, int], **worker_fields: Any
+) -> WorkerRow:
     for queue in queues:
         check_queue("queues", queue)
-    capabilities = check_capabilities("capabilities", told.pop("capabilities"))
-    now = visit.app.clock.now()
+    capabilities = check_capabilities("capabilities", worker_fields.pop("capabilities"))
+    now = context.app.clock.now()
     # A claim only registers the worker; facts from earlier heartbeats stay.
-    known = {"host": "", "pid": 0, "running": 0, "completed": 0, "failed": 0, "heartbeat": 0}
+    defaults = {"host": "", "pid": 0, "running": 0, "completed": 0, "failed": 0, "heartbeat": 0}
     return WorkerRow(
-        id=_checked(worker),
+        id=_check_worker_id(worker),
         started_at=now,
         seen_at=now,
         state="running",
         command="run",
-        queues=text_of(queues),
-        tasks=text_of(sorted(tasks)),
-        capabilities=text_of(capabilities),
-        **{**known, **told},
+        queues=json_text(queues),
+        tasks=json_text(sorted(tasks)),
+        capabilities=json_text(capabilities),
+        **{**defaults, **worker_fields},
     )
 
 
-def _claimed(handed: RemoteClaim, lease_until: int) -> ClaimedJob:
-    claim = handed.claim
+def _claimed(remote_claim: RemoteClaim, lease_until: int) -> ClaimedJob:
+    claim = remote_claim.claim
     return ClaimedJob(
         id=claim.id,
         version=claim.version,
@@ -262,37 +270,39 @@ def _claimed(handed: RemoteClaim, lease_until: int) -> ClaimedJob:
         queue=claim.queue,
         priority=claim.priority,
         attempt=claim.attempt,
-        max_attempts=handed.plan.retry.max_attempts,
-        args=lowered(handed.args),
-        kwargs=lowered(handed.kwargs),
-        timeout=handed.plan.timeout,
-        metadata=handed.metadata,
+        max_attempts=remote_claim.run_spec.retry.max_attempts,
+        args=lowered(remote_claim.args),
+        kwargs=lowered(remote_claim.kwargs),
+        timeout=remote_claim.run_spec.timeout,
+        metadata=remote_claim.metadata,
         created_at=to_datetime(claim.created_at),
         lease_until=to_datetime(lease_until),
     )
 
 
-def _notes(visit: RequestContext, jobs: list[Held]) -> list[JobNote]:
-    now, notes = visit.app.clock.now(), []
+def _notes(context: RequestContext, jobs: list[RunningJob]) -> list[JobNote]:
+    now, notes = context.app.clock.now(), []
     for job in jobs:
         lease = Lease(job.id, job.version)
         if job.progress is not UNSET:
-            notes.append(note_of(lease, now, progress=lifted(job.progress)))
+            notes.append(job_note(lease, now, progress=decoded(job.progress)))
         for line in job.logs:
-            fields = lifted(line.fields)
-            notes.append(note_of(lease, now, level=line.level, message=clean(line.message), fields=fields))
+            fields = decoded(line.fields)
+            notes.append(job_note(lease, now, level=line.level, message=clean(line.message), fields=fields))
     return notes
 
 
-def _ending(end: End) -> AttemptResult:
-    error = None if end.error is None else clean_error(end.error.type, end.error.message, end.error.traceback)
+def _attempt_result(report: OutcomeReport) -> AttemptResult:
+    error = (
+        None if report.error is None else clean_error(report.error.type, report.error.message, report.error.traceback)
+    )
     return AttemptResult(
-        id=end.id,
-        version=end.version,
-        outcome=end.outcome,
-        result=lifted(end.result),
+        id=report.id,
+        version=report.version,
+        outcome=report.outcome,
+        result=decoded(report.result),
         error=error,
-        is_permanent=end.permanent,
-        delay=end.delay,
-        reason=None if end.reason is None else clean(end.reason),
+        is_permanent=report.permanent,
+        delay=report.delay,
+        reason=None if report.reason is None else clean(report.reason),
     )

@@ -13,43 +13,43 @@ table = Table("workers", "Workers, and commands to them.")
 
 
 @table.get("/workers")
-def find(visit: RequestContext) -> list[WorkerInfo]:
+def find(context: RequestContext) -> list[WorkerInfo]:
     """List the live workers."""
-    return visit.app.workers()
+    return context.app.workers()
 
 
 @table.get("/workers/{worker_id}")
-def get(visit: RequestContext, worker_id: str) -> WorkerInfo:
+def get(context: RequestContext, worker_id: str) -> WorkerInfo:
     """Return one worker as of its last heartbeat."""
-    return _worker(visit, worker_id)
+    return _worker(context, worker_id)
 
 
 @table.post("/workers/{worker_id}/pause")
-def pause(visit: RequestContext, worker_id: str) -> WorkerInfo:
+def pause(context: RequestContext, worker_id: str) -> WorkerInfo:
     """Pause a worker from its next heartbeat on."""
-    return _ask(visit, worker_id, visit.app.pause_worker)
+    return _send_command(context, worker_id, context.app.pause_worker)
 
 
 @table.post("/workers/{worker_id}/resume")
-def resume(visit: RequestContext, worker_id: str) -> WorkerInfo:
+def resume(context: RequestContext, worker_id: str) -> WorkerInfo:
     """Resume a paused worker."""
-    return _ask(visit, worker_id, visit.app.resume_worker)
+    return _send_command(context, worker_id, context.app.resume_worker)
 
 
 @table.post("/workers/{worker_id}/stop")
-def stop(visit: RequestContext, worker_id: str) -> WorkerInfo:
+def stop(context: RequestContext, worker_id: str) -> WorkerInfo:
     """Stop a worker after its running jobs."""
-    return _ask(visit, worker_id, visit.app.stop_worker)
+    return _send_command(context, worker_id, context.app.stop_worker)
 
 
-def _ask(visit: RequestContext, worker_id: str, command: Callable[[str], bool]) -> WorkerInfo:
+def _send_command(context: RequestContext, worker_id: str, command: Callable[[str], bool]) -> WorkerInfo:
     if not command(worker_id):
         raise WorkerNotFound(worker_id)
-    return _worker(visit, worker_id)
+    return _worker(context, worker_id)
 
 
-def _worker(visit: RequestContext, worker_id: str) -> WorkerInfo:
-    for worker in visit.app.workers():
+def _worker(context: RequestContext, worker_id: str) -> WorkerInfo:
+    for worker in context.app.workers():
         if worker.id == worker_id:
             return worker
     raise WorkerNotFound(worker_id)

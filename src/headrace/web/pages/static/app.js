@@ -1,13 +1,13 @@
-// The dashboard's scripts. Every page works without them; with them it stays fresh, takes keys, and asks in place.
+// The dashboard's scripts. A page works without them; they update it, handle keys and show confirmations in place.
 import { startCharts } from "./charts.js";
 import { startForms } from "./forms.js";
 import { startGraph } from "./graph.js";
 import { startKeys } from "./keys.js";
 import { startLive } from "./live.js";
 import { startPalette } from "./palette.js";
+import { startPreviews } from "./previews.js";
 import { startTheme } from "./theme.js";
 import { startTimes } from "./times.js";
-import { startTrials } from "./trials.js";
 
 startTimes();
 startTheme();
@@ -16,6 +16,6 @@ startKeys();
 startPalette();
 startCharts();
 startGraph();
-startTrials();
+startPreviews();
 startLive();
-document.documentElement.dataset.ready = ""; // keys are heard from here on
+document.documentElement.dataset.ready = ""; // the keys work from now on

@@ -1,14 +1,14 @@
-// Forms that act: sent in the background, asked about where the server wants to be sure, their outcome told in place.
+// Sends forms in the background, asks for confirmation if the server does, and shows the result as a toast.
 import { refresh } from "./live.js";
 
-const SHOWN = 6000;
+const TOAST_MS = 6000;
 
 export function toast(text, ok = true) {
   const note = document.createElement("p");
   note.className = `toast ${ok ? "ok" : "bad"}`;
   note.textContent = text;
   document.getElementById("toasts").append(note);
-  setTimeout(() => note.remove(), ok ? SHOWN : 2 * SHOWN);
+  setTimeout(() => note.remove(), ok ? TOAST_MS : 2 * TOAST_MS);
 }
 
 export async function send(path, fields) {
@@ -21,7 +21,7 @@ export async function send(path, fields) {
   } catch {
     answer = { ok: false, text: "The server can’t be reached; nothing was changed." };
   }
-  if (answer.ask) return (await asked(answer)) ? send(path, [...body, ["confirmed", answer.confirmed]]) : null;
+  if (answer.ask) return (await confirmed(answer)) ? send(path, [...body, ["confirmed", answer.confirmed]]) : null;
   if (answer.goto) {
     sessionStorage.setItem("headrace_toast", JSON.stringify([answer.text, answer.ok]));
     location.assign(answer.goto);
@@ -32,17 +32,17 @@ export async function send(path, fields) {
   return answer;
 }
 
-function asked({ ask, detail, label }) {
-  const dialog = document.getElementById("ask");
-  document.getElementById("ask-text").textContent = ask;
-  document.getElementById("ask-detail").textContent = detail;
-  document.getElementById("ask-yes").textContent = label;
+function confirmed({ ask, detail, label }) {
+  const dialog = document.getElementById("confirm");
+  document.getElementById("confirm-text").textContent = ask;
+  document.getElementById("confirm-detail").textContent = detail;
+  document.getElementById("confirm-yes").textContent = label;
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
 }
 
-async function submitted(event) {
+async function submit(event) {
   const form = event.target;
   if (form.method !== "post" || "plain" in form.dataset) return;
   event.preventDefault();
@@ -57,13 +57,13 @@ async function submitted(event) {
   }
 }
 
-function pickedAll(event) {
+function pickAll(event) {
   if (!event.target.matches("[data-pick-all]")) return;
   const boxes = event.target.closest("table").querySelectorAll("tbody [name=id]");
   boxes.forEach((box) => (box.checked = event.target.checked));
 }
 
-function tellPicked() {
+function showPickedCount() {
   const bar = document.getElementById("picked-bar");
   if (!bar) return;
   const picked = document.querySelectorAll("tbody [name=id]:checked").length;
@@ -72,7 +72,7 @@ function tellPicked() {
   document.getElementById("picked-count").textContent = picked === 1 ? `1 ${noun} picked` : `${picked} ${noun}s picked`;
 }
 
-async function copied(event) {
+async function copyText(event) {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
   await navigator.clipboard.writeText(button.dataset.copy);
@@ -80,16 +80,16 @@ async function copied(event) {
 }
 
 export function startForms() {
-  document.addEventListener("submit", submitted);
-  document.addEventListener("change", (event) => { pickedAll(event); tellPicked(); });
+  document.addEventListener("submit", submit);
+  document.addEventListener("change", (event) => { pickAll(event); showPickedCount(); });
   document.addEventListener("change", (event) => event.target.matches("[data-submit]") && event.target.form.requestSubmit());
-  document.addEventListener("click", copied);
-  document.addEventListener("headrace:fresh", tellPicked);
-  tellPicked();
-  const kept = sessionStorage.getItem("headrace_toast");
-  if (kept) {
+  document.addEventListener("click", copyText);
+  document.addEventListener("headrace:updated", showPickedCount);
+  showPickedCount();
+  const storedToast = sessionStorage.getItem("headrace_toast");
+  if (storedToast) {
     sessionStorage.removeItem("headrace_toast");
-    toast(...JSON.parse(kept));
+    toast(...JSON.parse(storedToast));
   }
-  for (const note of document.querySelectorAll("#toasts .toast")) setTimeout(() => note.remove(), 2 * SHOWN);
+  for (const note of document.querySelectorAll("#toasts .toast")) setTimeout(() => note.remove(), 2 * TOAST_MS);
 }

@@ -1,36 +1,36 @@
-// The keyboard: rows by j and k, views by g and a letter, the search by /, all of it by ?.
+// Keys: j and k select rows, g and a letter opens a view, / searches, ? lists all keys.
 import { openPalette } from "./palette.js";
 import { toggleTheme } from "./theme.js";
 
-const PATIENCE = 1500; // ms between g and its letter
-let going = 0;
+const GO_TIMEOUT = 1500; // ms between g and its letter
+let goPressedAt = 0;
 
 function isTyping(target) {
   return target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]") !== null;
 }
 
-function step(by) {
+function selectRow(step) {
   const rows = [...document.querySelectorAll("[data-row]")].filter((row) => row.offsetParent !== null);
   if (!rows.length) return;
-  const at = rows.findIndex((row) => row.classList.contains("here"));
-  const next = rows[Math.min(Math.max(at + by, 0), rows.length - 1)];
-  rows[at]?.classList.remove("here");
-  next.classList.add("here");
+  const index = rows.findIndex((row) => row.classList.contains("current"));
+  const next = rows[Math.min(Math.max(index + step, 0), rows.length - 1)];
+  rows[index]?.classList.remove("current");
+  next.classList.add("current");
   next.querySelector("[data-open]")?.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
 }
 
-function pick() {
-  const box = document.querySelector("tr.here [name=id]");
+function pickRow() {
+  const box = document.querySelector("tr.current [name=id]");
   box?.click();
 }
 
 const KEYS = {
-  j: () => step(1),
-  k: () => step(-1),
-  x: pick,
+  j: () => selectRow(1),
+  k: () => selectRow(-1),
+  x: pickRow,
   t: toggleTheme,
-  g: () => (going = Date.now()),
+  g: () => (goPressedAt = Date.now()),
   "/": () => {
     const field = document.querySelector("[data-search]");
     if (field) field.select();
@@ -39,7 +39,7 @@ const KEYS = {
   "?": () => document.getElementById("keys").showModal(),
 };
 
-function pressed(event) {
+function onKey(event) {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
     openPalette();
@@ -48,8 +48,8 @@ function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.key === "Escape" && isTyping(event.target)) event.target.blur();
   if (isTyping(event.target)) return;
-  if (Date.now() - going < PATIENCE) {
-    going = 0;
+  if (Date.now() - goPressedAt < GO_TIMEOUT) {
+    goPressedAt = 0;
     const link = document.querySelector(`[data-go="${CSS.escape(event.key)}"]`);
     if (link) {
       event.preventDefault();
@@ -57,13 +57,13 @@ function pressed(event) {
       return;
     }
   }
-  const act = KEYS[event.key];
-  if (!act) return;
+  const action = KEYS[event.key];
+  if (!action) return;
   event.preventDefault();
-  act();
+  action();
 }
 
 export function startKeys() {
-  document.addEventListener("keydown", pressed);
+  document.addEventListener("keydown", onKey);
   document.getElementById("keys-open").addEventListener("click", KEYS["?"]);
 }

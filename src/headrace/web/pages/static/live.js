@@ -1,73 +1,73 @@
-// Keeps the page fresh. A stream tells that something changed; the page then asks for its own parts again, at most once
-// a second, and only while somebody can see it. Without a stream it asks every few seconds.
+// Keeps the page up to date. An event stream reports changes; the page then reloads its content, at most once a second,
+// and only while it is visible. Without a stream it polls every few seconds.
 import { morph } from "./morph.js";
-import { tellTimes } from "./times.js";
+import { updateTimes } from "./times.js";
 
-const LEAST = 1000; // ms between two looks
+const MIN_INTERVAL = 1000; // ms between two reloads
 const POLL = 3000;
-const PATIENCE = 8000; // ms that a stream may take to open
-const SLOWEST = 30000;
+const OPEN_TIMEOUT = 8000; // ms that a stream may take to open
+const MAX_INTERVAL = 30000;
 
 let stream = null;
-let due = null;
-let looking = false;
-let again = false;
-let last = 0;
-let changed = 0; // when something happened that this page should show
+let timer = null;
+let isLoading = false;
+let hasMissedChange = false;
+let loadedAt = 0;
+let changedAt = 0; // time of the last change that this page should show
 let failures = 0;
 
 export function startLive() {
-  document.addEventListener("visibilitychange", () => (document.hidden ? rest() : wake()));
-  window.addEventListener("pagehide", rest);
-  window.addEventListener("pageshow", (event) => event.persisted && wake());
-  tails().forEach(follow);
-  wake(false);
-  if (isAwaited()) later(LEAST);
+  document.addEventListener("visibilitychange", () => (document.hidden ? pause() : resume()));
+  window.addEventListener("pagehide", pause);
+  window.addEventListener("pageshow", (event) => event.persisted && resume());
+  followedLogs().forEach(scrollToEnd);
+  resume(false);
+  if (isCounting()) scheduleReload(MIN_INTERVAL);
 }
 
-function wake(look = true) {
+function resume(shouldReload = true) {
   connect();
-  if (look) refresh();
+  if (shouldReload) refresh();
 }
 
-function rest() {
-  // A browser keeps few connections to one host: a page nobody sees gives its own back.
+function pause() {
+  // A browser has few connections to one host: a hidden page closes its own.
   stream?.close();
   stream = null;
-  clearTimeout(due);
-  due = null;
+  clearTimeout(timer);
+  timer = null;
 }
 
 function connect() {
   if (stream || document.hidden) return;
   stream = new EventSource(`${document.body.dataset.root}/live`);
-  const opening = setTimeout(() => stream?.readyState !== EventSource.OPEN && tell("polling"), PATIENCE);
+  const opening = setTimeout(() => stream?.readyState !== EventSource.OPEN && showState("polling"), OPEN_TIMEOUT);
   stream.onopen = () => {
     clearTimeout(opening);
     failures = 0;
-    tell("live");
-    clearTimeout(due);
-    due = null;
-    // What happened after the page was made and before the server listens for it is told to nobody.
-    notice();
-    setTimeout(notice, LEAST);
+    showState("live");
+    clearTimeout(timer);
+    timer = null;
+    // Changes between the rendering of the page and the opening of the stream are not sent.
+    onChange();
+    setTimeout(onChange, MIN_INTERVAL);
   };
-  stream.addEventListener("changed", (event) => concerns(event.data) && notice());
+  stream.addEventListener("changed", (event) => isRelevant(event.data) && onChange());
   stream.onerror = () => {
-    if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not try again
-    tell(failures ? "lost" : "polling");
-    later(POLL);
+    if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not reconnect
+    showState(failures ? "lost" : "polling");
+    scheduleReload(POLL);
   };
-  if (isPolling()) later(POLL);
+  if (isPolling()) scheduleReload(POLL);
 }
 
-// Something on the page was still being counted when it was made.
-function isAwaited() {
-  return document.querySelector("[data-soon]") !== null;
+// Whether a value of the page was still being counted when it was rendered.
+function isCounting() {
+  return document.querySelector("[data-counting]") !== null;
 }
 
-function notice() {
-  changed = performance.now();
+function onChange() {
+  changedAt = performance.now();
   refresh();
 }
 
@@ -75,89 +75,89 @@ function isPolling() {
   return stream?.readyState !== EventSource.OPEN;
 }
 
-// Topics are "queue:emails", "job:…"; a page without topics is about everything, and "*" is about every page.
-function concerns(data) {
-  const mine = document.getElementById("main").dataset.topics.split(" ").filter(Boolean);
-  if (!mine.length) return true;
+// Topics are such as "queue:emails" or "job:…". A page without topics shows every change; "*" concerns every page.
+function isRelevant(data) {
+  const pageTopics = document.getElementById("main").dataset.topics.split(" ").filter(Boolean);
+  if (!pageTopics.length) return true;
   let topics;
   try {
     topics = JSON.parse(data);
   } catch {
     return true;
   }
-  return topics.includes("*") || topics.some((topic) => mine.includes(topic));
+  return topics.includes("*") || topics.some((topic) => pageTopics.includes(topic));
 }
 
-function later(ms) {
-  if (due === null && !document.hidden) due = setTimeout(() => { due = null; look(); }, ms);
+function scheduleReload(ms) {
+  if (timer === null && !document.hidden) timer = setTimeout(() => { timer = null; reload(); }, ms);
 }
 
 export function refresh() {
-  if (looking) again = true;
-  else if (due !== null && isPolling()) { clearTimeout(due); due = null; later(0); }
-  else later(Math.max(0, last + LEAST - Date.now()));
+  if (isLoading) hasMissedChange = true;
+  else if (timer !== null && isPolling()) { clearTimeout(timer); timer = null; scheduleReload(0); }
+  else scheduleReload(Math.max(0, loadedAt + MIN_INTERVAL - Date.now()));
 }
 
-async function look() {
-  looking = true;
-  last = Date.now();
+async function reload() {
+  isLoading = true;
+  loadedAt = Date.now();
   const began = performance.now();
   let isOld = false;
   try {
     const answer = await fetch(location.href, { headers: { "X-Headrace-Part": "main" }, credentials: "same-origin" });
     if (answer.status === 401 || answer.redirected) return location.reload();
     if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
-    take(await answer.text());
-    // Counts are shared by all who look, for a moment: they may be older than what this look was for.
-    isOld = began - Number(answer.headers.get("X-Headrace-Age")) < changed;
-    if (failures) tell(isPolling() ? "polling" : "live");
+    apply(await answer.text());
+    // All requests share counts for a moment: they may be older than the change that caused this reload.
+    isOld = began - Number(answer.headers.get("X-Headrace-Age")) < changedAt;
+    if (failures) showState(isPolling() ? "polling" : "live");
     failures = 0;
   } catch {
     failures += 1;
-    tell("lost");
+    showState("lost");
   } finally {
-    looking = false;
+    isLoading = false;
   }
-  if (again || isOld) { again = false; refresh(); }
-  else if (isAwaited()) later(LEAST);
-  else if (isPolling() || failures) { if (!stream) connect(); later(Math.min(POLL * 2 ** Math.min(failures, 4), SLOWEST)); }
+  if (hasMissedChange || isOld) { hasMissedChange = false; refresh(); }
+  else if (isCounting()) scheduleReload(MIN_INTERVAL);
+  else if (isPolling() || failures) { if (!stream) connect(); scheduleReload(Math.min(POLL * 2 ** Math.min(failures, 4), MAX_INTERVAL)); }
 }
 
-function take(html) {
+function apply(html) {
   const fresh = new DOMParser().parseFromString(html, "text/html");
   const main = fresh.getElementById("main");
   if (!main) return;
-  tellTimes(fresh);
-  const here = document.querySelector(".here")?.id;
-  const read = new Set([...tails()].filter((log) => !isAtEnd(log)).map((log) => log.id));
+  updateTimes(fresh);
+  const current = document.querySelector(".current")?.id;
+  const scrolledUp = new Set([...followedLogs()].filter((log) => !isAtEnd(log)).map((log) => log.id));
   for (const id of ["nav", "main"]) {
     const part = fresh.getElementById(id);
     if (part) morph(document.getElementById(id), part);
   }
-  if (here) document.getElementById(here)?.classList.add("here");
-  tails().forEach((log) => read.has(log.id) || follow(log));
+  if (current) document.getElementById(current)?.classList.add("current");
+  followedLogs().forEach((log) => scrolledUp.has(log.id) || scrollToEnd(log));
   if (fresh.title) document.title = fresh.title;
-  document.dispatchEvent(new CustomEvent("headrace:fresh"));
+  document.dispatchEvent(new CustomEvent("headrace:updated"));
 }
 
-function tails() {
+function followedLogs() {
   return document.querySelectorAll("[data-tail]");
 }
 
-// A log is followed from its first line on while its end is in sight; who scrolled up is reading.
+// A log scrolls to new lines while its end is visible; it stays in place after the user scrolled up.
 function isAtEnd(log) {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 24;
 }
 
-function follow(log) {
+function scrollToEnd(log) {
   log.scrollTop = log.scrollHeight;
 }
 
-const WORDS = { live: "live", polling: `asking every ${POLL / 1000} s`, lost: "no connection", off: "static page" };
+const STATE_TEXTS = { live: "live", polling: `polling every ${POLL / 1000} s`, lost: "no connection", off: "static page" };
 
-function tell(state) {
+function showState(state) {
   const link = document.getElementById("link");
   if (link.dataset.link === state) return;
   link.dataset.link = state;
-  link.querySelector("span").textContent = WORDS[state];
+  link.querySelector("span").textContent = STATE_TEXTS[state];
 }

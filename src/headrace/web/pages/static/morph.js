@@ -1,10 +1,10 @@
-// Makes one tree of elements like another by touching only what differs, so that focus, selection, scroll positions,
-// open folds and what somebody is typing survive. Children that have an id are matched by it, others by their place.
+// Changes a tree of elements into another and touches only differences, so that focus, selection, scroll positions,
+// open folds and typed text survive. Children with an id are matched by it, others by their position.
 
-// Asked of the attribute: a form's `id` is its field of that name, if it has one.
+// Read from the attribute: the property `id` of a form is its field of that name, if it has one.
 const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("id") : null);
 
-const SELF_KEPT = { DETAILS: ["open"], DIALOG: ["open"] };
+const KEPT_ATTRIBUTES = { DETAILS: ["open"], DIALOG: ["open"] };
 
 export function morph(from, to) {
   if (from.nodeType === Node.TEXT_NODE) {
@@ -22,7 +22,7 @@ export function morph(from, to) {
 }
 
 function morphAttributes(from, to) {
-  const kept = SELF_KEPT[from.tagName] ?? [];
+  const kept = KEPT_ATTRIBUTES[from.tagName] ?? [];
   for (const { name, value } of to.attributes) {
     if (kept.includes(name)) continue;
     if (from.getAttribute(name) !== value) {
@@ -46,29 +46,29 @@ function isBeingEdited(element) {
 function morphChildren(from, to) {
   const keyed = new Map();
   for (const child of from.children) if (idOf(child)) keyed.set(idOf(child), child);
-  let place = from.firstChild;
-  for (const wanted of [...to.childNodes]) {
-    const match = matching(place, wanted, keyed);
+  let position = from.firstChild;
+  for (const target of [...to.childNodes]) {
+    const match = matching(position, target, keyed);
     if (!match) {
-      from.insertBefore(document.importNode(wanted, true), place);
+      from.insertBefore(document.importNode(target, true), position);
       continue;
     }
-    if (match === place) place = place.nextSibling;
-    else from.insertBefore(match, place);
-    morph(match, wanted);
+    if (match === position) position = position.nextSibling;
+    else from.insertBefore(match, position);
+    morph(match, target);
   }
-  while (place) {
-    const next = place.nextSibling;
-    place.remove();
-    place = next;
+  while (position) {
+    const next = position.nextSibling;
+    position.remove();
+    position = next;
   }
 }
 
-function matching(place, wanted, keyed) {
-  if (idOf(wanted)) {
-    const known = keyed.get(idOf(wanted));
-    return known && known.tagName === wanted.tagName ? known : null;
+function matching(position, target, keyed) {
+  if (idOf(target)) {
+    const known = keyed.get(idOf(target));
+    return known && known.tagName === target.tagName ? known : null;
   }
-  const alike = place && !idOf(place) && place.nodeType === wanted.nodeType && place.nodeName === wanted.nodeName;
-  return alike ? place : null;
+  const isSameKind = position && !idOf(position) && position.nodeType === target.nodeType && position.nodeName === target.nodeName;
+  return isSameKind ? position : null;
 }

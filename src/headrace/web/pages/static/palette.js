@@ -1,100 +1,100 @@
-// Ctrl-K: finds views, queues, tasks, a job by its id, and what can be done; all from one list that the server makes.
+// Ctrl-K: the command palette. The server returns views, queues, tasks, a job by its id, and actions.
 import { send } from "./forms.js";
 import { toggleTheme } from "./theme.js";
 
 const dialog = document.getElementById("palette");
 const field = document.getElementById("palette-text");
 const list = document.getElementById("palette-list");
-let found = [];
-let at = 0;
-let answered = null; // what was typed when the list was made
-let asking = null;
-let waiting = null;
+let entries = [];
+let selected = 0;
+let listedFor = null; // the typed text that the list answers
+let request = null;
+let timer = null;
 
 export function openPalette() {
   if (dialog.open) return;
   field.value = "";
   dialog.showModal();
-  ask();
+  search();
 }
 
-async function ask() {
-  clearTimeout(waiting);
-  asking?.abort();
-  asking = new AbortController();
+async function search() {
+  clearTimeout(timer);
+  request?.abort();
+  request = new AbortController();
   const typed = field.value;
   const path = `${document.body.dataset.root}/palette?${new URLSearchParams({ q: typed })}`;
   try {
-    const answer = await fetch(path, { signal: asking.signal, credentials: "same-origin" });
-    found = answer.ok ? await answer.json() : [];
+    const answer = await fetch(path, { signal: request.signal, credentials: "same-origin" });
+    entries = answer.ok ? await answer.json() : [];
   } catch (error) {
     if (error.name === "AbortError") return;
-    found = [];
+    entries = [];
   }
-  at = 0;
-  answered = typed;
+  selected = 0;
+  listedFor = typed;
   draw();
 }
 
 function draw() {
-  list.replaceChildren(...found.map(entry));
-  if (!found.length) {
-    const nothing = document.createElement("li");
-    nothing.className = "nothing";
-    nothing.textContent = "Nothing is called that.";
-    list.append(nothing);
+  list.replaceChildren(...entries.map(listItem));
+  if (!entries.length) {
+    const empty = document.createElement("li");
+    empty.className = "nothing";
+    empty.textContent = "No matches.";
+    list.append(empty);
   }
-  mark();
+  showSelected();
 }
 
-function entry(one, place) {
+function listItem(entry, index) {
   const item = document.createElement("li");
-  item.id = `palette-${place}`;
+  item.id = `palette-${index}`;
   item.setAttribute("role", "option");
   const icon = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   icon.classList.add("icon");
   const use = document.createElementNS("http://www.w3.org/2000/svg", "use");
-  use.setAttribute("href", `#i-${one.icon}`);
+  use.setAttribute("href", `#i-${entry.icon}`);
   icon.append(use);
   const name = document.createElement("span");
-  name.textContent = one.name;
+  name.textContent = entry.name;
   const kind = document.createElement("small");
-  kind.textContent = one.kind;
+  kind.textContent = entry.kind;
   item.append(icon, name, kind);
-  item.addEventListener("click", () => choose(one));
+  item.addEventListener("click", () => choose(entry));
   return item;
 }
 
-function mark() {
-  [...list.children].forEach((item, place) => item.setAttribute("aria-selected", String(place === at && found.length > 0)));
-  const item = list.children[at];
+function showSelected() {
+  [...list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === selected && entries.length > 0)));
+  const item = list.children[selected];
   item?.scrollIntoView({ block: "nearest" });
   field.setAttribute("aria-activedescendant", item?.id ?? "");
 }
 
-function choose(one) {
+function choose(entry) {
   dialog.close();
-  if (one.goto) location.assign(one.goto);
-  else if (one.post) send(one.post, [["form_token", document.body.dataset.token]]);
-  else if (one.script === "theme") toggleTheme();
+  if (entry.goto) location.assign(entry.goto);
+  else if (entry.post) send(entry.post, [["form_token", document.body.dataset.token]]);
+  else if (entry.script === "theme") toggleTheme();
 }
 
-async function pressed(event) {
-  const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (by) {
+async function onKey(event) {
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step) {
     event.preventDefault();
-    at = (at + by + found.length) % Math.max(found.length, 1);
-    mark();
+    selected = (selected + step + entries.length) % Math.max(entries.length, 1);
+    showSelected();
   } else if (event.key === "Enter") {
     event.preventDefault();
-    if (answered !== field.value) await ask(); // typed faster than answered: the list is still another one's
-    if (found[at]) choose(found[at]);
+    if (listedFor !== field.value) await search(); // the list still answers an earlier text
+    if (entries[selected]) choose(entries[selected]);
   }
 }
 
 export function startPalette() {
   document.getElementById("find").addEventListener("click", openPalette);
-  field.addEventListener("keydown", pressed);
-  field.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(ask, 60); });
+  field.addEventListener("keydown", onKey);
+  field.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, 60); });
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
 }

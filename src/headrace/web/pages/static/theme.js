@@ -1,4 +1,4 @@
-// Dark or light: what the system prefers, until somebody switches. A cookie keeps it, so that no page flashes.
+// Dark or light: as the system prefers, until the user switches. A cookie stores it, so that no page flashes.
 export function toggleTheme() {
   const root = document.documentElement;
   const dark = root.dataset.theme === "auto" ? matchMedia("(prefers-color-scheme: dark)").matches : root.dataset.theme === "dark";

@@ -1,4 +1,4 @@
-// Moments, told from now and in the reader's own zone. The words are those of wording.py.
+// Formats times relative to now and in the user's time zone, in the format of formatting.py.
 const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
@@ -6,11 +6,11 @@ const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 
 function distance(ms) {
-  const passed = Math.abs(ms) / 1000;
-  if (passed < 1) return "now";
-  const [length, unit] = UNITS.find(([length]) => passed >= length);
-  const told = `${Math.floor(passed / length)} ${unit}`;
-  return ms > 0 ? `${told} ago` : `in ${told}`;
+  const elapsed = Math.abs(ms) / 1000;
+  if (elapsed < 1) return "now";
+  const [length, unit] = UNITS.find(([length]) => elapsed >= length);
+  const text = `${Math.floor(elapsed / length)} ${unit}`;
+  return ms > 0 ? `${text} ago` : `in ${text}`;
 }
 
 export function span(ms) {
@@ -18,15 +18,15 @@ export function span(ms) {
   if (seconds < 0.9995) return `${Math.round(1000 * seconds)} ms`;
   if (seconds < 59.95) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
   const whole = Math.round(seconds);
-  const place = UNITS.findIndex(([length]) => whole >= length);
-  const [length, unit] = UNITS[place];
-  const [below, belowUnit] = UNITS[place + 1] ?? [1, "s"];
+  const index = UNITS.findIndex(([length]) => whole >= length);
+  const [length, unit] = UNITS[index];
+  const [below, belowUnit] = UNITS[index + 1] ?? [1, "s"];
   const first = Math.floor(whole / length);
   const second = Math.floor((whole % length) / below);
   return second && first < 100 ? `${first} ${unit} ${second} ${belowUnit}` : `${first} ${unit}`;
 }
 
-export function tellTimes(root = document) {
+export function updateTimes(root = document) {
   for (const time of root.querySelectorAll("time[datetime]")) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
@@ -45,6 +45,6 @@ function set(element, text) {
 }
 
 export function startTimes() {
-  tellTimes();
-  setInterval(() => document.hidden || tellTimes(), 1000);
+  updateTimes();
+  setInterval(() => document.hidden || updateTimes(), 1000);
 }

@@ -15,13 +15,11 @@ from headrace.web.pages.views import (
     jobs,
     lifecycle,
     overview,
-    queue,
     queues,
     schedule,
     schedules,
     system,
     webhooks,
-    worker,
     workers,
 )
 
@@ -29,9 +27,7 @@ from headrace.web.pages.views import (
 VIEWS: list[View] = [
     *overview.VIEWS,
     *queues.VIEWS,
-    *queue.VIEWS,
     *workers.VIEWS,
-    *worker.VIEWS,
     *jobs.VIEWS,
     *enqueue.VIEWS,
     *job.VIEWS,
@@ -48,8 +44,8 @@ VIEWS: list[View] = [
     *system.VIEWS,
 ]
 ACTIONS: list[Action] = [
-    *queue.ACTIONS,
-    *worker.ACTIONS,
+    *queues.ACTIONS,
+    *workers.ACTIONS,
     *jobs.ACTIONS,
     *enqueue.ACTIONS,
     *job.ACTIONS,

@@ -14,13 +14,13 @@ from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 _FIELDS = ("url", "secret", "host", "security", "user", "password", "sender", "to", "severity")
 
 
-def show_one(visit: PageRequest) -> Mapping[str, Any]:
-    one = visit.app.alerts.channels.get(visit.name("channel"))
-    users = [rule.name for rule in visit.app.alerts.rules.list() if one.name in (rule.notify or ())]
-    return {"one": one, "users": users, **_editor(one.kind, one.severity), "topics": ("alert",)}
+def show_one(request: PageRequest) -> Mapping[str, Any]:
+    channel = request.app.alerts.channels.get(request.path_param("channel"))
+    users = [rule.name for rule in request.app.alerts.rules.list() if channel.name in (rule.notify or ())]
+    return {"channel": channel, "users": users, **_editor(channel.kind, channel.severity), "topics": ("alert",)}
 
 
-def show_new(visit: PageRequest) -> Mapping[str, Any]:
+def show_new(request: PageRequest) -> Mapping[str, Any]:
     return {**_editor(None, "info"), "kinds": get_args(Kind), "topics": ("none",)}
 
 
@@ -28,10 +28,10 @@ def _editor(kind: str | None, severity: str) -> dict[str, Any]:
     return {"kind": kind, "severity": severity, "severities": SEVERITIES, "securities": get_args(Security)}
 
 
-def _fields(visit: PageRequest) -> dict[str, Any]:
+def _fields(request: PageRequest) -> dict[str, Any]:
     """The fields of the form; empty ones keep their value or the default."""
-    fields: dict[str, Any] = {name: text for name in _FIELDS if (text := visit.said(name)) is not None}
-    if (port := visit.said("port")) is not None:
+    fields: dict[str, Any] = {name: text for name in _FIELDS if (text := request.form_field(name)) is not None}
+    if (port := request.form_field("port")) is not None:
         if not port.isdecimal() or len(port) > 5:
             raise InvalidAlert(f"port: {port[:20]!r} is not a number from 1 to 65535")
         fields["port"] = int(port)
@@ -41,50 +41,52 @@ def _fields(visit: PageRequest) -> dict[str, Any]:
 # -- actions
 
 
-def _create(visit: PageRequest) -> ActionResult:
-    name, kind = visit.said("name"), visit.said("kind")
+def _create(request: PageRequest) -> ActionResult:
+    name, kind = request.form_field("name"), request.form_field("kind")
     if name is None or kind is None:
         raise InvalidAlert("name, kind: both are required")
-    made = visit.app.alerts.channels.create(name, kind=kind, **_fields(visit))
-    where = visit.at(f"/alerts/channels/{made.name}")
-    return ActionResult(f"Channel {made.name} was created; send a test message.", goto=where, target=made.name)
+    created = request.app.alerts.channels.create(name, kind=kind, **_fields(request))
+    url_of_page = request.url(f"/alerts/channels/{created.name}")
+    return ActionResult(
+        f"Channel {created.name} was created; send a test message.", goto=url_of_page, target=created.name
+    )
 
 
-def _update(visit: PageRequest) -> ActionResult:
-    name, fields = visit.name("channel"), _fields(visit)
-    if fields.get("severity") == visit.app.alerts.channels.get(name).severity:
+def _update(request: PageRequest) -> ActionResult:
+    name, fields = request.path_param("channel"), _fields(request)
+    if fields.get("severity") == request.app.alerts.channels.get(name).severity:
         del fields["severity"]
     if not fields:
         raise InvalidAlert("Nothing was changed.")
-    visit.app.alerts.channels.update(name, **fields)
+    request.app.alerts.channels.update(name, **fields)
     return ActionResult(f"Channel {name} was changed; send a test message.", target=name)
 
 
-def _switch(visit: PageRequest) -> ActionResult:
-    name, on = visit.name("channel"), visit.said("enabled") == "yes"
-    visit.app.alerts.channels.update(name, enabled=on)
-    return ActionResult(f"Channel {name} is {'on' if on else 'off'}.", target=name)
+def _switch(request: PageRequest) -> ActionResult:
+    name, is_on = request.path_param("channel"), request.form_field("enabled") == "yes"
+    request.app.alerts.channels.update(name, enabled=is_on)
+    return ActionResult(f"Channel {name} is {'on' if is_on else 'off'}.", target=name)
 
 
-def _test(visit: PageRequest) -> ActionResult:
-    name = visit.name("channel")
-    error = visit.app.alerts.channels.test(name)
+def _test(request: PageRequest) -> ActionResult:
+    name = request.path_param("channel")
+    error = request.app.alerts.channels.test(name)
     if error is not None:
         return ActionResult(f"Channel {name} failed: {error}", ok=False, target=name)
     return ActionResult(f"Channel {name} accepted the test message.", target=name)
 
 
-def _delete(visit: PageRequest) -> ActionResult:
-    name = visit.name("channel")
-    if not visit.app.alerts.channels.delete(name):
+def _delete(request: PageRequest) -> ActionResult:
+    name = request.path_param("channel")
+    if not request.app.alerts.channels.delete(name):
         raise AlertChannelNotFound(name)
-    return ActionResult(f"Channel {name} was deleted.", goto=visit.at("/alerts"), target=name)
+    return ActionResult(f"Channel {name} was deleted.", goto=request.url("/alerts"), target=name)
 
 
-def _ask_delete(visit: PageRequest) -> Confirmation:
-    one = visit.app.alerts.channels.get(visit.name("channel"))
-    waiting = f"The {one.waiting} waiting notifications are dropped." if one.waiting else ""
-    return Confirmation(f"Delete channel {one.name}?", "Delete the channel", waiting)
+def _confirm_delete(request: PageRequest) -> Confirmation:
+    channel = request.app.alerts.channels.get(request.path_param("channel"))
+    waiting = f"The {channel.waiting} waiting notifications are dropped." if channel.waiting else ""
+    return Confirmation(f"Delete channel {channel.name}?", "Delete the channel", waiting)
 
 
 VIEWS = [
@@ -92,9 +94,11 @@ VIEWS = [
     View(path="/alerts/channels/{channel}", template="channel.html", show=show_one),
 ]
 ACTIONS = [
-    Action(path="/alerts/new-channel", what="alert.channel.create", do=_create),
-    Action(path="/alerts/channels/{channel}/update", what="alert.channel.update", do=_update),
-    Action(path="/alerts/channels/{channel}/switch", what="alert.channel.switch", do=_switch),
-    Action(path="/alerts/channels/{channel}/test", what="alert.channel.test", do=_test),
-    Action(path="/alerts/channels/{channel}/delete", what="alert.channel.delete", do=_delete, ask=_ask_delete),
+    Action(path="/alerts/new-channel", name="alert.channel.create", run=_create),
+    Action(path="/alerts/channels/{channel}/update", name="alert.channel.update", run=_update),
+    Action(path="/alerts/channels/{channel}/switch", name="alert.channel.switch", run=_switch),
+    Action(path="/alerts/channels/{channel}/test", name="alert.channel.test", run=_test),
+    Action(
+        path="/alerts/channels/{channel}/delete", name="alert.channel.delete", run=_delete, confirmation=_confirm_delete
+    ),
 ]

@@ -17,50 +17,50 @@ from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 PER = ("queue", "task", "worker")
 _SPANS = ("for_", "cooldown")
 _TEXTS = ("when", "severity")
-_WORDS = ("summary", "runbook")
-_SHOWN = 20
+_OPTIONAL_TEXTS = ("summary", "runbook")
+_MAX_SHOWN = 20
 
 
-class RuleTrial(Struct, frozen=True):
+class RulePreview(Struct, frozen=True):
     """The current evaluation of a rule, or why it is invalid."""
 
     readings: list[AlertReading]
-    wrong: str = ""
+    error: str = ""
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    return {"rules": visit.app.alerts.rules.list(), "span": formatting.span, "topics": ("alert",)}
+def show(request: PageRequest) -> Mapping[str, Any]:
+    return {"rules": request.app.alerts.rules.list(), "span": formatting.span, "topics": ("alert",)}
 
 
-def show_one(visit: PageRequest) -> Mapping[str, Any]:
-    rule = visit.app.alerts.rules.get(visit.name("rule"))
-    fields: dict[str, Any] | None = {} if visit.asked("try") is None else None
+def show_one(request: PageRequest) -> Mapping[str, Any]:
+    rule = request.app.alerts.rules.get(request.path_param("rule"))
+    fields: dict[str, Any] | None = {} if request.query("try") is None else None
     return {
         "rule": rule,
-        "history": visit.app.alerts.history(limit=_SHOWN, rule=rule.name),
-        **_editor(visit, rule, _tried(visit, rule.name, fields)),
+        "history": request.app.alerts.history(limit=_MAX_SHOWN, rule=rule.name),
+        **_editor(request, rule, _preview(request, rule.name, fields)),
         "topics": ("alert",),
     }
 
 
-def show_new(visit: PageRequest) -> Mapping[str, Any]:
-    trial = None if visit.asked("when") is None else _tried(visit, None, None)
-    return {**_editor(visit, None, trial), "topics": ("none",)}
+def show_new(request: PageRequest) -> Mapping[str, Any]:
+    preview = None if request.query("when") is None else _preview(request, None, None)
+    return {**_editor(request, None, preview), "topics": ("none",)}
 
 
-def _tried(visit: PageRequest, name: str | None, fields: dict[str, Any] | None) -> RuleTrial:
+def _preview(request: PageRequest, name: str | None, fields: dict[str, Any] | None) -> RulePreview:
     """Evaluate the stored rule, or the one in the query."""
     try:
-        given = _fields(visit.asked, visit.request.query_params.getlist("per")) if fields is None else fields
-        known = () if name is None else (name,)
-        return RuleTrial(visit.app.alerts.rules.test(*known, **given)[:_SHOWN])
+        given = _fields(request.query, request.http.query_params.getlist("per")) if fields is None else fields
+        names = () if name is None else (name,)
+        return RulePreview(request.app.alerts.rules.test(*names, **given)[:_MAX_SHOWN])
     except HeadraceError as error:
-        return RuleTrial([], str(error))
+        return RulePreview([], str(error))
 
 
-def _editor(visit: PageRequest, rule: AlertRule | None, trial: RuleTrial | None) -> dict[str, Any]:
+def _editor(request: PageRequest, rule: AlertRule | None, preview: RulePreview | None) -> dict[str, Any]:
     return {
-        "trial": trial,
+        "preview": preview,
         "form": {
             "when": rule.when if rule else "",
             "for_": f"{rule.for_:g}" if rule else "",
@@ -73,22 +73,22 @@ def _editor(visit: PageRequest, rule: AlertRule | None, trial: RuleTrial | None)
         },
         "severities": SEVERITIES,
         "per": PER,
-        "channels": visit.app.alerts.channels.list(),
+        "channels": request.app.alerts.channels.list(),
     }
 
 
-def _fields(said: Callable[[str], str | None], per: list[str]) -> dict[str, Any]:
+def _fields(field: Callable[[str], str | None], per: list[str]) -> dict[str, Any]:
     """The fields of a rule in a form or a query."""
-    fields: dict[str, Any] = {name: text for name in _TEXTS if (text := said(name)) is not None}
-    fields |= {name: said(name) for name in _WORDS}
+    fields: dict[str, Any] = {name: text for name in _TEXTS if (text := field(name)) is not None}
+    fields |= {name: field(name) for name in _OPTIONAL_TEXTS}
     for name in _SPANS:
-        if (text := said(name)) is not None:
+        if (text := field(name)) is not None:
             try:
                 fields[name] = float(text)
             except ValueError:
                 raise InvalidAlert(f"{name.rstrip('_')}: {text!r} is not a number of seconds") from None
-    told = said("notify")
-    fields["notify"] = None if told is None else [name.strip() for name in told.split(",") if name.strip()]
+    channels = field("notify")
+    fields["notify"] = None if channels is None else [name.strip() for name in channels.split(",") if name.strip()]
     fields["per"] = per
     return fields
 
@@ -96,37 +96,37 @@ def _fields(said: Callable[[str], str | None], per: list[str]) -> dict[str, Any]
 # -- actions
 
 
-def _create(visit: PageRequest) -> ActionResult:
-    name = visit.said("name")
+def _create(request: PageRequest) -> ActionResult:
+    name = request.form_field("name")
     if name is None:
         raise InvalidAlert("name: required")
-    made = visit.app.alerts.rules.create(name, **_fields(visit.said, visit.form.getlist("per")))
-    return ActionResult(f"Rule {made.name} was created.", goto=visit.at(f"/alerts/rules/{name}"), target=name)
+    created = request.app.alerts.rules.create(name, **_fields(request.form_field, request.form.getlist("per")))
+    return ActionResult(f"Rule {created.name} was created.", goto=request.url(f"/alerts/rules/{name}"), target=name)
 
 
-def _update(visit: PageRequest) -> ActionResult:
-    name = visit.name("rule")
-    visit.app.alerts.rules.update(name, **_fields(visit.said, visit.form.getlist("per")))
+def _update(request: PageRequest) -> ActionResult:
+    name = request.path_param("rule")
+    request.app.alerts.rules.update(name, **_fields(request.form_field, request.form.getlist("per")))
     return ActionResult(f"Rule {name} was changed.", target=name)
 
 
-def _switch(visit: PageRequest) -> ActionResult:
-    name, on = visit.name("rule"), visit.said("enabled") == "yes"
-    visit.app.alerts.rules.update(name, enabled=on)
-    return ActionResult(f"Rule {name} is {'on' if on else 'off'}.", target=name)
+def _switch(request: PageRequest) -> ActionResult:
+    name, is_on = request.path_param("rule"), request.form_field("enabled") == "yes"
+    request.app.alerts.rules.update(name, enabled=is_on)
+    return ActionResult(f"Rule {name} is {'on' if is_on else 'off'}.", target=name)
 
 
-def _delete(visit: PageRequest) -> ActionResult:
-    name = visit.name("rule")
-    rule = visit.app.alerts.rules.get(name)
-    visit.app.alerts.rules.delete(name)
+def _delete(request: PageRequest) -> ActionResult:
+    name = request.path_param("rule")
+    rule = request.app.alerts.rules.get(name)
+    request.app.alerts.rules.delete(name)
     if rule.shipped:
         return ActionResult(f"Rule {name} was reset to its defaults.", target=name)
-    return ActionResult(f"Rule {name} was deleted.", goto=visit.at("/alerts/rules"), target=name)
+    return ActionResult(f"Rule {name} was deleted.", goto=request.url("/alerts/rules"), target=name)
 
 
-def _ask_delete(visit: PageRequest) -> Confirmation:
-    rule = visit.app.alerts.rules.get(visit.name("rule"))
+def _confirm_delete(request: PageRequest) -> Confirmation:
+    rule = request.app.alerts.rules.get(request.path_param("rule"))
     if rule.shipped:
         return Confirmation(f"Reset rule {rule.name} to its defaults?", "Reset the rule", "Your changes are lost.")
     return Confirmation(f"Delete rule {rule.name}?", "Delete the rule", "It sends no more notifications.")
@@ -138,8 +138,8 @@ VIEWS = [
     View(path="/alerts/rules/{rule}", template="rule.html", show=show_one),
 ]
 ACTIONS = [
-    Action(path="/alerts/new-rule", what="alert.rule.create", do=_create),
-    Action(path="/alerts/rules/{rule}/update", what="alert.rule.update", do=_update),
-    Action(path="/alerts/rules/{rule}/switch", what="alert.rule.switch", do=_switch),
-    Action(path="/alerts/rules/{rule}/delete", what="alert.rule.delete", do=_delete, ask=_ask_delete),
+    Action(path="/alerts/new-rule", name="alert.rule.create", run=_create),
+    Action(path="/alerts/rules/{rule}/update", name="alert.rule.update", run=_update),
+    Action(path="/alerts/rules/{rule}/switch", name="alert.rule.switch", run=_switch),
+    Action(path="/alerts/rules/{rule}/delete", name="alert.rule.delete", run=_delete, confirmation=_confirm_delete),
 ]

@@ -12,34 +12,38 @@ from headrace.app.dead_letters.records import DeadGroup
 from headrace.core.dead_letters.records import BY_HAND, RESOLUTIONS, STATUSES
 from headrace.errors import DeadLetterClosed, DeadLetterNotFound, HeadraceError, InvalidJob
 from headrace.web.pages import formatting
-from headrace.web.pages.background import patiently
+from headrace.web.pages.background import run_with_timeout
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.jobs import AGES, filters_of
 
 _PAGE = 50
 _GROUPS = 20
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 _FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    given = visit.request.query_params
+def show(request: PageRequest) -> Mapping[str, Any]:
+    given = request.http.query_params
     status = given.get("status") or "pending"
-    filters = which(given, visit)
-    page = visit.app.dead.list(
-        status=None if status == "any" else status, limit=_PAGE, cursor=visit.asked("cursor"), **filters
+    filters = filters_in(given, request)
+    page = request.app.dead.list(
+        status=None if status == "any" else status, limit=_PAGE, cursor=request.query("cursor"), **filters
     )
-    tallies = visit.page_cache.soon(visit.app.dead.stats)
+    stats = request.page_cache.shared_or_none(request.app.dead.stats)
     return {
-        "letters": page.letters,
+        "dead_letters": page.letters,
         "cursor": page.cursor,
-        "here": visit.asked("cursor"),
+        "current_cursor": request.query("cursor"),
         "status": status,
         "statuses": STATUSES,
-        "count": {} if tallies is None else {one: sum(getattr(it, one) for it in tallies) for one in STATUSES},
-        "reasons": tallies or [],
-        "groups": [] if filters or visit.asked("cursor") else _groups(visit, status),
+        "count": {}
+        if stats is None
+        else {
+            status_name: sum(getattr(reason_stats, status_name) for reason_stats in stats) for status_name in STATUSES
+        },
+        "reasons": stats or [],
+        "groups": [] if filters or request.query("cursor") else _groups(request, status),
         "filters": filters,
         "given": {name: given.get(name, "") for name in _FILTERS},
         "ages": AGES,
@@ -50,26 +54,28 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
     }
 
 
-def _groups(visit: PageRequest, status: str) -> list[DeadGroup] | None:
+def _groups(request: PageRequest, status: str) -> list[DeadGroup] | None:
     """The groups; None while they are counted."""
 
-    def read(of: str | None) -> list[DeadGroup]:
-        return visit.app.dead.groups(status=of, limit=_GROUPS)
+    def read(status_filter: str | None) -> list[DeadGroup]:
+        return request.app.dead.groups(status=status_filter, limit=_GROUPS)
 
-    return visit.page_cache.soon(read, None if status == "any" else status)
+    return request.page_cache.shared_or_none(read, None if status == "any" else status)
 
 
-def which(given: QueryParams, visit: PageRequest) -> dict[str, Any]:
+def filters_in(given: QueryParams, request: PageRequest) -> dict[str, Any]:
     """The filters of `app.dead` in a query."""
     filters = {name: text for name in ("reason", "fingerprint") if (text := given.get(name, "").strip())}
-    others = filters_of(given, visit.now)
+    others = filters_of(given, request.now)
     return filters | {name: others[name] for name in ("task", "queue", "since", "until") if name in others}
 
 
-def pending(visit: PageRequest) -> int:
+def pending(request: PageRequest) -> int:
     """The number of pending dead letters. Must not raise: error pages show the navigation too."""
     try:
-        return sum(tally.pending for tally in visit.page_cache.soon(visit.app.dead.stats) or ())
+        return sum(
+            reason_stats.pending for reason_stats in request.page_cache.shared_or_none(request.app.dead.stats) or ()
+        )
     except HeadraceError:
         return 0
 
@@ -77,150 +83,150 @@ def pending(visit: PageRequest) -> int:
 # -- by hand
 
 
-def _add(visit: PageRequest) -> ActionResult:
-    job_id, reason = visit.said("job_id") or "", visit.said("reason") or BY_HAND
-    letter = visit.app.dead.add(job_id, reason=reason, note=visit.said("note"), by=visit.visitor.name)
-    return ActionResult("The dead letter was created.", goto=f"/dead/{letter.id}", target=letter.id)
+def _add(request: PageRequest) -> ActionResult:
+    job_id, reason = request.form_field("job_id") or "", request.form_field("reason") or BY_HAND
+    dead_letter = request.app.dead.add(job_id, reason=reason, note=request.form_field("note"), by=request.viewer.name)
+    return ActionResult("The dead letter was created.", goto=f"/dead/{dead_letter.id}", target=dead_letter.id)
 
 
 # -- in bulk
 
 
-def _meant(visit: PageRequest) -> tuple[list[str], dict[str, Any], str]:
+def _selection(request: PageRequest) -> tuple[list[str], dict[str, Any], str]:
     """The picked ids or the filters of the list, and their description."""
-    if ids := visit.form.getlist("id"):
-        if visit.said("rate"):
+    if ids := request.form.getlist("id"):
+        if request.form_field("rate"):
             raise InvalidJob("A rate applies to all that match: filter the list, and pick none.")
         return ids, {}, "picked"
-    filters = which(QueryParams(visit.said("query") or ""), visit)
+    filters = filters_in(QueryParams(request.form_field("query") or ""), request)
     if not filters:
         raise InvalidJob("Pick dead letters, or filter the list first.")
-    words = ", ".join(
+    description = ", ".join(
         f"{name} {formatting.stamp(value) if isinstance(value, datetime) else value}" for name, value in filters.items()
     )
-    return [], {"until": _asked_at(visit), **filters}, words
+    return [], {"until": _confirmed_at(request), **filters}, description
 
 
-def _asked_at(visit: PageRequest) -> datetime:
+def _confirmed_at(request: PageRequest) -> datetime:
     """The time of the confirmation: later failures are not included."""
     try:
-        return datetime.fromisoformat(visit.said("confirmed") or "")
+        return datetime.fromisoformat(request.form_field("confirmed") or "")
     except ValueError:
-        return visit.now + timedelta(milliseconds=1)
+        return request.now + timedelta(milliseconds=1)
 
 
-def _ask_requeue(visit: PageRequest) -> Confirmation:
-    ids, filters, words = _meant(visit)
+def _confirm_requeue(request: PageRequest) -> Confirmation:
+    ids, filters, description = _selection(request)
     if ids:
-        many, given_up = len(ids), 0
+        count, failed = len(ids), 0
     else:
-        would = visit.app.dead.requeue_where(dry_run=True, rate=visit.said("rate"), **filters)
-        many, given_up = would.requeued, would.permanently_failed
-    if not many and not given_up:
+        planned = request.app.dead.requeue_where(dry_run=True, rate=request.form_field("rate"), **filters)
+        count, failed = planned.requeued, planned.permanently_failed
+    if not count and not failed:
         raise InvalidJob("None of these dead letters is pending.")
-    often = f" {_given_up(given_up)}" if given_up else ""
-    pace = f" They start at {visit.said('rate')}." if visit.said("rate") else ""
+    failed_text = f" {_permanently_failed_text(failed)}" if failed else ""
+    rate_text = f" They start at {request.form_field('rate')}." if request.form_field("rate") else ""
     return Confirmation(
-        f"Requeue {_jobs(many)}?",
-        f"Requeue {_jobs(many)}",
-        f"Meant: {words}.{pace}{often}",
-        _asked_at(visit).isoformat(),
+        f"Requeue {_jobs(count)}?",
+        f"Requeue {_jobs(count)}",
+        f"Selected: {description}.{rate_text}{failed_text}",
+        _confirmed_at(request).isoformat(),
     )
 
 
-def _requeue(visit: PageRequest) -> ActionResult:
-    ids, filters, words = _meant(visit)
-    by, note = visit.visitor.name, visit.said("note")
+def _requeue(request: PageRequest) -> ActionResult:
+    ids, filters, description = _selection(request)
+    by, note = request.viewer.name, request.form_field("note")
     if ids:
         results, skipped = [], 0
-        for letter_id in ids:
+        for dead_letter_id in ids:
             try:
-                results.append(visit.app.dead.requeue(letter_id, by=by, note=note))
+                results.append(request.app.dead.requeue(dead_letter_id, by=by, note=note))
             except (DeadLetterClosed, DeadLetterNotFound, InvalidJob):  # already handled, or its job is open again
                 skipped += 1
-        back = sum(result.requeued for result in results)
-        left = f"; {skipped} had been handled already" if skipped else ""
-        often = f" {_given_up(len(results) - back)}" if back < len(results) else ""
-        return ActionResult(f"{_jobs(back)} requeued{left}.{often}", target=", ".join(ids))
-    done = patiently(
-        lambda: visit.app.dead.requeue_where(rate=visit.said("rate"), by=by, note=note, limit=None, **filters)
+        requeued = sum(result.requeued for result in results)
+        skipped_text = f"; {skipped} had been handled already" if skipped else ""
+        failed_text = f" {_permanently_failed_text(len(results) - requeued)}" if requeued < len(results) else ""
+        return ActionResult(f"{_jobs(requeued)} requeued{skipped_text}.{failed_text}", target=", ".join(ids))
+    done = run_with_timeout(
+        lambda: request.app.dead.requeue_where(rate=request.form_field("rate"), by=by, note=note, limit=None, **filters)
     )
     if done is None:
-        return ActionResult("They are being requeued in the background.", target=words)
-    often = f" {_given_up(done.permanently_failed)}" if done.permanently_failed else ""
-    return ActionResult(f"{_jobs(done.requeued)} requeued.{often}", target=words)
+        return ActionResult("They are being requeued in the background.", target=description)
+    failed_text = f" {_permanently_failed_text(done.permanently_failed)}" if done.permanently_failed else ""
+    return ActionResult(f"{_jobs(done.requeued)} requeued.{failed_text}", target=description)
 
 
-def _given_up(many: int) -> str:
-    return f"Permanently failed, because requeued too often: {_dead_letters(many)}."
+def _permanently_failed_text(count: int) -> str:
+    return f"Permanently failed, because requeued too often: {_dead_letters(count)}."
 
 
-def _ask_resolve(visit: PageRequest) -> Confirmation:
-    ids, filters, words = _meant(visit)
-    many = len(ids) or visit.app.dead.count(status="pending", **filters)
-    if not many:
+def _confirm_resolve(request: PageRequest) -> Confirmation:
+    ids, filters, description = _selection(request)
+    count = len(ids) or request.app.dead.count(status="pending", **filters)
+    if not count:
         raise InvalidJob("None of these dead letters is pending.")
-    told = _dead_letters(many)
-    as_what = (visit.said("status") or RESOLUTIONS[0]).replace("_", " ")
+    count_text = _dead_letters(count)
+    status_text = (request.form_field("status") or RESOLUTIONS[0]).replace("_", " ")
     return Confirmation(
-        f"Resolve {told} as {as_what}?",
-        f"Resolve {told}",
-        f"Selected: {words}. Their jobs do not change.",
-        _asked_at(visit).isoformat(),
+        f"Resolve {count_text} as {status_text}?",
+        f"Resolve {count_text}",
+        f"Selected: {description}. Their jobs do not change.",
+        _confirmed_at(request).isoformat(),
     )
 
 
-def _resolve(visit: PageRequest) -> ActionResult:
-    ids, filters, words = _meant(visit)
-    status, by, note = visit.said("status") or RESOLUTIONS[0], visit.visitor.name, visit.said("note")
+def _resolve(request: PageRequest) -> ActionResult:
+    ids, filters, description = _selection(request)
+    status, by, note = request.form_field("status") or RESOLUTIONS[0], request.viewer.name, request.form_field("note")
     if status not in RESOLUTIONS:
         raise InvalidJob(f"status: expected one of {', '.join(RESOLUTIONS)}, got {status!r}")
 
-    def every() -> int:
-        done, dead_letters = 0, visit.app.engine.dead_letters
-        while page := visit.app.dead.list(status="pending", limit=_AT_ONCE, **filters):
-            fresh = dead_letters.resolve([letter.id for letter in page], status, by, note)
-            if not fresh:  # others handle the same ones
+    def resolve_matching() -> int:
+        done, dead_letters = 0, request.app.engine.dead_letters
+        while page := request.app.dead.list(status="pending", limit=_BATCH_SIZE, **filters):
+            resolved_ids = dead_letters.resolve([dead_letter.id for dead_letter in page], status, by, note)
+            if not resolved_ids:  # others handle the same ones
                 break
-            done += len(fresh)
+            done += len(resolved_ids)
         return done
 
     if ids:
-        resolved: int | None = len(visit.app.engine.dead_letters.resolve(ids, status, by, note))
+        resolved: int | None = len(request.app.engine.dead_letters.resolve(ids, status, by, note))
     else:
-        resolved = patiently(every)
+        resolved = run_with_timeout(resolve_matching)
     if resolved is None:
-        return ActionResult("They are being resolved in the background.", target=words)
-    return ActionResult(f"{_dead_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
+        return ActionResult("They are being resolved in the background.", target=description)
+    return ActionResult(f"{_dead_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=description)
 
 
-def _ask_purge(visit: PageRequest) -> Confirmation:
-    many = visit.app.dead.purge(dry_run=True)
-    if not many:
+def _confirm_purge(request: PageRequest) -> Confirmation:
+    count = request.app.dead.purge(dry_run=True)
+    if not count:
         raise InvalidJob("Nothing was resolved more than 30 days ago.")
     return Confirmation(
-        f"Remove {_dead_letters(many)}?", f"Remove {_dead_letters(many)}", "They were resolved more than 30 days ago."
+        f"Remove {_dead_letters(count)}?", f"Remove {_dead_letters(count)}", "They were resolved more than 30 days ago."
     )
 
 
-def _purge(visit: PageRequest) -> ActionResult:
-    return ActionResult(f"{_dead_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
+def _purge(request: PageRequest) -> ActionResult:
+    return ActionResult(f"{_dead_letters(request.app.dead.purge())} removed.", target="resolved for 30 days")
 
 
-def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{formatting.exact(count)} jobs"
 
 
-def _dead_letters(many: int) -> str:
-    return "1 dead letter" if many == 1 else f"{formatting.exact(many)} dead letters"
+def _dead_letters(count: int) -> str:
+    return "1 dead letter" if count == 1 else f"{formatting.exact(count)} dead letters"
 
 
 VIEWS = [
     View(path="/dead", template="dead.html", show=show, label="Dead letters", icon="dead", key="d", badge=pending),
 ]
 ACTIONS = [
-    Action(path="/dead/requeue", what="dead.requeue", do=_requeue, ask=_ask_requeue),
-    Action(path="/dead/resolve", what="dead.resolve", do=_resolve, ask=_ask_resolve),
-    Action(path="/dead/add", what="dead.add", do=_add),
-    Action(path="/dead/purge", what="dead.purge", do=_purge, ask=_ask_purge),
+    Action(path="/dead/requeue", name="dead.requeue", run=_requeue, confirmation=_confirm_requeue),
+    Action(path="/dead/resolve", name="dead.resolve", run=_resolve, confirmation=_confirm_resolve),
+    Action(path="/dead/add", name="dead.add", run=_add),
+    Action(path="/dead/purge", name="dead.purge", run=_purge, confirmation=_confirm_purge),
 ]

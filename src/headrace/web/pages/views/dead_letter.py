@@ -10,72 +10,81 @@ from headrace.core.codec.redaction import MASK, unmasked
 from headrace.core.dead_letters.records import RESOLUTIONS
 from headrace.errors import InvalidJob, JobNotFound
 from headrace.web.pages.formatting import plain_json
-from headrace.web.pages.job_view import cut
+from headrace.web.pages.job_view import truncate
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.enqueue import read_json
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    letter = visit.app.dead.get(visit.name("letter"))
+def show(request: PageRequest) -> Mapping[str, Any]:
+    dead_letter = request.app.dead.get(request.path_param("dead_letter"))
     return {
-        "letter": letter,
-        "args": cut(plain_json(letter.args)),
-        "kwargs": cut(plain_json(letter.kwargs)),
-        "metadata": plain_json(letter.metadata) if letter.metadata else "",
-        "progress": cut(plain_json(letter.progress)),
-        "history": visit.app.dead.history(letter.id),
-        "alike": visit.app.dead.count(status="pending", fingerprint=letter.fingerprint),
-        "job_state": _state_of(visit, letter),
+        "dead_letter": dead_letter,
+        "args": truncate(plain_json(dead_letter.args)),
+        "kwargs": truncate(plain_json(dead_letter.kwargs)),
+        "metadata": plain_json(dead_letter.metadata) if dead_letter.metadata else "",
+        "progress": truncate(plain_json(dead_letter.progress)),
+        "history": request.app.dead.history(dead_letter.id),
+        "similar": request.app.dead.count(status="pending", fingerprint=dead_letter.fingerprint),
+        "job_state": _state_of(request, dead_letter),
         "resolutions": RESOLUTIONS,
-        "topics": (f"job:{letter.job_id}", "dead"),
+        "topics": (f"job:{dead_letter.job_id}", "dead"),
     }
 
 
-def _state_of(visit: PageRequest, letter: DeadLetter) -> str | None:
-    """The job; None if it is deleted."""
+def _state_of(request: PageRequest, dead_letter: DeadLetter) -> str | None:
+    """The state of the job; None if it is deleted."""
     try:
-        return visit.app.jobs.get(letter.job_id).state
+        return request.app.jobs.get(dead_letter.job_id).state
     except JobNotFound:
         return None
 
 
-def _requeue(visit: PageRequest) -> ActionResult:
-    letter = visit.app.dead.get(visit.name("letter"))
-    done = visit.app.dead.requeue(letter.id, by=visit.visitor.name, note=visit.said("note"), **_edited(visit, letter))
-    return ActionResult(f"{done.message[0].upper()}{done.message[1:]}", ok=done.requeued, target=letter.id)
+def _requeue(request: PageRequest) -> ActionResult:
+    dead_letter = request.app.dead.get(request.path_param("dead_letter"))
+    done = request.app.dead.requeue(
+        dead_letter.id,
+        by=request.viewer.name,
+        note=request.form_field("note"),
+        **_changed_arguments(request, dead_letter),
+    )
+    return ActionResult(f"{done.message[0].upper()}{done.message[1:]}", ok=done.requeued, target=dead_letter.id)
 
 
-def _edited(visit: PageRequest, letter: DeadLetter) -> dict[str, Any]:
+def _changed_arguments(request: PageRequest, dead_letter: DeadLetter) -> dict[str, Any]:
     """The changed arguments; a remaining mask stands for the original secret."""
     changed: dict[str, Any] = {}
-    for name, kind, was in (("args", list, list(letter.args)), ("kwargs", dict, letter.kwargs)):
-        if name in visit.form and (now := read_json(visit, name, kind)) != was:
-            changed[name] = now
+    for name, kind, before in (("args", list, list(dead_letter.args)), ("kwargs", dict, dead_letter.kwargs)):
+        if name in request.form and (after := read_json(request, name, kind)) != before:
+            changed[name] = after
     if MASK in plain_json(list(changed.values())):
         try:
-            job = visit.app.jobs.get(letter.job_id)
+            job = request.app.jobs.get(dead_letter.job_id)
         except JobNotFound:
             raise InvalidJob(f"The job is deleted, so {MASK} can't be resolved: write the secrets out.") from None
-        shown = {"args": letter.args, "kwargs": letter.kwargs}
+        shown = {"args": dead_letter.args, "kwargs": dead_letter.kwargs}
         changed = unmasked(changed, shown, {"args": job.args, "kwargs": job.kwargs})
     return changed
 
 
-def _resolve(visit: PageRequest) -> ActionResult:
-    status = visit.said("status") or RESOLUTIONS[0]
-    letter = visit.app.dead.resolve(visit.name("letter"), status, by=visit.visitor.name, note=visit.said("note"))
-    return ActionResult(f"This dead letter is {letter.status.replace('_', ' ')}.", target=letter.id)
+def _resolve(request: PageRequest) -> ActionResult:
+    status = request.form_field("status") or RESOLUTIONS[0]
+    dead_letter = request.app.dead.resolve(
+        request.path_param("dead_letter"), status, by=request.viewer.name, note=request.form_field("note")
+    )
+    return ActionResult(f"This dead letter is {dead_letter.status.replace('_', ' ')}.", target=dead_letter.id)
 
 
-def _note(visit: PageRequest) -> ActionResult:
-    letter = visit.app.dead.note(visit.name("letter"), visit.said("text") or "", by=visit.visitor.name)
-    return ActionResult("Noted.", target=letter.id)
+def _note(request: PageRequest) -> ActionResult:
+    dead_letter = request.app.dead.note(
+        request.path_param("dead_letter"), request.form_field("text") or "", by=request.viewer.name
+    )
+    return ActionResult("Noted.", target=dead_letter.id)
 
 
-VIEWS = [View(path="/dead/{letter:path}", template="letter.html", show=show)]
+VIEWS = [View(path="/dead/{dead_letter:path}", template="dead_letter.html", show=show)]
 ACTIONS = [
-    Action(path="/dead/{letter:path}/requeue", what="dead.requeue", do=_requeue),
-    Action(path="/dead/{letter:path}/resolve", what="dead.resolve", do=_resolve),
-    Action(path="/dead/{letter:path}/note", what="dead.note", do=_note),
+    Action(path="/dead/{dead_letter:path}/requeue", name="dead.requeue", run=_requeue),
+    Action(path="/dead/{dead_letter:path}/resolve", name="dead.resolve", run=_resolve),
+    Action(path="/dead/{dead_letter:path}/note", name="dead.note", run=_note),
 ]

@@ -15,63 +15,63 @@ from headrace.web.pages.view import Action, ActionResult, View
 from headrace.web.pages.views.jobs import known_tasks
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    model = visit.asked("like")
-    job = visit.app.jobs.get(model) if model else None
-    args, kwargs = job.redacted_call() if job else ((), {})
+def show(request: PageRequest) -> Mapping[str, Any]:
+    original_id = request.query("like")
+    original = request.app.jobs.get(original_id) if original_id else None
+    args, kwargs = original.redacted_call() if original else ((), {})
     return {
-        "model": job,
+        "original": original,
         "masked": MASK in plain_json(args) or MASK in plain_json(kwargs),
-        "task": job.task if job else visit.asked("task") or "",
-        "queue": job.queue if job else visit.asked("queue") or "",
-        "priority": job.priority if job else "",
+        "task": original.task if original else request.query("task") or "",
+        "queue": original.queue if original else request.query("queue") or "",
+        "priority": original.priority if original else "",
         "args": plain_json(args),
         "kwargs": plain_json(kwargs),
-        "tasks": known_tasks(visit),
-        "queues": [queue.name for queue in visit.page_cache.names()],
+        "tasks": known_tasks(request),
+        "queues": [queue.name for queue in request.page_cache.queue_rows()],
         "topics": ("none",),
     }
 
 
-def _enqueue(visit: PageRequest) -> ActionResult:
-    task = visit.said("task")
+def _enqueue(request: PageRequest) -> ActionResult:
+    task = request.form_field("task")
     if task is None:
         raise InvalidJob("task: required")
-    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
-    if model := visit.said("like"):
-        job = visit.app.jobs.get(model)
-        args, kwargs = unmasked((args, kwargs), job.redacted_call(), (job.args, job.kwargs))
-    stored = visit.app.task_by_name(task).using(**_options(visit)).enqueue(*args, **kwargs)
-    return ActionResult(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
+    args, kwargs = read_json(request, "args", list), read_json(request, "kwargs", dict)
+    if original_id := request.form_field("like"):
+        original = request.app.jobs.get(original_id)
+        args, kwargs = unmasked((args, kwargs), original.redacted_call(), (original.args, original.kwargs))
+    stored = request.app.task_by_name(task).using(**_options(request)).enqueue(*args, **kwargs)
+    return ActionResult(f"Job {stored.id} is {stored.state}.", goto=request.url(f"/jobs/{stored.id}"), target=stored.id)
 
 
-def read_json(visit: PageRequest, name: str, kind: type) -> Any:
+def read_json(request: PageRequest, name: str, kind: type) -> Any:
     """A JSON list or object from a form field; empty if the field is empty."""
-    text = visit.said(name)
+    text = request.form_field(name)
     if text is None:
         return kind()
     try:
         value = codec.decode(text)
     except CorruptPayload as error:
-        text_ = str(error).removeprefix("payload can't be read: ")
-        raise InvalidJob(f"{name}: this is not valid JSON ({text_})") from None
+        reason = str(error).removeprefix("payload can't be read: ")
+        raise InvalidJob(f"{name}: this is not valid JSON ({reason})") from None
     if not isinstance(value, kind):
-        shape = "a list such as [1, 2]" if kind is list else 'an object such as {"a": 1}'
-        raise InvalidJob(f"{name}: expected {shape}")
+        expected = "a list such as [1, 2]" if kind is list else 'an object such as {"a": 1}'
+        raise InvalidJob(f"{name}: expected {expected}")
     return value
 
 
-def _options(visit: PageRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {name: visit.said(name) for name in ("queue",) if visit.said(name)}
+def _options(request: PageRequest) -> dict[str, Any]:
+    options: dict[str, Any] = {name: request.form_field(name) for name in ("queue",) if request.form_field(name)}
     for name, kind in (("priority", int), ("delay", float), ("timeout", float)):
-        if text := visit.said(name):
+        if text := request.form_field(name):
             try:
                 options[name] = kind(text)
             except ValueError:
                 raise InvalidJob(f"{name}: {text!r} is not a number") from None
-    if text := visit.said("run_at"):
+    if text := request.form_field("run_at"):
         options["run_at"] = moment_of("run_at", text)
-    if tags := visit.said("tags"):
+    if tags := request.form_field("tags"):
         options["tags"] = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
     return options
 
@@ -86,4 +86,4 @@ def moment_of(name: str, text: str) -> datetime:
 
 
 VIEWS = [View(path="/enqueue", template="enqueue.html", show=show)]
-ACTIONS = [Action(path="/enqueue", what="job.enqueue", do=_enqueue)]
+ACTIONS = [Action(path="/enqueue", name="job.enqueue", run=_enqueue)]

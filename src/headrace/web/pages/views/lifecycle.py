@@ -10,112 +10,117 @@ from headrace.app.retention.lifecycle_records import SPANS, StaleJob
 from headrace.core.retention.lifecycle import OnStale
 from headrace.errors import InvalidJob
 from headrace.web.pages import formatting
-from headrace.web.pages.background import patiently
+from headrace.web.pages.background import run_with_timeout
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 
-_SHOWN = 100
-_MOST = 1000  # jobs handled at once
-_RARELY = 5.0  # seconds
-_DOES = {"dead": "become dead letters", "fail": "fail", "review": "stay, marked for review"}
+_MAX_SHOWN = 100
+_MAX_HANDLED = 1000  # jobs handled at once
+_MAX_AGE = 5.0  # seconds
+_ACTION_TEXTS = {"dead": "become dead letters", "fail": "fail", "review": "stay, marked for review"}
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    cycle = visit.app.lifecycle
-    detect = _stale(visit)
-    visit.page_cache.prepare(detect, fresh=_RARELY)
-    archive = visit.page_cache.shared(cycle.stats, fresh=_RARELY)
-    partitions = visit.page_cache.shared(cycle.partitions, fresh=_RARELY)
-    found = visit.page_cache.soon(detect, fresh=_RARELY)
+def show(request: PageRequest) -> Mapping[str, Any]:
+    lifecycle = request.app.lifecycle
+    read_stale = _stale_reader(request)
+    request.page_cache.prepare(read_stale, max_age=_MAX_AGE)
+    archive = request.page_cache.shared(lifecycle.stats, max_age=_MAX_AGE)
+    partitions = request.page_cache.shared(lifecycle.partitions, max_age=_MAX_AGE)
+    found = request.page_cache.shared_or_none(read_stale, max_age=_MAX_AGE)
     stale = found or []
     return {
         "is_known": found is not None,
-        "stale": stale[:_SHOWN],
-        "many": sum(one.is_stale for one in stale),
-        "nearly": sum(not one.is_stale for one in stale),
-        "more": len(stale) >= _MOST,
-        "does": _DOES,
+        "stale": stale[:_MAX_SHOWN],
+        "stale_count": sum(job.is_stale for job in stale),
+        "nearly_stale_count": sum(not job.is_stale for job in stale),
+        "more": len(stale) >= _MAX_HANDLED,
+        "action_texts": _ACTION_TEXTS,
         "archive": archive,
         "partitions": partitions,
-        "terms": [(kind, name, terms) for (kind, name), terms in cycle.terms_by_name().items()],
+        "policies": [(kind, name, policy) for (kind, name), policy in lifecycle.terms_by_name().items()],
         "spans": SPANS,
-        "stays": sum(name.startswith("max_") for name in SPANS),
+        "max_count": sum(name.startswith("max_") for name in SPANS),
         "on_stales": get_args(OnStale),
         "topics": ("none",),
     }
 
 
-def _stale(visit: PageRequest) -> Any:
-    def look() -> list[StaleJob]:
-        return visit.app.lifecycle.detect_stale(warnings=True, limit=_MOST)
+def _stale_reader(request: PageRequest) -> Any:
+    def detect() -> list[StaleJob]:
+        return request.app.lifecycle.detect_stale(warnings=True, limit=_MAX_HANDLED)
 
-    return look
+    return detect
 
 
 # -- actions
 
 
-def _ask_stale(visit: PageRequest) -> Confirmation:
-    found = visit.app.lifecycle.detect_stale(limit=_MOST)
+def _confirm_stale(request: PageRequest) -> Confirmation:
+    found = request.app.lifecycle.detect_stale(limit=_MAX_HANDLED)
     if not found:
         raise InvalidJob("No job is stale.")
-    return Confirmation(f"Apply the on_stale action to {_jobs(len(found))}?", "Apply", _told(found))
+    return Confirmation(f"Apply the on_stale action to {_jobs(len(found))}?", "Apply", _actions_text(found))
 
 
-def _told(found: Sequence[StaleJob]) -> str:
-    many = Counter(one.action for one in found)
-    return "; ".join(f"{formatting.exact(count)} {_DOES[action]}" for action, count in many.items()) + "."
+def _actions_text(found: Sequence[StaleJob]) -> str:
+    counts = Counter(job.action for job in found)
+    return "; ".join(f"{formatting.exact(counts)} {_ACTION_TEXTS[action]}" for action, counts in counts.items()) + "."
 
 
-def _deal(visit: PageRequest) -> ActionResult:
-    found = patiently(lambda: visit.app.lifecycle.detect_stale(dry_run=False, limit=_MOST))
+def _apply_stale(request: PageRequest) -> ActionResult:
+    found = run_with_timeout(lambda: request.app.lifecycle.detect_stale(dry_run=False, limit=_MAX_HANDLED))
     if found is None:
         return ActionResult("Stale jobs are being handled in the background.", target="stale jobs")
-    ended = sum(one.applied and one.action != "review" for one in found)
-    noted = sum(one.applied and one.action == "review" for one in found)
-    left = f" {_jobs(noted)} marked for review." if noted else ""
-    return ActionResult(f"{_jobs(ended)} ended as stale.{left}", target="stale jobs")
+    ended = sum(job.applied and job.action != "review" for job in found)
+    reviewed = sum(job.applied and job.action == "review" for job in found)
+    review_text = f" {_jobs(reviewed)} marked for review." if reviewed else ""
+    return ActionResult(f"{_jobs(ended)} ended as stale.{review_text}", target="stale jobs")
 
 
-def _ask_archive(visit: PageRequest) -> Confirmation:
-    would = visit.app.lifecycle.archive(dry_run=True)
-    if not would.archived + would.deleted:
+def _confirm_archive(request: PageRequest) -> Confirmation:
+    planned = request.app.lifecycle.archive(dry_run=True)
+    if not planned.archived + planned.deleted:
         raise InvalidJob("No job is past its retention.")
     return Confirmation(
-        f"Archive or delete {_jobs(would.archived + would.deleted)}?",
+        f"Archive or delete {_jobs(planned.archived + planned.deleted)}?",
         "Archive now",
-        f"{formatting.exact(would.archived)} are archived, {formatting.exact(would.deleted)} are deleted permanently.",
+        f"{formatting.exact(planned.archived)} are archived, "
+        f"{formatting.exact(planned.deleted)} are deleted permanently.",
     )
 
 
-def _archive(visit: PageRequest) -> ActionResult:
-    done = patiently(lambda: visit.app.lifecycle.archive(dry_run=False))
+def _archive(request: PageRequest) -> ActionResult:
+    done = run_with_timeout(lambda: request.app.lifecycle.archive(dry_run=False))
     if done is None:
         return ActionResult("Jobs are being archived in the background.", target="archive")
-    told = f"{_jobs(done.archived)} archived, {formatting.exact(done.deleted)} deleted."
-    return ActionResult(told, target="archive")
+    text = f"{_jobs(done.archived)} archived, {formatting.exact(done.deleted)} deleted."
+    return ActionResult(text, target="archive")
 
 
-def _restore(visit: PageRequest) -> ActionResult:
-    job_id = visit.said("job")
+def _restore(request: PageRequest) -> ActionResult:
+    job_id = request.form_field("job")
     if job_id is None:
         raise InvalidJob("job: give the id of the archived job")
-    job = visit.app.lifecycle.restore(job_id)
-    return ActionResult(f"Job {job.id} is restored and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
+    job = request.app.lifecycle.restore(job_id)
+    return ActionResult(
+        f"Job {job.id} is restored and {job.state}.", goto=request.url(f"/jobs/{job.id}"), target=job.id
+    )
 
 
-def _configure(visit: PageRequest) -> ActionResult:
-    kind, name = visit.said("kind") or "", visit.said("name")
+def _configure(request: PageRequest) -> ActionResult:
+    kind, name = request.form_field("kind") or "", request.form_field("name")
     if kind not in ("task", "queue") or name is None:
         raise InvalidJob("Give the task or queue.")
-    fields: dict[str, Any] = {field: _term(field, text) for field in SPANS if (text := visit.said(field)) is not None}
-    if (action := visit.said("on_stale")) is not None:
+    fields: dict[str, Any] = {
+        field: _field_value(field, text) for field in SPANS if (text := request.form_field(field)) is not None
+    }
+    if (action := request.form_field("on_stale")) is not None:
         fields["on_stale"] = action
-    visit.app.lifecycle.configure(**{kind: name}, **fields)
+    request.app.lifecycle.configure(**{kind: name}, **fields)
     return ActionResult(f"The terms of {kind} {name} apply from the next check of a worker.", target=f"{kind} {name}")
 
 
-def _term(name: str, text: str) -> float | str | None:
+def _field_value(name: str, text: str) -> float | str | None:
     if text in ("none", "default"):
         return None if text == "none" else text
     try:
@@ -124,25 +129,25 @@ def _term(name: str, text: str) -> float | str | None:
         raise InvalidJob(f"{name}: {text!r} is neither a number of seconds, nor none, nor default") from None
 
 
-def _reset(visit: PageRequest) -> ActionResult:
-    kind, name = visit.said("kind") or "", visit.said("name") or ""
+def _reset(request: PageRequest) -> ActionResult:
+    kind, name = request.form_field("kind") or "", request.form_field("name") or ""
     if kind not in ("task", "queue"):
         raise InvalidJob("Give the task or queue.")
-    visit.app.lifecycle.reset(**{kind: name})
+    request.app.lifecycle.reset(**{kind: name})
     return ActionResult(f"The terms of {kind} {name} are removed.", target=f"{kind} {name}")
 
 
-def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{formatting.exact(count)} jobs"
 
 
 VIEWS = [
     View(path="/lifecycle", template="lifecycle.html", show=show, label="Lifecycle", icon="lifecycle", key="l"),
 ]
 ACTIONS = [
-    Action(path="/lifecycle/stale", what="lifecycle.stale", do=_deal, ask=_ask_stale),
-    Action(path="/lifecycle/archive", what="lifecycle.archive", do=_archive, ask=_ask_archive),
-    Action(path="/lifecycle/restore", what="lifecycle.restore", do=_restore),
-    Action(path="/lifecycle/terms", what="lifecycle.configure", do=_configure),
-    Action(path="/lifecycle/reset", what="lifecycle.reset", do=_reset),
+    Action(path="/lifecycle/stale", name="lifecycle.stale", run=_apply_stale, confirmation=_confirm_stale),
+    Action(path="/lifecycle/archive", name="lifecycle.archive", run=_archive, confirmation=_confirm_archive),
+    Action(path="/lifecycle/restore", name="lifecycle.restore", run=_restore),
+    Action(path="/lifecycle/terms", name="lifecycle.configure", run=_configure),
+    Action(path="/lifecycle/reset", name="lifecycle.reset", run=_reset),
 ]

@@ -13,15 +13,14 @@ from headrace.app.app import Headrace
 from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.jobs.states import State
-from headrace.web.pages import chart_data as figures
-from headrace.web.pages import charts, formatting
-from headrace.web.pages.job_view import JobSummary, cards
+from headrace.web.pages import chart_data, charts, formatting
+from headrace.web.pages.job_view import JobSummary, summaries
 from headrace.web.pages.page_cache import totals
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
 
 RECENT = 8
-_OLD = 300.0  # seconds of waiting after which the oldest pending job is a warning
+_LONG_WAIT = 300.0  # seconds of waiting after which the oldest pending job is a warning
 
 
 class Tile(Struct, frozen=True, kw_only=True):
@@ -35,7 +34,7 @@ class Tile(Struct, frozen=True, kw_only=True):
     note: str = ""
     moment: datetime | None = None
     symbol: str = ""
-    drawn: Markup | None = None
+    chart: Markup | None = None
 
 
 class OverviewWarning(Struct, frozen=True, kw_only=True):
@@ -44,158 +43,163 @@ class OverviewWarning(Struct, frozen=True, kw_only=True):
     text: str
     link: str = ""
     label: str = "Look"
-    grave: bool = False
+    critical: bool = False
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    queues, workers = visit.page_cache.queues(), visit.page_cache.workers()
+def show(request: PageRequest) -> Mapping[str, Any]:
+    queues, workers = request.page_cache.queues(), request.page_cache.workers()
     count = totals(queues)
     return {
-        "queues": sorted(queues, key=_pressing),
+        "queues": sorted(queues, key=_by_open_jobs),
         "workers": workers,
-        "troubles": list(troubles(visit, queues, workers)),
-        "words": _calm_words(queues, workers),
-        "tiles": list(_tiles(visit, count, queues, workers)),
-        "figures": figures.standard(visit, figures.window_of(visit)),
-        "window": figures.window_of(visit),
-        "windows": figures.WINDOWS,
-        "drained": drained_in(visit),
-        "failures": visit.page_cache.shared(recent, visit.app, State.FAILED),
-        "running": visit.page_cache.shared(recent, visit.app, State.RUNNING),
+        "warnings": list(warnings(request, queues, workers)),
+        "healthy_text": _healthy_text(queues, workers),
+        "tiles": list(_tiles(request, count, queues, workers)),
+        "time_charts": chart_data.queue_charts(request, chart_data.window_of(request)),
+        "window": chart_data.window_of(request),
+        "windows": chart_data.WINDOWS,
+        "drained": drained_in(request),
+        "failures": request.page_cache.shared(recent, request.app, State.FAILED),
+        "running": request.page_cache.shared(recent, request.app, State.RUNNING),
     }
 
 
 def recent(app: Headrace, state: State) -> list[JobSummary]:
     """The newest jobs in a state."""
-    return cards(app.jobs.find(state=state, limit=RECENT), app)
+    return summaries(app.jobs.find(state=state, limit=RECENT), app)
 
 
-def drained_in(visit: PageRequest) -> dict[str, str]:
+def drained_in(request: PageRequest) -> dict[str, str]:
     """The time until each queue is empty at the rate of the last minute."""
-    known = visit.page_cache.metrics() if visit.app.settings.events else None
-    waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
-    return {figures.queue: "never" if figures.eta is None else formatting.span(figures.eta) for figures in waiting}
+    metrics = request.page_cache.metrics() if request.app.settings.events else None
+    waiting = [] if metrics is None else [queue_metrics for queue_metrics in metrics.queues if queue_metrics.eta != 0]
+    return {
+        queue_metrics.queue: "never" if queue_metrics.eta is None else formatting.span(queue_metrics.eta)
+        for queue_metrics in waiting
+    }
 
 
-def _pressing(stats: QueueStats) -> tuple[int, str]:
+def _by_open_jobs(stats: QueueStats) -> tuple[int, str]:
     return -(stats.pending + stats.running + stats.retrying), stats.queue
 
 
-def troubles(
-    visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+def warnings(
+    request: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[OverviewWarning]:
     """Warnings, most severe first: alerts and obvious problems."""
-    firing = [alert for alert in visit.page_cache.alerts() if alert.state in ("firing", "acknowledged")]
+    firing = [alert for alert in request.page_cache.alerts() if alert.state in ("firing", "acknowledged")]
     for alert in firing:
         if alert.state == "firing" and not alert.silenced:
-            yield OverviewWarning(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
-    told = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or silenced
-    yield from _of_workers(visit, [stats for stats in queues if stats.queue not in told], workers)
-    for stats in queues:
-        link = visit.at(f"/queues/{stats.queue}")
-        waits = 0.0 if stats.oldest_pending is None else (visit.now - stats.oldest_pending).total_seconds()
-        if stats.paused:
-            rest = f" with {formatting.exact(stats.pending)} pending." if stats.pending else "."
-            yield OverviewWarning(text=f"Queue {stats.queue} is paused{rest}", link=link)
-        elif stats.workers and waits > _OLD:
             yield OverviewWarning(
-                text=f"In queue {stats.queue} a job has been pending for {formatting.span(waits)}.", link=link
+                text=alert.summary, link=request.url("/alerts"), critical=alert.severity == "critical"
+            )
+    covered_queues = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or silenced
+    yield from _worker_warnings(request, [stats for stats in queues if stats.queue not in covered_queues], workers)
+    for stats in queues:
+        link = request.url(f"/queues/{stats.queue}")
+        waiting_time = 0.0 if stats.oldest_pending is None else (request.now - stats.oldest_pending).total_seconds()
+        if stats.paused:
+            pending_text = f" with {formatting.exact(stats.pending)} pending." if stats.pending else "."
+            yield OverviewWarning(text=f"Queue {stats.queue} is paused{pending_text}", link=link)
+        elif stats.workers and waiting_time > _LONG_WAIT:
+            yield OverviewWarning(
+                text=f"In queue {stats.queue} a job has been pending for {formatting.span(waiting_time)}.", link=link
             )
 
 
-def _of_workers(
-    visit: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+def _worker_warnings(
+    request: PageRequest, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[OverviewWarning]:
     pending = sum(stats.pending for stats in queues)
     if pending and all(worker.silent for worker in workers):
         text = f"No worker is alive, and {formatting.exact(pending)} jobs are pending. Start one with: headrace worker"
-        yield OverviewWarning(text=text, link=visit.at("/workers"), grave=True)
+        yield OverviewWarning(text=text, link=request.url("/workers"), critical=True)
         return
     for stats in queues:
         if stats.pending and not stats.workers and not stats.paused:
             text = (
                 f"No live worker serves queue {stats.queue}, where {formatting.exact(stats.pending)} jobs are pending."
             )
-            yield OverviewWarning(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
+            yield OverviewWarning(text=text, link=request.url(f"/queues/{stats.queue}"), critical=True)
     for worker in workers:
         if worker.silent:
             text = f"Worker {worker.id} missed its heartbeats; another one takes over its jobs."
-            yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+            yield OverviewWarning(text=text, link=request.url(f"/workers/{worker.id}"), critical=True)
         elif worker.stalled:
             text = f"Worker {worker.id} is alive, but stalled in part: {', '.join(worker.stalled)}. Restart it."
-            yield OverviewWarning(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+            yield OverviewWarning(text=text, link=request.url(f"/workers/{worker.id}"), critical=True)
 
 
-def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
-    one = "worker is" if len(workers) == 1 else "workers are"
-    serve = "queue" if len(queues) == 1 else "queues"
-    return f"{len(workers)} {one} alive for {len(queues)} {serve}." if workers else "Nothing is waiting."
+def _healthy_text(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
+    worker_noun = "worker is" if len(workers) == 1 else "workers are"
+    queue_noun = "queue" if len(queues) == 1 else "queues"
+    return f"{len(workers)} {worker_noun} alive for {len(queues)} {queue_noun}." if workers else "Nothing is waiting."
 
 
 def _tiles(
-    visit: PageRequest, count: Mapping[str, int], queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+    request: PageRequest, count: Mapping[str, int], queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
 ) -> Iterator[Tile]:
     oldest = min((stats.oldest_pending for stats in queues if stats.oldest_pending), default=None)
     slots = sum(worker.concurrency for worker in workers if not worker.silent)
     busy = sum(worker.running for worker in workers if not worker.silent)
     yield Tile(
-        **_counted(visit, count, State.PENDING),
+        **_count_fields(request, count, State.PENDING),
         note="oldest " if oldest else "nothing waits",
         moment=oldest,
-        drawn=_spark(visit, "depth", "Pending jobs in the last hour", "pending"),
+        chart=_sparkline(request, "depth", "Pending jobs in the last hour", "pending"),
     )
     yield Tile(
-        **_counted(visit, count, State.RUNNING),
+        **_count_fields(request, count, State.RUNNING),
         note=f"{busy} of {slots} slots busy" if slots else "no worker",
-        drawn=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
+        chart=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
     )
-    later = count[State.SCHEDULED] + count[State.WAITING]
-    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{formatting.brief(later)} for later")
+    later_jobs = count[State.SCHEDULED] + count[State.WAITING]
+    yield Tile(**_count_fields(request, count, State.RETRYING), note=f"{formatting.brief(later_jobs)} for later")
     yield Tile(
-        **_counted(visit, count, State.FAILED),
+        **_count_fields(request, count, State.FAILED),
         note="kept in the store",
-        drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
+        chart=_sparkline(request, "failure_rate", "Failures a second in the last hour", "failed"),
     )
-    kept = f"{formatting.brief(count[State.COMPLETED])} kept"
-    known = visit.page_cache.metrics() if visit.app.settings.events else None
-    if known is None:
-        yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
+    kept_text = f"{formatting.brief(count[State.COMPLETED])} kept"
+    metrics = request.page_cache.metrics() if request.app.settings.events else None
+    if metrics is None:
+        yield Tile(**_count_fields(request, count, State.COMPLETED), note="kept in the store")
         return
-    last = known.total
+    totals_ = metrics.total
     yield Tile(
         key="throughput",
         name="Completed",
-        value=f"{formatting.brief(round(last.throughput, 2))}/s",
-        note=kept,
-        link=visit.at("/jobs", state="completed"),
+        value=f"{formatting.brief(round(totals_.throughput, 2))}/s",
+        note=kept_text,
+        link=request.url("/jobs", state="completed"),
         symbol="completed",
-        drawn=_spark(visit, "throughput", "Completed jobs a second in the last hour", "completed"),
+        chart=_sparkline(request, "throughput", "Completed jobs a second in the last hour", "completed"),
     )
     yield Tile(
         key="errors",
         name="Error rate",
-        value=formatting.share(last.error_rate),
+        value=formatting.share(totals_.error_rate),
         note="in the last minute",
-        link=visit.at("/jobs", state="failed"),
+        link=request.url("/jobs", state="failed"),
         symbol="warn",
-        drawn=_spark(visit, "error_rate", "Share of attempts that failed in the last hour", "failed"),
+        chart=_sparkline(request, "error_rate", "Share of attempts that failed in the last hour", "failed"),
     )
 
 
-def _counted(visit: PageRequest, count: Mapping[str, int], state: State) -> dict[str, Any]:
+def _count_fields(request: PageRequest, count: Mapping[str, int], state: State) -> dict[str, Any]:
     return {
         "key": state.value,
         "name": state.value.capitalize(),
         "value": formatting.brief(count[state]),
         "exact": formatting.exact(count[state]),
-        "link": visit.at("/jobs", state=state.value),
+        "link": request.url("/jobs", state=state.value),
         "symbol": state.value,
     }
 
 
-def _spark(visit: PageRequest, metric: str, title: str, look: str) -> Markup | None:
-    points = figures.curve(visit, metric, "1h")
-    return charts.sparkline(figures.values(points), title, look) if figures.has_data(points) else None
+def _sparkline(request: PageRequest, metric: str, title: str, color: str) -> Markup | None:
+    points = chart_data.curve(request, metric, "1h")
+    return charts.sparkline(chart_data.values(points), title, color) if chart_data.has_data(points) else None
 
 
 VIEWS = [View(path="/", template="overview.html", show=show, label="Overview", icon="overview", key="o")]

@@ -15,40 +15,40 @@ from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import Action, ActionResult, Confirmation, View
 from headrace.web.pages.views.enqueue import read_json
 from headrace.web.pages.views.jobs import known_tasks
-from headrace.web.pages.views.schedule_form import MOMENTS, as_form, fields_of, in_words, tried
+from headrace.web.pages.views.schedule_form import MOMENTS, as_form, fields_of, preview_of, timing_text
 
-_NEXT = 8
-_RUNS = 50
+_MAX_NEXT = 8
+_MAX_RUNS = 50
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    one = _known(visit)
+def show(request: PageRequest) -> Mapping[str, Any]:
+    schedule = _find_schedule(request)
     return {
-        "one": one,
-        "words": in_words(one),
-        "next": [] if one.paused or one.error else visit.app.schedules.preview(one.id, n=_NEXT),
-        "runs": visit.app.schedules.history(one.id, limit=_RUNS),
-        **_editor(visit, one),
-        "topics": ("schedule", f"task:{one.task}"),
+        "schedule": schedule,
+        "timing": timing_text(schedule),
+        "next": [] if schedule.paused or schedule.error else request.app.schedules.preview(schedule.id, n=_MAX_NEXT),
+        "runs": request.app.schedules.history(schedule.id, limit=_MAX_RUNS),
+        **_editor(request, schedule),
+        "topics": ("schedule", f"task:{schedule.task}"),
     }
 
 
-def show_new(visit: PageRequest) -> Mapping[str, Any]:
-    return {**_editor(visit, None), "topics": ("none",)}
+def show_new(request: PageRequest) -> Mapping[str, Any]:
+    return {**_editor(request, None), "topics": ("none",)}
 
 
-def _editor(visit: PageRequest, one: Schedule | None) -> dict[str, Any]:
+def _editor(request: PageRequest, schedule: Schedule | None) -> dict[str, Any]:
     return {
-        "form": as_form(one),
-        "task": one.task if one else visit.asked("task") or "",
-        "queue": one.queue if one else "",
-        "priority": one.priority if one else "",
-        "positional": formatting.plain_json(one.args if one else ()),
-        "named": formatting.plain_json(one.kwargs if one else {}),  # `kwargs` is reserved in a macro
-        "masked": one is not None and MASK in formatting.plain_json([one.args, one.kwargs]),
-        "trial": tried(visit),
-        "tasks": known_tasks(visit),
-        "queues": [queue.name for queue in visit.page_cache.names()],
+        "form": as_form(schedule),
+        "task": schedule.task if schedule else request.query("task") or "",
+        "queue": schedule.queue if schedule else "",
+        "priority": schedule.priority if schedule else "",
+        "positional": formatting.plain_json(schedule.args if schedule else ()),
+        "named": formatting.plain_json(schedule.kwargs if schedule else {}),  # `kwargs` is reserved in a macro
+        "masked": schedule is not None and MASK in formatting.plain_json([schedule.args, schedule.kwargs]),
+        "preview": preview_of(request),
+        "tasks": known_tasks(request),
+        "queues": [queue.name for queue in request.page_cache.queue_rows()],
         "catch_ups": get_args(CatchUp),
         "overlaps": get_args(RunOverlap),
         "dst_gaps": get_args(Gap),
@@ -56,95 +56,109 @@ def _editor(visit: PageRequest, one: Schedule | None) -> dict[str, Any]:
     }
 
 
-def _known(visit: PageRequest) -> Schedule:
-    return visit.app.schedules.get(visit.name("schedule"))
+def _find_schedule(request: PageRequest) -> Schedule:
+    return request.app.schedules.get(request.path_param("schedule"))
 
 
 # -- actions
 
 
-def _create(visit: PageRequest) -> ActionResult:
-    name, task = visit.said("id"), visit.said("task")
+def _create(request: PageRequest) -> ActionResult:
+    name, task = request.form_field("id"), request.form_field("task")
     if name is None or task is None:
         raise InvalidSchedule(f"{'task' if name else 'id'}: give the name of the {'task' if name else 'schedule'}")
-    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
-    options = {name: value for name, value in _place(visit).items() if value is not None}
-    made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
-    when = f"runs {formatting.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
-    return ActionResult(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
+    args, kwargs = read_json(request, "args", list), read_json(request, "kwargs", dict)
+    options = {name: value for name, value in _job_options(request).items() if value is not None}
+    created = request.app.schedules.create(
+        name, task, args=args, kwargs=kwargs, **fields_of(request.form_field), **options
+    )
+    when = f"runs {formatting.distance(created.next_run, request.now)}" if created.next_run else "will not fire"
+    return ActionResult(
+        f"Schedule {created.id} {when}.", goto=request.url(f"/schedules/{created.id}"), target=created.id
+    )
 
 
-def _update(visit: PageRequest) -> ActionResult:
-    one = _known(visit)
-    was = as_form(one)
-    fields, had = fields_of(visit.said), fields_of(lambda name: was[name] or None)
-    changes: dict[str, Any] = {name: value for name, value in fields.items() if value != had.get(name)}
-    emptied = [name for name in (*MOMENTS, "limit") if was[name] and name in visit.form and not visit.said(name)]
-    changes |= {name: None for name in emptied if name != "at"}
-    if was["jitter"] and "jitter" in visit.form and not visit.said("jitter"):
+def _update(request: PageRequest) -> ActionResult:
+    schedule = _find_schedule(request)
+    before = as_form(schedule)
+    fields, fields_before = fields_of(request.form_field), fields_of(lambda name: before[name] or None)
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value != fields_before.get(name)}
+    cleared = [
+        name for name in (*MOMENTS, "limit") if before[name] and name in request.form and not request.form_field(name)
+    ]
+    changes |= {name: None for name in cleared if name != "at"}
+    if before["jitter"] and "jitter" in request.form and not request.form_field("jitter"):
         changes["jitter"] = 0
     kinds = [name for name in ("cron", "every", "at") if name in fields]
     if len(kinds) > 1:
         raise InvalidSchedule(f"give exactly one of cron, every and at, not {' and '.join(kinds)}")
-    changes |= {name: value for name, value in _place(visit).items() if value not in (None, getattr(one, name))}
-    call = _call(visit, one, changes)
+    changes |= {
+        name: value for name, value in _job_options(request).items() if value not in (None, getattr(schedule, name))
+    }
+    call = _call(request, schedule, changes)
     if not changes and call is None:
         raise InvalidSchedule("Nothing was changed.")
-    after = visit.app.schedules.update(one.id, call=call, **changes)
-    when = f"; it runs {formatting.distance(after.next_run, visit.now)}" if after.next_run else ""
-    return ActionResult(f"Schedule {one.id} was changed{when}.", target=one.id)
+    after = request.app.schedules.update(schedule.id, call=call, **changes)
+    when = f"; it runs {formatting.distance(after.next_run, request.now)}" if after.next_run else ""
+    return ActionResult(f"Schedule {schedule.id} was changed{when}.", target=schedule.id)
 
 
-def _place(visit: PageRequest) -> dict[str, Any]:
+def _job_options(request: PageRequest) -> dict[str, Any]:
     """Queue and priority of its jobs; None if not given."""
-    text = visit.said("priority")
+    text = request.form_field("priority")
     try:
-        return {"queue": visit.said("queue"), "priority": None if text is None else int(text)}
+        return {"queue": request.form_field("queue"), "priority": None if text is None else int(text)}
     except ValueError:
         raise InvalidSchedule(f"priority: {text!r} is not a whole number") from None
 
 
-def _call(visit: PageRequest, one: Schedule, changes: dict[str, Any]) -> Any:
+def _call(request: PageRequest, schedule: Schedule, changes: dict[str, Any]) -> Any:
     """The new task, if the form changes it; changed arguments of the same task are among the changes."""
-    task = visit.said("task") or one.task
-    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
-    if task == one.task:
-        given = {"args": (args, list(one.args)), "kwargs": (kwargs, one.kwargs)}
-        changes |= {name: now for name, (now, was) in given.items() if name in visit.form and now != was}
+    task = request.form_field("task") or schedule.task
+    args, kwargs = read_json(request, "args", list), read_json(request, "kwargs", dict)
+    if task == schedule.task:
+        given = {"args": (args, list(schedule.args)), "kwargs": (kwargs, schedule.kwargs)}
+        changes |= {name: after for name, (after, before) in given.items() if name in request.form and after != before}
         return None
     if MASK in formatting.plain_json([args, kwargs]):
         raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not passed to another task; write it out")
-    changes.setdefault("queue", one.queue)
-    changes.setdefault("priority", one.priority)
-    return visit.app.task_by_name(task).bind(*args, **kwargs)
+    changes.setdefault("queue", schedule.queue)
+    changes.setdefault("priority", schedule.priority)
+    return request.app.task_by_name(task).bind(*args, **kwargs)
 
 
-def _pause(visit: PageRequest) -> ActionResult:
-    one = visit.app.schedules.pause(_known(visit).id)
-    return ActionResult(f"Schedule {one.id} is paused.", target=one.id)
+def _pause(request: PageRequest) -> ActionResult:
+    schedule = request.app.schedules.pause(_find_schedule(request).id)
+    return ActionResult(f"Schedule {schedule.id} is paused.", target=schedule.id)
 
 
-def _resume(visit: PageRequest) -> ActionResult:
-    one = visit.app.schedules.resume(_known(visit).id)
-    return ActionResult(f"Schedule {one.id} is resumed; runs missed during the pause are not made up.", target=one.id)
+def _resume(request: PageRequest) -> ActionResult:
+    schedule = request.app.schedules.resume(_find_schedule(request).id)
+    return ActionResult(
+        f"Schedule {schedule.id} is resumed; runs missed during the pause are not made up.", target=schedule.id
+    )
 
 
-def _run(visit: PageRequest) -> ActionResult:
-    one = _known(visit)
-    job = visit.app.schedules.run_now(one.id)
-    return ActionResult(f"Job {job.id} of schedule {one.id} is enqueued.", target=one.id)
+def _run(request: PageRequest) -> ActionResult:
+    schedule = _find_schedule(request)
+    job = request.app.schedules.run_now(schedule.id)
+    return ActionResult(f"Job {job.id} of schedule {schedule.id} is enqueued.", target=schedule.id)
 
 
-def _delete(visit: PageRequest) -> ActionResult:
-    one = _known(visit)
-    visit.app.schedules.delete(one.id)
-    return ActionResult(f"Schedule {one.id} was deleted.", goto=visit.at("/schedules"), target=one.id)
+def _delete(request: PageRequest) -> ActionResult:
+    schedule = _find_schedule(request)
+    request.app.schedules.delete(schedule.id)
+    return ActionResult(f"Schedule {schedule.id} was deleted.", goto=request.url("/schedules"), target=schedule.id)
 
 
-def _ask_delete(visit: PageRequest) -> Confirmation:
-    one = _known(visit)
-    back = " It is declared in code, so the next worker to start creates it again." if one.origin == "code" else ""
-    return Confirmation(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history is deleted too.{back}")
+def _confirm_delete(request: PageRequest) -> Confirmation:
+    schedule = _find_schedule(request)
+    code_text = (
+        " It is declared in code, so the next worker to start creates it again." if schedule.origin == "code" else ""
+    )
+    return Confirmation(
+        f"Delete schedule {schedule.id}?", "Delete the schedule", f"Its history is deleted too.{code_text}"
+    )
 
 
 VIEWS = [
@@ -152,10 +166,10 @@ VIEWS = [
     View(path="/schedules/{schedule:path}", template="schedule.html", show=show),
 ]
 ACTIONS = [
-    Action(path="/new-schedule", what="schedule.create", do=_create),
-    Action(path="/schedules/{schedule:path}/pause", what="schedule.pause", do=_pause),
-    Action(path="/schedules/{schedule:path}/resume", what="schedule.resume", do=_resume),
-    Action(path="/schedules/{schedule:path}/run", what="schedule.run", do=_run),
-    Action(path="/schedules/{schedule:path}/update", what="schedule.update", do=_update),
-    Action(path="/schedules/{schedule:path}/delete", what="schedule.delete", do=_delete, ask=_ask_delete),
+    Action(path="/new-schedule", name="schedule.create", run=_create),
+    Action(path="/schedules/{schedule:path}/pause", name="schedule.pause", run=_pause),
+    Action(path="/schedules/{schedule:path}/resume", name="schedule.resume", run=_resume),
+    Action(path="/schedules/{schedule:path}/run", name="schedule.run", run=_run),
+    Action(path="/schedules/{schedule:path}/update", name="schedule.update", run=_update),
+    Action(path="/schedules/{schedule:path}/delete", name="schedule.delete", run=_delete, confirmation=_confirm_delete),
 ]

@@ -23,24 +23,24 @@ _NUMBERS: Mapping[str, Callable[[str], int | float]] = {
     "catch_up_limit": int,
     "catch_up_window": float,
 }
-_SHOWN = 6
+_MAX_SHOWN = 6
 
 
 class SchedulePreview(Struct, frozen=True):
     """The next runs of a timing, or why it is invalid."""
 
     times: list[datetime]
-    wrong: str = ""
+    error: str = ""
 
 
-def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
+def fields_of(field: Callable[[str], str | None]) -> dict[str, Any]:
     """The fields of a timing in a form or a query."""
-    fields: dict[str, Any] = {name: text for name in TEXTS if (text := said(name)) is not None}
+    fields: dict[str, Any] = {name: text for name in TEXTS if (text := field(name)) is not None}
     for name in MOMENTS:
-        if (text := said(name)) is not None:
+        if (text := field(name)) is not None:
             fields[name] = moment_of(name, text)
     for name, number in _NUMBERS.items():
-        if (text := said(name)) is not None:
+        if (text := field(name)) is not None:
             try:
                 fields[name] = number(text)
             except ValueError:
@@ -48,20 +48,20 @@ def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
     return fields
 
 
-def tried(visit: PageRequest) -> SchedulePreview | None:
+def preview_of(request: PageRequest) -> SchedulePreview | None:
     """The preview of the timing in the query, if there is one."""
-    if visit.asked("try") is None:
+    if request.query("try") is None:
         return None
     try:
-        fields = fields_of(visit.asked)
+        fields = fields_of(request.query)
         if not fields.keys() & {"cron", "every", "at"}:
             return SchedulePreview([])
-        return SchedulePreview(visit.app.schedules.preview(n=_SHOWN, **fields))
+        return SchedulePreview(request.app.schedules.preview(n=_MAX_SHOWN, **fields))
     except HeadraceError as error:
         return SchedulePreview([], str(error))
 
 
-def in_words(schedule: Schedule) -> str:
+def timing_text(schedule: Schedule) -> str:
     if schedule.cron is not None:
         return schedule.cron
     if schedule.every is not None:
@@ -73,11 +73,11 @@ def as_form(schedule: Schedule | None) -> dict[str, str]:
     """The fields for the form; times in UTC."""
     if schedule is None:
         return dict.fromkeys((*TEXTS, *MOMENTS, *_NUMBERS), "")
-    shown = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit", "catch_up_limit")}
+    form = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit", "catch_up_limit")}
     for name in MOMENTS:
         moment = getattr(schedule, name)
-        shown[name] = formatting.iso(moment)[:19] if moment else ""
+        form[name] = formatting.iso(moment)[:19] if moment else ""
     for name in ("every", "jitter", "catch_up_window"):
         length = getattr(schedule, name)
-        shown[name] = f"{length.total_seconds():g}" if length else ""
-    return shown
+        form[name] = f"{length.total_seconds():g}" if length else ""
+    return form

@@ -9,26 +9,28 @@ from typing import Any
 from headrace.app.schedules.records import Schedule
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
-from headrace.web.pages.views.schedule_form import in_words
+from headrace.web.pages.views.schedule_form import timing_text
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_MOST = 100  # rows of the list; a filter finds the others
+_MAX_SHOWN = 100  # rows of the list; a filter finds the others
 KINDS = ("on", "paused", "over", "can’t fire")
 
 
-def show(visit: PageRequest) -> Mapping[str, Any]:
-    every = visit.app.schedules.list()
-    text, kind = (visit.asked("q") or "").casefold(), visit.asked("kind")
+def show(request: PageRequest) -> Mapping[str, Any]:
+    all_schedules = request.app.schedules.list()
+    text, kind = (request.query("q") or "").casefold(), request.query("kind")
     found = [
-        one for one in every if text in f"{one.id} {one.task}".casefold() and (kind is None or kind_of(one) == kind)
+        schedule
+        for schedule in all_schedules
+        if text in f"{schedule.id} {schedule.task}".casefold() and (kind is None or kind_of(schedule) == kind)
     ]
     return {
-        "schedules": sorted(found, key=_soonest)[:_MOST],
+        "schedules": sorted(found, key=_by_next_run)[:_MAX_SHOWN],
         "found": len(found),
-        "all": len(every),
-        "count": {name: sum(kind_of(one) == name for one in every) for name in KINDS},
+        "all": len(all_schedules),
+        "count": {name: sum(kind_of(schedule) == name for schedule in all_schedules) for name in KINDS},
         "kind": kind,
-        "words": {one.id: in_words(one) for one in found},
+        "timings": {schedule.id: timing_text(schedule) for schedule in found},
         "topics": ("schedule", "job"),
     }
 
@@ -39,7 +41,7 @@ def kind_of(schedule: Schedule) -> str:
     return "paused" if schedule.paused else "over" if schedule.is_over else "on"
 
 
-def _soonest(schedule: Schedule) -> tuple[bool, datetime, str]:
+def _by_next_run(schedule: Schedule) -> tuple[bool, datetime, str]:
     return not schedule.error, schedule.next_run or _NEVER, schedule.id
 
 

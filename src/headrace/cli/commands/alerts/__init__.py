@@ -1,0 +1,3 @@
+"""`headrace alerts`: alerts, their rules and channels."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""`headrace dead`."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""`headrace jobs`, `why`, `enqueue` and `signal`."""
+
+from __future__ import annotations

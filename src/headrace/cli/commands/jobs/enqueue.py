@@ -1,0 +1,101 @@
+"""`headrace enqueue`: submits a job by the name of its task, with arguments as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.cli import job_view
+from headrace.cli.job_arguments import call_arguments, json_argument, warn_if_unknown
+from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, names, shared
+from headrace.cli.output import print_json, remark, say
+from headrace.cli.session import Session, missing_file
+from headrace.core.jobs.dependencies import POLICIES
+from headrace.runtime.jobs.job import Job
+
+
+def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:
+    for text in value:
+        if not text.partition("=")[1] or text.startswith("="):
+            raise click.BadParameter(f"{text!r} is not of the form name=value", ctx, param)
+    return {name: rest for name, _, rest in (text.partition("=") for text in value)} or None
+
+
+@click.command(
+    "enqueue",
+    epilog=example(
+        "headrace enqueue add '[1, 2]'",
+        'headrace enqueue emails.send \'{"to": "a@b.c"}\' --queue emails --delay 10m',
+        "headrace enqueue add '[1, 2]' --wait 10",
+        "headrace enqueue render --needs gpu --after import-7 --after import-8",
+    ),
+)
+@click.argument("task")
+@click.argument("args", required=False, callback=json_argument)
+@click.argument("kwargs", required=False, callback=json_argument)
+@click.option("--queue", "-q", help="Queue; overrides the task's.")
+@click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
+@click.option("--delay", metavar="TIME", callback=duration, help="Run later: seconds or 10m, 2h, 3d.")
+@click.option("--run-at", metavar="TIME", callback=moment, help="Run at an ISO time (UTC).")
+@click.option(
+    "--expires", metavar="TIME", callback=duration, help="Cancel the job if it has not started after this time."
+)
+@click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Timeout of each attempt, or none.")
+@click.option("--retry", type=int, help="Maximum retries after a failure.")
+@click.option("--needs", multiple=True, callback=names, metavar="NAME,...", help="Capabilities its worker must have.")
+@click.option("--rate-key", metavar="KEY", help="Key for the queue's rate per key, such as a tenant.")
+@click.option("--concurrency-key", metavar="KEY", help="Key for the queue's concurrency limit per key.")
+@click.option("--after", metavar="JOB", multiple=True, help="Wait for this job; may be repeated.")
+@click.option("--on-parent-failure", type=click.Choice(POLICIES), help="Action when a job given with --after fails.")
+@click.option("--job-id", help="Your own id for the job.")
+@click.option("--tag", "tags", multiple=True, help="A tag; may be repeated.")
+@click.option(
+    "--meta", "metadata", multiple=True, callback=_metadata, metavar="NAME=VALUE", help="Metadata; may be repeated."
+)
+@click.option(
+    "--wait", metavar="TIME", callback=duration, help="Wait up to this long for the job, and print its result."
+)
+@as_json_option
+@shared
+@click.pass_obj
+def enqueue(
+    session: Session, /, task: str, args: Any, kwargs: Any, wait: float | None, as_json: bool, **options: Any
+) -> None:
+    """Submit a job and print its id.
+
+    Arguments are JSON: a list of positional ones, an object of named ones, or both. Types that JSON lacks are tagged,
+    as `headrace jobs show --json` prints them.
+    """
+    positional, named = call_arguments(args, kwargs)
+    if options["on_parent_failure"] and not options["after"]:
+        raise click.UsageError("--on-parent-failure needs --after")
+    app = session.store(may_create=True, with_tasks=True)
+    warn_if_unknown(app, session.app_name, task)
+    new_file = missing_file(app)
+    job = app.task_by_name(task).using(**_given_options(options)).enqueue(*positional, **named)
+    if new_file:
+        remark(f"note: this created a new store at {new_file}")
+    if as_json:
+        _wait_and_print_json(job, wait)
+        return
+    say(job.id)
+    if wait is not None:
+        job.result(wait)
+        say(job_view.result_text(job))
+
+
+def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
+    """Print the record even if the job failed or the wait timed out: the job is stored."""
+    if wait is None:
+        print_json(job_view.record(job))
+        return
+    try:
+        job.result(wait)
+    finally:
+        print_json({**job_view.record(job.refresh()), "result": job_view.result_record(job)})
+
+
+def _given_options(options: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value not in (None, ())}
+    return {name: None if value == "none" and name == "timeout" else value for name, value in given.items()}

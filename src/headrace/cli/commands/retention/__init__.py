@@ -1,0 +1,3 @@
+"""`headrace archive`, `partitions`, `lifecycle` and `stale`."""
+
+from __future__ import annotations

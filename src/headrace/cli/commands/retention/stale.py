@@ -1,0 +1,123 @@
+"""`headrace stale`: lists and handles stale jobs, and shows job ages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.app.retention.lifecycle_records import StaleJob
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import Column, print_json, print_table, remark, say
+from headrace.cli.session import Session
+from headrace.core.retention.staleness import in_words
+
+_COLUMNS = (
+    Column("JOB", min_width=12),
+    Column("TASK", min_width=8),
+    Column("QUEUE", min_width=8),
+    Column("STATE"),
+    Column("FOR", right=True),
+    Column("AT MOST", right=True),
+    Column("ACTION"),
+)
+_AGE_COLUMNS = (
+    Column("STATE"),
+    Column("QUEUE", min_width=8),
+    Column("JOBS", right=True),
+    Column("AVERAGE", right=True),
+    Column("LONGEST", right=True),
+    Column("> 1 H", right=True),
+    Column("> 1 D", right=True),
+    Column("STALEST", min_width=12),
+)
+_DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for review"}
+
+
+@click.command(
+    "stale",
+    epilog=example(
+        "headrace stale",
+        "headrace stale --warnings --queue mail",
+        "headrace stale --apply",
+        "headrace stale --ages",
+    ),
+)
+@click.option(
+    "--apply/--dry-run", "apply", default=False, help="Apply their on_stale action, or only list them (the default)."
+)
+@click.option("--task", "-t", help="Only jobs of this task.")
+@click.option("--queue", "-q", help="Only jobs in this queue.")
+@click.option("--warnings", is_flag=True, help="Also jobs past 75 % of their limit.")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many.")
+@click.option("--ages", is_flag=True, help="Show how long jobs have been in their state, for each state and queue.")
+@as_json_option
+@shared
+@click.pass_obj
+def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **filters: Any) -> None:
+    """List jobs that exceed the time limit of their state or age; with --apply, apply their on_stale action.
+
+    Workers do this every `stale_check` seconds. `headrace lifecycle` shows and changes the limits.
+    """
+    if ages:
+        _print_ages(session, as_json)
+        return
+    found = session.store().lifecycle.detect_stale(dry_run=not apply, limit=limit, **filters)
+    if as_json:
+        print_json({"dry_run": not apply, "jobs": found})
+    elif not found:
+        remark("no job is stale")
+    else:
+        print_table(_COLUMNS, [_row(job, apply) for job in found])
+        if apply:
+            _print_summary(found)
+        if len(found) == limit:
+            remark(f"there may be more than these {limit}; see --limit" + (", or run it again" if apply else ""))
+
+
+def _row(job: StaleJob, was_applied: bool) -> list[str]:
+    durations = [in_words(round(1000 * seconds)) for seconds in (job.lasted, job.threshold)]
+    return [
+        job.id,
+        job.task,
+        job.queue,
+        job.state if job.by == "state" else "(age)",
+        *durations,
+        _action(job, was_applied),
+    ]
+
+
+def _action(job: StaleJob, was_applied: bool) -> str:
+    if not job.is_stale:
+        return f"soon {job.action}"
+    if not was_applied:
+        return job.action
+    return _DONE[job.action] if job.applied else "no longer stale"
+
+
+def _print_summary(found: list[StaleJob]) -> None:
+    done = [job.action for job in found if job.applied]
+    parts = [f"{done.count(action)} {text}" for action, text in _DONE.items() if action in done]
+    say(", ".join(parts) or "no job was changed")
+
+
+def _print_ages(session: Session, as_json: bool) -> None:
+    found = session.store().lifecycle.ages()
+    if as_json:
+        print_json(found)
+    elif not found:
+        remark("there are no open jobs")
+    else:
+        rows = [
+            [
+                ages.state,
+                ages.queue,
+                str(ages.jobs),
+                *(in_words(round(1000 * seconds)) for seconds in (ages.average, ages.longest)),
+                str(ages.over_an_hour),
+                str(ages.over_a_day),
+                " ".join(ages.stalest[:3]),
+            ]
+            for ages in found
+        ]
+        print_table(_AGE_COLUMNS, rows)

@@ -1,0 +1,204 @@
+"""`headrace doctor` and `headrace migrate`: checks of settings and store; schema migration."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from headrace import __version__
+from headrace.app.app import Headrace
+from headrace.app.doctor import diagnose, spool
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import Column, clean, paint, print_facts, print_json, print_table, say
+from headrace.cli.session import Session, missing_file
+from headrace.core.health.findings import Finding
+from headrace.core.urls import redacted_url
+from headrace.errors import ConfigError, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.runtime.spool.queries import SpoolStats
+
+
+class Report(msgspec.Struct):
+    """The result of the checks. Field names are the JSON keys."""
+
+    ok: bool
+    findings: list[str]
+    remarks: list[str]
+    versions: dict[str, str]
+    app: str | None
+    tasks: list[str]
+    settings: dict[str, dict[str, Any]]
+    engine: dict[str, str | int]
+    workers: dict[str, int]
+    queues: dict[str, int]
+    spool: SpoolStats | None = None
+
+
+@click.command("doctor", epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def doctor(session: Session, as_json: bool) -> int:
+    """Check the settings, the store, the workers and the queues. Exits with 1 if something is wrong."""
+    report = _run_checks(session)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0 if report.ok else 1
+
+
+def _run_checks(session: Session) -> Report:
+    report = Report(False, [], [], _versions(), None, [], {}, {}, {}, {})
+    app = _open(session, report)
+    if app is not None:
+        report.app, report.tasks = session.app_name, sorted(app.tasks)
+        report.settings = _settings(app)
+        if missing := missing_file(app):
+            report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
+        else:
+            _check_store(app, report)
+        report.spool = _spool_stats(app)
+    report.ok = not report.findings
+    return report
+
+
+def _open(session: Session, report: Report) -> Headrace | None:
+    """The app; if its code can't be imported, a bare app on the store."""
+    try:
+        return session.store(may_create=True)
+    except ConfigError as error:
+        report.findings.append(str(error))
+    try:
+        return Headrace(session.url)
+    except ConfigError as error:
+        if str(error) not in report.findings:
+            report.findings.append(str(error))
+        return None
+
+
+def _check_store(app: Headrace, report: Report) -> None:
+    try:
+        report.engine = app.engine.facts()
+        silent = [worker.silent for worker in app.workers()]
+        report.workers = {"alive": silent.count(False), "silent": silent.count(True)}
+        report.queues = {stats.queue: stats.pending for stats in app.queues()}
+        _add_findings(diagnose(app), report)
+    except HeadraceError as error:
+        report.findings.append(str(error))
+        _add_findings(
+            spool.findings(app.spool), report
+        )  # the spool is a separate file, readable while the store is unavailable
+
+
+def _add_findings(found: Iterable[Finding], report: Report) -> None:
+    for finding in found:
+        (report.remarks if finding.note else report.findings).append(str(finding))
+
+
+def _spool_stats(app: Headrace) -> SpoolStats | None:
+    try:
+        return None if app.spool is None else app.spool.stats()
+    except HeadraceError:  # already among the findings
+        return None
+
+
+def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"value": value, "origin": app.settings_origin.get(name, "default")}
+        for name, value in app.settings.shown().items()
+    }
+
+
+def _versions() -> dict[str, str]:
+    versions = {"headrace": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in ("msgspec", "click", "rich"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:  # for example in a frozen application
+            versions[package] = "unknown"
+    return versions
+
+
+def _print(report: Report) -> None:
+    _title("Versions")
+    print_facts([*report.versions.items(), ("interpreter", sys.executable)])
+    if report.settings:
+        _title("Settings")
+        rows = [[name, _format_value(setting["value"]), setting["origin"]] for name, setting in report.settings.items()]
+        print_table((Column("NAME"), Column("VALUE", min_width=20), Column("FROM", min_width=12)), rows)
+    if report.app:
+        _title("App")
+        print_facts([("app", report.app), ("tasks", ", ".join(report.tasks) or "none")])
+    if report.engine:
+        _title("Store")
+        print_facts((name, str(value)) for name, value in report.engine.items())
+        _title("Work")
+        print_facts(
+            [
+                *((f"workers {name}", str(count)) for name, count in report.workers.items()),
+                *((f"pending in {name}", str(count)) for name, count in report.queues.items()),
+            ]
+        )
+    if report.spool:
+        _title("Spool")
+        print_facts(_spool_facts(report.spool))
+    _print_result(report)
+
+
+def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
+    yield "file", stats.file
+    yield "waiting", f"{stats.waiting} of {stats.limit}" + (f", since {stats.since}" if stats.since else "")
+    if stats.error:
+        yield "last error", f"{stats.error} ({stats.error_at})"
+    yield "refused", str(stats.refused)
+    yield "duplicates", str(stats.duplicates)
+
+
+def _print_result(report: Report) -> None:
+    _title("Result")
+    for text in report.remarks:
+        say(f"note: {clean(text)}")
+    for finding in report.findings:
+        say(paint(f"wrong: {clean(finding)}", "red"))
+    if report.ok:
+        say(paint("all is well", "green"))
+
+
+def _title(text: str) -> None:
+    say(paint(text, bold=True) if text == "Versions" else "\n" + paint(text, bold=True))
+
+
+def _format_value(value: Any) -> str:
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={weight}" for name, weight in value.items())
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+@click.command("migrate", epilog=example("headrace migrate", "headrace --url sqlite:///jobs.db migrate --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def migrate(session: Session, as_json: bool) -> None:
+    """Migrate the store's tables to the schema version of this headrace."""
+    engine = session.store(may_create=True).engine
+    url = redacted_url(engine.url)
+    applied = engine.migrate()
+    current, _ = engine.schema()
+    if as_json:
+        print_json({"url": url, "applied": applied, "version": current})
+    elif applied:
+        for name in applied:
+            say(f"applied {name}")
+        say(f"the tables of {url} are now of version {current}")
+    else:
+        say(f"nothing to do: the tables of {url} are of version {current}, which is current")

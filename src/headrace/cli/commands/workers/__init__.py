@@ -1,0 +1,3 @@
+"""`headrace worker` and `headrace workers`."""
+
+from __future__ import annotations
