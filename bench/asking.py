@@ -19,7 +19,7 @@ _MOMENT = 2.0
 async def visiting(app: Headrace) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a web app that nobody has visited yet, a moment after it was started."""
     web = make(app, rate=None)
-    web.get_ready()
+    web.warm_up()
     await asyncio.sleep(_MOMENT)
     transport = httpx.ASGITransport(web, client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:

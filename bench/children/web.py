@@ -16,7 +16,7 @@ from headrace.web.asgi import make
 def main(port: str) -> None:
     with open_subject(*store()).app as app:
         web = make(app, rate=None)
-        web.get_ready()
+        web.warm_up()
         config = uvicorn.Config(web, host="127.0.0.1", port=int(port), log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
