@@ -24,7 +24,7 @@ from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.steps import Suspended
-from headrace.runtime.jobs.encryption import encrypted_note, encrypted_step, opened_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
@@ -158,7 +158,7 @@ class InlineWorker:
         return plan
 
     def steps(self, claim: Claim) -> list[Step]:
-        return opened_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
+        return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))

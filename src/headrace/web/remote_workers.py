@@ -38,7 +38,7 @@ from headrace.core.jobs.states import State
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
-from headrace.runtime.jobs.encryption import encrypted_note, opened_claim
+from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
@@ -178,7 +178,7 @@ class RemoteWorkers:
                 refused.append(outcomes.fail(claim, MISSING, describe(answer), claim.max_attempts, self._now()))
 
     def _handed(self, claim: Claim) -> RemoteClaim:
-        clear = opened_claim(self._app.cipher, claim)
+        clear = decrypted_claim(self._app.cipher, claim)
         codec.verify(clear.payload, clear.checksum)
         return RemoteClaim(claim, self._plan(claim), *codec.decode_call(clear.payload))
 

@@ -303,5 +303,5 @@ def test_dead_letters_of_an_older_file_are_found_by_the_time_of_their_entry(
             ("first", 0, ""),
         ]
         [done] = engine.dead_letters.requeue([RequeueRequest(dead_letters[0].id)], now=NOW + 2)
-        assert done.verdict == "stored_anew"
+        assert done.result == "stored_anew"
         assert ids(claim(engine, now=NOW + 2)) == ["second"]

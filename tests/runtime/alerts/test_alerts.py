@@ -420,7 +420,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         app.engine.events.tell(told)
     meter.catch_up()
     readings = AlertInputs(app.engine, app.settings)
-    for name in values.TALLIED:
+    for name in values.COUNTED:
         if name != "dead_entered":  # which it counts where they are
             assert readings.value(name, {}, 300_000) == meter.value(name, window=300_000) != 0, name
             assert readings.baseline(name, {}, 3_600_000) == pytest.approx(meter.baseline(name), rel=0.001), name

@@ -463,7 +463,7 @@ def test_coroutines_have_all_of_it(app: Headrace, clock: VirtualClock) -> None:
     ("how", "told"),
     [
         ({}, "exactly one of cron, every and at"),
-        ({"cron": "0 0 31 2 *"}, "never comes"),
+        ({"cron": "0 0 31 2 *"}, "never occurs"),
         ({"cron": "nonsense"}, "cron"),
         ({"cron": "@daily", "tz": "Europe/Wien"}, "tz"),
         ({"every": 0}, "every"),

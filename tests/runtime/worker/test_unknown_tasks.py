@@ -97,6 +97,6 @@ def test_what_was_not_known_is_looked_for_again(monkeypatch: pytest.MonkeyPatch)
     assert tasks.unknown == {"sub"}
     now += 5.0
     assert "sub" in tasks
-    assert (tasks.unknown, tasks.familiar) == (set(), "\nsub\n")
+    assert (tasks.unknown, tasks.known_names) == (set(), "\nsub\n")
     tasks.forget("sub")
-    assert tasks.familiar == "\n"
+    assert tasks.known_names == "\n"

@@ -14,9 +14,9 @@ from headrace.core.alerts.alert import (
     AlertTransition,
     SilenceRow,
     acknowledge,
-    is_forgotten,
+    evaluate,
+    is_removable,
     key_of,
-    look,
     resolve,
     step,
     trigger,
@@ -48,7 +48,7 @@ class Story:
 
     def take(self, done: AlertTransition) -> tuple[str | None, bool]:
         self.alert = done.alert
-        return done.deed, done.tell
+        return done.action, done.notify
 
     @property
     def state(self) -> str | None:
@@ -166,8 +166,8 @@ def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
     over = resolve(story.alert, at(2), by="kim").alert
     assert over is not None
     assert over.resolved_by == "kim"
-    assert [is_forgotten(over, 10 * MINUTE, at(minute)) for minute in (10, 11)] == [False, True]
-    assert not is_forgotten(story.alert, 10 * MINUTE, at(99)), "it is open"
+    assert [is_removable(over, 10 * MINUTE, at(minute)) for minute in (10, 11)] == [False, True]
+    assert not is_removable(story.alert, 10 * MINUTE, at(99)), "it is open"
 
 
 def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> None:
@@ -182,17 +182,22 @@ def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> Non
     blind.look(year, None)
     assert [blind.look(minute, None)[0] for minute in (0, 60)] == [None, "resolved"]
     assert blind.alert is not None
-    assert is_forgotten(blind.alert, 10 * MINUTE, at(60))
+    assert is_removable(blind.alert, 10 * MINUTE, at(60))
 
 
 def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
     rule = AlertRuleRow(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
     first = trigger(rule, {"host": "a"}, None, at(0), "id1", False)
     assert first.alert is not None
-    assert (first.deed, first.tell, first.alert.summary, first.alert.by_hand) == ("raised", True, rule.summary, True)
+    assert (first.action, first.notify, first.alert.summary, first.alert.by_hand) == (
+        "raised",
+        True,
+        rule.summary,
+        True,
+    )
     second = trigger(rule, {"host": "a"}, first.alert, at(0.5), "id2", False)
-    assert (second.deed, second.tell, second.alert and second.alert.id) == (None, False, "id1")
-    assert trigger(rule, {"host": "a"}, second.alert, at(1), "id3", False).deed == "repeated"
+    assert (second.action, second.notify, second.alert and second.alert.id) == (None, False, "id1")
+    assert trigger(rule, {"host": "a"}, second.alert, at(1), "id3", False).action == "repeated"
 
 
 def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() -> None:
@@ -201,7 +206,7 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
             return [{"queue": "mail"}, {"queue": "slow"}]
 
     rule = AlertRuleRow(name="depth", when="depth > 10", per=("queue",))
-    found = look(rule, Queues(depth=11.0), [{"queue": "gone"}, {"queue": "mail"}, {}])
+    found = evaluate(rule, Queues(depth=11.0), [{"queue": "gone"}, {"queue": "mail"}, {}])
     assert sorted(series["queue"] for series, _ in found) == ["gone", "mail", "slow"]
     assert all(answer.holds for _, answer in found)
 
@@ -233,7 +238,7 @@ def test_every_metric_can_be_asked_for() -> None:
 def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
     rule = SHIPPED[name]
     condition = parsed(rule.when)
-    assert all(set(rule.per) & set(one.measure.labels) for one in condition.readings()[:1] if rule.per)
+    assert all(set(rule.per) & set(one.measure.labels) for one in condition.metrics()[:1] if rule.per)
     assert json.decode(json.encode(rule), type=AlertRuleRow) == rule
     assert rule.summary
 
@@ -256,6 +261,6 @@ def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
 )  # fmt: skip
 def test_shipped_rules_hold_where_they_should(name: str, calm: dict[str, Any], bad: dict[str, Any]) -> None:
     condition = parsed(SHIPPED[name].when)
-    assert condition.answer(Figures(**calm), {}).holds is False
-    assert condition.answer(Figures(**bad), {}).holds is True
-    assert condition.answer(Figures(), {}).holds is None
+    assert condition.evaluate(Figures(**calm), {}).holds is False
+    assert condition.evaluate(Figures(**bad), {}).holds is True
+    assert condition.evaluate(Figures(), {}).holds is None

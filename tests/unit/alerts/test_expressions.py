@@ -32,7 +32,7 @@ class Figures:
 
 
 def holds(text: str, **figures: float | None) -> bool | None:
-    return parsed(text).answer(Figures(**figures), {}).holds
+    return parsed(text).evaluate(Figures(**figures), {}).holds
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_measure_is_read_with_its_labels_and_window_and_only_once() -> None:
     figures = Figures(error_rate=0.1, depth=3, depth_running=2, usual_depth=1)
     text = """error_rate{queue='mail', task="send"}[10m] > 5% and error_rate{queue="mail", task="send"}[10m] < 1
               and depth > 2 * baseline(depth) and depth.running == 2 and store_bytes >= 0"""
-    answer = parsed(text).answer(figures, {"queue": "other"})
+    answer = parsed(text).evaluate(figures, {"queue": "other"})
     assert figures.asked == [
         ("error_rate", {"queue": "mail", "task": "send"}, 600_000),
         ("depth", {"queue": "other"}, None),
@@ -99,7 +99,7 @@ def test_a_measure_is_read_with_its_labels_and_window_and_only_once() -> None:
 
 
 def test_a_window_that_is_not_said_is_five_minutes() -> None:
-    assert [reading.window for reading in parsed("failed > 0 or depth > 0").readings()] == [300_000, None]
+    assert [reading.window for reading in parsed("failed > 0 or depth > 0").metrics()] == [300_000, None]
 
 
 @pytest.mark.parametrize(
@@ -161,5 +161,5 @@ def test_whatever_is_written_is_a_condition_or_an_error_that_says_so(text: str) 
         condition = parsed(text)
     except InvalidAlert:
         return
-    assert condition.answer(Figures(), {}).holds in (True, False, None)
+    assert condition.evaluate(Figures(), {}).holds in (True, False, None)
     assert parsed(condition.text) == condition

@@ -62,7 +62,7 @@ def told(annotation: Any, value: Any, *, rebuilt: bool = False) -> str:
     shape = shape_of(annotation)
     with pytest.raises(TypeMismatch) as refused:
         shape.rebuilt(value) if rebuilt else shape.fit(value)
-    return refused.value.tell(hide=False)
+    return refused.value.message(hide=False)
 
 
 def test_none_and_notes_are_looked_through() -> None:

@@ -9,13 +9,13 @@ import pytest
 
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of, read, read_or, readable
-from headrace.core.dead_letters.records import DAMAGED, remarks_of, snapshot_of
+from headrace.core.dead_letters.records import DAMAGED, notes_of, snapshot_of
 from headrace.core.events.log import read as read_page
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules, task_rules
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow
 from headrace.core.jobs.states import State
 from headrace.core.queues.limits import Limit, lane_limits_of, needs_of
-from headrace.core.retention.archive import ArchiveRow, keepsake_of, shown
+from headrace.core.retention.archive import ArchiveRow, archived_job, shown
 from headrace.core.schedules.records import damaged
 from headrace.engines.redis.damaged_records import Salvage
 from headrace.engines.shared.damaged_records import Rows
@@ -62,7 +62,7 @@ def test_damaged_rules_are_none(stored: str) -> None:
 def test_a_damaged_letter_tells_what_it_can() -> None:
     bad = msgspec.structs.replace(LETTER, snapshot='{"state', notes="[1]")
     assert snapshot_of(bad) == DAMAGED
-    assert remarks_of(bad.notes) == []
+    assert notes_of(bad.notes) == []
 
 
 @pytest.mark.parametrize("page", ["[", '[["job.started",1,"q","t","w",["a","b"],[1]]]'])
@@ -125,6 +125,6 @@ def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None
         bytes=8,
     )
     with pytest.raises(CorruptPayload):
-        keepsake_of(row)
+        archived_job(row)
     job = shown(row).job
     assert (job.id, job.state, job.finished_at, job.reason) == ("job", State.COMPLETED, 9, "corrupt_record")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.events.history import HistoryEntry, errors_of, tell
+from headrace.core.events.history import HistoryEntry, errors_of, timeline
 from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import State, Trigger
 
@@ -44,36 +44,36 @@ def retried(version: int, attempt: int) -> HistoryRow:
 
 
 def test_a_fresh_job_was_submitted_and_nothing_more() -> None:
-    assert steps(tell(row(), [])) == [("submit", None, "pending")]
-    assert steps(tell(row(state=S.SCHEDULED, run_at=9000), [])) == [("submit", None, "scheduled")]
+    assert steps(timeline(row(), [])) == [("submit", None, "pending")]
+    assert steps(timeline(row(state=S.SCHEDULED, run_at=9000), [])) == [("submit", None, "scheduled")]
 
 
 def test_a_success_is_told_by_the_row_alone() -> None:
     done = row(state=S.COMPLETED, version=3, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    assert steps(tell(done, [])) == [
+    assert steps(timeline(done, [])) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
         ("succeed", "running", "completed"),
     ]
-    claim, success = tell(done, [])[1:]
+    claim, success = timeline(done, [])[1:]
     assert (claim.version, claim.worker, claim.attempt, claim.at.timestamp()) == (2, "w1", 1, 1.5)
     assert (success.version, success.at.timestamp()) == (3, 1.7)
 
 
 def test_a_running_job_was_claimed() -> None:
     running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1")
-    assert steps(tell(running, []))[-1] == ("claim", "pending", "running")
+    assert steps(timeline(running, []))[-1] == ("claim", "pending", "running")
 
 
 def test_a_missing_version_is_the_promotion_of_a_delayed_job() -> None:
     due = row(version=2, run_at=5000)
-    assert steps(tell(due, [])) == [("submit", None, "scheduled"), ("promote", "scheduled", "pending")]
+    assert steps(timeline(due, [])) == [("submit", None, "scheduled"), ("promote", "scheduled", "pending")]
     done = row(state=S.COMPLETED, version=4, attempt=1, run_at=5000, started_at=5001, finished_at=5002, worker="w1")
-    assert [str(entry.event) for entry in tell(done, [])] == ["submit", "promote", "claim", "succeed"]
+    assert [str(entry.event) for entry in timeline(done, [])] == ["submit", "promote", "claim", "succeed"]
 
 
 def test_a_delayed_job_that_failed_was_scheduled_first_although_its_time_was_overwritten() -> None:
-    story = tell(row(state=S.RETRYING, version=4, attempt=1, run_at=99_000), [retried(4, 1)])
+    story = timeline(row(state=S.RETRYING, version=4, attempt=1, run_at=99_000), [retried(4, 1)])
     assert steps(story) == [
         ("submit", None, "scheduled"),
         ("promote", "scheduled", "pending"),
@@ -84,7 +84,7 @@ def test_a_delayed_job_that_failed_was_scheduled_first_although_its_time_was_ove
 
 def test_a_retry_is_promoted_from_retrying() -> None:
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    story = tell(done, [retried(3, 1)])
+    story = timeline(done, [retried(3, 1)])
     assert steps(story) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
@@ -98,23 +98,23 @@ def test_a_retry_is_promoted_from_retrying() -> None:
 
 def test_claims_that_came_to_nothing_are_told_in_one_line() -> None:
     done = row(state=S.COMPLETED, version=9, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    story = tell(done, [])
+    story = timeline(done, [])
     assert steps(story)[1] == ("release", "running", "pending")
     assert story[1].message == "fetched and given back 3 times without being begun"
-    once = tell(row(version=3), [])
+    once = timeline(row(version=3), [])
     assert once[1].message == "fetched and given back 1 time without being begun"
 
 
 def test_a_job_put_aside_and_offered_again_is_promoted_after_it_was_fetched() -> None:
-    story = tell(row(version=4, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
+    story = timeline(row(version=4, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
     assert [str(entry.event) for entry in story] == ["submit", "amend", "release"]
-    story = tell(row(version=5, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
+    story = timeline(row(version=5, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
     assert [str(entry.event) for entry in story] == ["submit", "amend", "release", "promote"]
 
 
 def test_a_job_changed_by_hand_before_it_ran_began_where_it_was_changed() -> None:
     cancelled = row(state=S.CANCELLED, version=2, finished_at=1020)
-    story = tell(cancelled, [filed(E.CANCEL, S.SCHEDULED, S.CANCELLED, 2, 0, started_at=None, detail="by ann")])
+    story = timeline(cancelled, [filed(E.CANCEL, S.SCHEDULED, S.CANCELLED, 2, 0, started_at=None, detail="by ann")])
     assert steps(story) == [("submit", None, "scheduled"), ("cancel", "scheduled", "cancelled")]
     assert story[1].message == "by ann"
 
@@ -122,7 +122,7 @@ def test_a_job_changed_by_hand_before_it_ran_began_where_it_was_changed() -> Non
 def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
     revived = filed(E.REVIVE, S.COMPLETED, S.PENDING, 4, 1, started_at=1100, finished_at=1200)
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w2")
-    story = tell(done, [revived])
+    story = timeline(done, [revived])
     assert steps(story) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
@@ -138,7 +138,7 @@ def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
     expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
     late = filed("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
     running = row(state=S.RUNNING, version=4, attempt=2, started_at=1500, worker="w2")
-    assert [str(entry.event) for entry in tell(running, [expired, late])] == [
+    assert [str(entry.event) for entry in timeline(running, [expired, late])] == [
         "submit",
         "claim",
         "lease_expired",
@@ -151,7 +151,7 @@ def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
     expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
     late = filed("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
     done = row(state=S.COMPLETED, version=5, attempt=2, started_at=1500, finished_at=1700, worker="w2")
-    told = tell(done, [expired, late])
+    told = timeline(done, [expired, late])
     assert [entry.event for entry in told] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease lost"]
     assert [entry.at for entry in told] == sorted(entry.at for entry in told)
 
@@ -163,14 +163,16 @@ def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
         filed("step", S.RUNNING, S.RUNNING, 5),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in history_rows])
+    told = timeline(
+        done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in history_rows]
+    )
     assert {type(entry.event) for entry in told} == {Trigger}
     assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
     assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]
 
 
 def test_runs_that_are_kept_no_more_are_not_told_as_unused_claims() -> None:
-    told = tell(row(state=S.RETRYING, version=93, attempt=30), [retried(3, 1), retried(90, 29), retried(93, 30)])
+    told = timeline(row(state=S.RETRYING, version=93, attempt=30), [retried(3, 1), retried(90, 29), retried(93, 30)])
     assert "release" not in [entry.event for entry in told]
     assert [entry.version for entry in told if entry.event == "retry"] == [3, 90, 93]
 
@@ -182,7 +184,7 @@ def test_every_version_is_told_once_and_each_step_begins_where_the_last_one_ende
     history_rows = [retried(first + 2 + 3 * n, n + 1) for n in range(failures)]
     version = first + 3 * failures + 2
     done = row(state=S.COMPLETED, version=version, attempt=failures + 1, started_at=8000, finished_at=9000, worker="w1")
-    story = tell(done, history_rows)
+    story = timeline(done, history_rows)
     assert [entry.version for entry in story] == list(range(1, version + 1))
     assert all(one.to_state == two.from_state for one, two in itertools.pairwise(story))
 
@@ -207,7 +209,7 @@ def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> No
         filed("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, history_rows)
+    told = timeline(done, history_rows)
     assert [str(entry.event) for entry in told] == [
         "submit", "event", "claim", "step", "sleep", "snooze", "lease lost", "event", "promote", "claim", "step",
         "succeed",
@@ -219,5 +221,5 @@ def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> No
 
 def test_a_job_that_runs_has_its_claim_before_its_steps() -> None:
     running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1", lease_until=9000)
-    told = tell(running, [filed("step", S.RUNNING, S.RUNNING, 2, detail="charge")])
+    told = timeline(running, [filed("step", S.RUNNING, S.RUNNING, 2, detail="charge")])
     assert [(str(entry.event), entry.message) for entry in told[1:]] == [("claim", None), ("step", "charge")]

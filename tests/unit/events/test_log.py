@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.events.event import TYPES, EventFilter, interest, page_of
+from headrace.core.events.event import TYPES, EventFilter, event_filter, page_of
 from headrace.core.events.log import EventGroup, arrivals, completions_of, events_of, narrowed, page, read
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
@@ -66,7 +66,7 @@ def test_a_cursor_leads_on_behind_its_event(place: int) -> None:
 
 def test_what_is_not_wanted_keeps_its_number() -> None:
     groups = read(page([RAN]).text)
-    found = list(events_of("9", groups, None, interest("job.completed")))
+    found = list(events_of("9", groups, None, event_filter("job.completed")))
     assert [(event.cursor, event.job_id) for event in found] == [("9.2", "a"), ("9", "b")]
 
 
@@ -91,17 +91,17 @@ def test_jobs_that_arrive_are_told_by_queue_task_and_state() -> None:
 
 
 def test_patterns_name_types() -> None:
-    assert interest("queue.*").types == {"queue.paused", "queue.resumed"}
-    assert interest("*").types == set(TYPES)
-    assert interest(["job.log", "dead.*"]).types == {"job.log", "dead.entered", "dead.resolved"}
-    assert interest().covers("job.log", "any", None)
+    assert event_filter("queue.*").types == {"queue.paused", "queue.resumed"}
+    assert event_filter("*").types == set(TYPES)
+    assert event_filter(["job.log", "dead.*"]).types == {"job.log", "dead.entered", "dead.resolved"}
+    assert event_filter().covers("job.log", "any", None)
     assert not EventFilter(queue="q").covers("job.log", "other", None)
 
 
 @pytest.mark.parametrize("pattern", ["job", "job.", "jobs.*", "job.complete", "", ".*", 7, None])
 def test_what_is_no_type_is_refused(pattern: object) -> None:
     with pytest.raises(InvalidJob, match="no event type"):
-        interest([pattern])  # type: ignore[list-item]
+        event_filter([pattern])  # type: ignore[list-item]
 
 
 def test_cursors_are_taken_apart() -> None:

@@ -11,10 +11,10 @@ from headrace.core.health.findings import (
     Sizes,
     WriteContention,
     add_pressure,
+    contention_findings,
     findings_of,
     is_gone,
-    judge_pressure,
-    judge_size,
+    size_findings,
 )
 from tests.support.builders import NOW, worker_row
 
@@ -83,12 +83,12 @@ def test_leases_and_waits_without_anybody_are_told() -> None:
     ],
 )
 def test_size_is_a_note_from_80_percent_and_wrong_from_85(used: int, limit: int | None, expected: list[bool]) -> None:
-    assert [finding.note for finding in judge_size(Sizes(used=used, limit=limit))] == expected
+    assert [finding.note for finding in size_findings(Sizes(used=used, limit=limit))] == expected
 
 
 @pytest.mark.parametrize(("free", "expected"), [(600 * MB, []), (499 * MB, [True]), (99 * MB, [False])])
 def test_a_disk_that_fills_is_told_before_it_is_full(free: int, expected: list[bool]) -> None:
-    assert [finding.note for finding in judge_size(Sizes(used=1, disk_free=free))] == expected
+    assert [finding.note for finding in size_findings(Sizes(used=1, disk_free=free))] == expected
 
 
 def test_pressure_is_kept_by_the_hour_for_a_day() -> None:
@@ -120,6 +120,6 @@ def test_a_clock_that_was_set_back_loses_no_more_than_the_hours_to_come() -> Non
     ],
 )
 def test_a_file_is_outgrown_by_late_writes_or_by_jobs(hour: WriteContention, expected: list[str]) -> None:
-    found = judge_pressure([WriteContention(0, 5000, 0, 9), hour], "sqlite:///q.db")
+    found = contention_findings([WriteContention(0, 5000, 0, 9), hour], "sqlite:///q.db")
     assert [finding.code for finding in found] == expected
     assert all(finding.note and "headrace copy sqlite:///q.db postgresql://" in finding.advice for finding in found)

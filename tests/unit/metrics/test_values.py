@@ -58,14 +58,14 @@ SOME = MetricCell(
     ],
 )
 def test_each_is_made_of_what_was_counted(name: str, value: float) -> None:
-    assert values.tallied(name, SOME, 10.0) == pytest.approx(value)
+    assert values.counted(name, SOME, 10.0) == pytest.approx(value)
 
 
 def test_a_share_or_a_duration_of_nothing_is_none_and_a_count_is_zero() -> None:
     for name in ("error_rate", "attempts_avg", "retry_success", "schedule_misses", *values.DURATIONS):
-        assert values.tallied(name, EMPTY, 10.0) is None
+        assert values.counted(name, EMPTY, 10.0) is None
     for name in ("completed", "throughput", "dead_entered"):
-        assert values.tallied(name, EMPTY, 10.0) == 0
+        assert values.counted(name, EMPTY, 10.0) == 0
 
 
 def test_every_name_can_be_told() -> None:
@@ -74,7 +74,7 @@ def test_every_name_can_be_told() -> None:
         if name in values.GAUGED:
             assert values.gauged(name, None, []) is None
         else:
-            values.tallied(name, SOME, 60.0)
+            values.counted(name, SOME, 60.0)
 
     check_each(values.NAMES, check)
 
@@ -86,7 +86,7 @@ def test_every_name_can_be_told() -> None:
         ({"name": 7}, "metrics are enqueued"),
         ({"name": "depth", "task": "send"}, "a queue or the whole store, not by task"),
         ({"name": "dead", "queue": "mail"}, "the whole store, not by queue"),
-        ({"name": "completed", "queue": "mail", "worker": "w1"}, "either of a worker"),
+        ({"name": "completed", "queue": "mail", "worker": "w1"}, "give either a worker"),
     ],
 )
 def test_what_is_not_counted_so_is_refused(asked: dict[str, str], told: str) -> None:
@@ -136,8 +136,8 @@ def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
 
 def test_metrics_of_many_cells_are_those_of_their_sum() -> None:
     cells = [SOME, EMPTY, SOME, MetricCell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
-    for name in values.TALLIED:
-        assert values.summed(name, cells, 30.0) == values.tallied(name, total(cells), 30.0)
+    for name in values.COUNTED:
+        assert values.summed(name, cells, 30.0) == values.counted(name, total(cells), 30.0)
 
 
 def test_what_is_nothing_takes_no_room() -> None:

@@ -245,25 +245,25 @@ def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> No
         asked.append(lane_limit)
         return room[lane_limit]
 
-    step_store = LimitCounter(room_of)
+    counter = LimitCounter(room_of)
     both = [Limit("key", "a"), Limit("rate", "b")]
-    assert [step_store.lets_in(both) for _ in range(3)] == [True, True, False]
-    assert [step_store.lets_in([Limit("rate", "b"), Limit("needs", "gpu")]) for _ in range(4)] == [
+    assert [counter.admit(both) for _ in range(3)] == [True, True, False]
+    assert [counter.admit([Limit("rate", "b"), Limit("needs", "gpu")]) for _ in range(4)] == [
         True,
         True,
         True,
         False,
     ]
-    assert step_store.passed == {Limit("key", "a"): 2, Limit("rate", "b"): 5, Limit("needs", "gpu"): 3}
+    assert counter.passed == {Limit("key", "a"): 2, Limit("rate", "b"): 5, Limit("needs", "gpu"): 3}
     assert len(asked) == 3, "each gate is asked once"
-    assert step_store.lets_in([])
+    assert counter.admit([])
 
 
 def test_who_is_not_let_in_is_counted_nowhere() -> None:
-    step_store = LimitCounter(lambda lane_limit: 0 if lane_limit.kind == "needs" else 1)
-    assert not step_store.lets_in([Limit("key", "a"), Limit("needs", "gpu")])
-    assert step_store.room(Limit("key", "a")) == 1
-    assert step_store.passed == {}
+    counter = LimitCounter(lambda lane_limit: 0 if lane_limit.kind == "needs" else 1)
+    assert not counter.admit([Limit("key", "a"), Limit("needs", "gpu")])
+    assert counter.capacity(Limit("key", "a")) == 1
+    assert counter.passed == {}
 
 
 # -- turns

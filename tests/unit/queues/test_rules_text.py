@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
 from headrace.core.queues.limits import as_rate
-from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, in_words, rate_in_words
+from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, format_rate, format_rules
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)
@@ -148,23 +148,23 @@ def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str,
     "text", ["10/s", "1/s", "6/s", "7/s", "100/min", "90/min", "30/min", "18/min", "5/h", "1/h", "100/day", "1500/s"]
 )
 def test_a_rate_is_shown_as_it_was_written(text: str) -> None:
-    assert rate_in_words(as_rate(text)) == text
+    assert format_rate(as_rate(text)) == text
 
 
 @pytest.mark.parametrize(("text", "shown"), [("3/10s", "18/min"), ("0.5/s", "30/min"), ("0.5/day", "0.5/day")])
 def test_a_rate_is_shown_in_whole_numbers_where_it_can_be(text: str, shown: str) -> None:
-    assert rate_in_words(as_rate(text)) == shown
+    assert format_rate(as_rate(text)) == shown
 
 
 @given(st.integers(1, 10**12))
 def test_a_rate_in_words_is_a_rate_again_and_nearly_the_same(every: int) -> None:
-    again = as_rate(rate_in_words(Rate(every, 1)))
+    again = as_rate(format_rate(Rate(every, 1)))
     assert abs(again.every - every) <= 1 + every / 10_000
 
 
 def test_rules_are_shown_with_their_names_and_only_those_there_are() -> None:
-    assert in_words(QueueRules()) == in_words(TaskRules()) == ""
+    assert format_rules(QueueRules()) == format_rules(TaskRules()) == ""
     rules = QueueRules(weight=3, strategy="fifo", ageing=1500, rate=Rate(100_000, 20), key_rate=TEN)
     told = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
-    assert in_words(rules) == told
-    assert in_words(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"
+    assert format_rules(rules) == told
+    assert format_rules(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"

@@ -100,7 +100,7 @@ def test_a_lifecycle_refuses_them_where_it_is_written(fields: dict[str, Any]) ->
 
 
 def test_finished_jobs_may_go_at_once() -> None:
-    assert Lifecycle(keep_completed=0).terms() == StoredPolicy(keep_completed=0)
+    assert Lifecycle(keep_completed=0).policy() == StoredPolicy(keep_completed=0)
     assert [check_removal("remove_on_complete", value) for value in (True, False, 1, 50)] == [True, False, 1, 50]
     for bad in (0, -1, 1.5, "5", None, 10**9):
         with pytest.raises(InvalidJob, match="how many of the newest"):

@@ -13,10 +13,10 @@ from headrace.core.retention.staleness import (
     AgeStats,
     JobAge,
     StaleFinding,
-    in_words,
-    judgment,
-    verdict,
-    watch,
+    age_query,
+    check_staleness,
+    format_duration,
+    stale_action,
 )
 from headrace.core.settings.settings import Settings
 
@@ -29,7 +29,7 @@ def aged(state: State = State.PENDING, lasted: int = 0, age: int = 0, **more: An
 
 
 def look(job: JobAge, *rows: PolicyRow, **settings: Any) -> StaleFinding | None:
-    return verdict(job, Policies(rows, Settings(**settings)), NOW)
+    return check_staleness(job, Policies(rows, Settings(**settings)), NOW)
 
 
 def task(**terms: Any) -> PolicyRow:
@@ -113,15 +113,15 @@ def test_the_age_counts_beside_the_state_and_the_graver_of_both_is_told() -> Non
 def test_a_judgment_names_version_time_and_threshold() -> None:
     found = look(aged(lasted=2 * DAY + HOUR), task(max_pending=DAY))
     assert found is not None
-    made = judgment(found)
+    made = stale_action(found)
     assert (made.id, made.version, made.action) == ("job", 7, "dead")
     assert made.detail == "pending for 2 d 1 h, at most 1 d (automatic)"
     other = look(aged(State.WAITING, 2 * DAY), task(max_waiting=DAY))
     assert other is not None
-    assert judgment(other).fingerprint != made.fingerprint, "another state is another matter to look into"
+    assert stale_action(other).fingerprint != made.fingerprint, "another state is another matter to look into"
     reviewed = look(aged(age=2 * HOUR), task(max_age=HOUR, on_stale="review"))
     assert reviewed is not None
-    assert judgment(reviewed).detail == "not finished after 2 h, at most 1 h (left as it is)"
+    assert stale_action(reviewed).detail == "not finished after 2 h, at most 1 h (left as it is)"
 
 
 def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
@@ -129,7 +129,7 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
         task(max_pending=HOUR, max_age=None),
         PolicyRow("queue", "q", StoredPolicy(), StoredPolicy(max_running=MINUTE)),
     ]
-    found = watch(rows, Settings(stale_scheduled=None), NOW)
+    found = age_query(rows, Settings(stale_scheduled=None), NOW)
     assert found == AgeQuery(
         {
             State.PENDING: NOW - 45 * MINUTE,
@@ -139,9 +139,9 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
         },
         None,
     )
-    assert watch([task(max_age=HOUR)], Settings(), NOW).due == NOW - 45 * MINUTE
+    assert age_query([task(max_age=HOUR)], Settings(), NOW).due == NOW - 45 * MINUTE
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
-    assert watch([], Settings(**off), NOW) == AgeQuery({}, None)  # type: ignore[arg-type]
+    assert age_query([], Settings(**off), NOW) == AgeQuery({}, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
@@ -150,7 +150,7 @@ def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
         task(max_age=7 * HOUR),
         PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(max_waiting=5, max_running=HOUR)),
     ]
-    wide = watch(rows, Settings(), NOW)
+    wide = age_query(rows, Settings(), NOW)
     for lasted in (1, 3, 4, MINUTE, HOUR // 2, HOUR, 6 * HOUR, 20 * HOUR, 2 * DAY):
         job = aged(state, lasted, lasted)
         if look(job, *rows) is not None:
@@ -159,7 +159,9 @@ def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
 
 
 def test_lengths_of_time_are_told_in_two_units() -> None:
-    told = [in_words(ms) for ms in (0, 999, 1000, 61_000, HOUR, HOUR + 30_000, DAY + 2 * HOUR + MINUTE, 30 * DAY)]
+    told = [
+        format_duration(ms) for ms in (0, 999, 1000, 61_000, HOUR, HOUR + 30_000, DAY + 2 * HOUR + MINUTE, 30 * DAY)
+    ]
     assert told == ["0 ms", "999 ms", "1 s", "1 min 1 s", "1 h", "1 h", "1 d 2 h", "30 d"]
 
 

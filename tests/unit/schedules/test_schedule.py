@@ -78,7 +78,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"cron": "@daily", "every": 5}, "exactly one of cron, every and at, not cron and every"),
     ({"cron": "61 * * * *"}, "cron: '61' in"),
     ({"cron": 5}, "cron: expected text"),
-    ({"cron": "0 0 31 2 *"}, "never comes"),
+    ({"cron": "0 0 31 2 *"}, "never occurs"),
     ({"cron": "0 0 1 1 *" + " " * 200}, "characters; at most 200"),
     ({"every": 0}, "every: 0 is out of range; use 0.1 seconds to 100 years"),
     ({"every": 0.0999}, "every: 0.0999 is out of range"),

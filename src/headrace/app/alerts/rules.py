@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.app.alerts.records import AlertReading, AlertRule, shown_rule
-from headrace.core.alerts.alert import AlertRuleRow, in_words, look
+from headrace.core.alerts.alert import AlertRuleRow, evaluate, format_summary
 from headrace.core.alerts.conditions import MetricSource
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.alerts.rules import check_rule_name, rule
@@ -85,13 +85,13 @@ class AlertRules:
         The rule is a stored one, a stored one with some fields changed, or, without a name, a new one.
         """
         tried = rule("trial", fields) if name is None else rule(name, fields, self._known(name))
-        found = look(tried, self._readings(), [])
+        found = evaluate(tried, self._readings(), [])
         return [
             AlertReading(
                 labels=series,
                 holds=answer.holds,
                 figures=answer.figures,
-                summary=in_words(tried, series, answer.figures),
+                summary=format_summary(tried, series, answer.figures),
             )
             for series, answer in found
         ]

@@ -36,7 +36,7 @@ from headrace.core.dead_letters.records import (
     kept_history,
     snapshot_of,
 )
-from headrace.core.events.history import HistoryEntry, last_words
+from headrace.core.events.history import HistoryEntry, recorded_entries
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import DeadLetterRow, ErrorInfo
 from headrace.core.jobs.states import State
@@ -94,7 +94,7 @@ class Dead:
         try:
             return self._services.history_of(self._services.row(letter.job_id))[0]
         except JobNotFound:
-            return last_words(kept_history(letter))
+            return recorded_entries(kept_history(letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """The number of matching dead letters."""
@@ -159,11 +159,11 @@ class Dead:
             payload = self._edited(row, args, kwargs)
             order = replace(order, payload=payload, checksum=codec.checksum(payload))
         (done,) = self._services.engine.dead_letters.requeue([order], _who(by), _text(note), _detail(by))
-        if done.verdict == "missing":
+        if done.result == "missing":
             raise DeadLetterNotFound(letter_id)
-        if done.verdict == "resolved":
+        if done.result == "resolved":
             raise DeadLetterClosed(row.id, self._row(row.id).status)
-        if done.verdict == "busy":
+        if done.result == "busy":
             state = self._services.row(row.job_id).state
             raise InvalidJob(
                 f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed job can be requeued"
@@ -206,7 +206,7 @@ class Dead:
                 for n, row in enumerate(page)
             ]
             for done in self._services.engine.dead_letters.requeue(orders, _who(by), _text(note), _detail(by)):
-                tally[done.verdict] += 1
+                tally[done.result] += 1
         back = tally["requeued"] + tally["stored_anew"]
         until = moment(now + round(every * (back - 1))) if rate and back else None
         skipped = tally["resolved"] + tally["missing"] + tally["busy"]
@@ -242,7 +242,7 @@ class Dead:
         if args is None or kwargs is None:
             was = snapshot_of(row)
             codec.verify(was.payload, was.checksum)
-            had = task.signature.rebuild(*codec.decode_call(self._services.opened(was.payload, "call", row.task)))
+            had = task.signature.rebuild(*codec.decode_call(self._services.decrypted(was.payload, "call", row.task)))
             args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
         if MARK in payload:

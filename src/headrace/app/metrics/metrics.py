@@ -77,7 +77,7 @@ class Metrics:
             workers_alive=_whole(gauges, "workers"),
             dead=_whole(gauges, "dead"),
             stale=_whole(gauges, "stale"),
-            schedule_misses=metric_values.tallied("schedule_misses", everything, seconds),
+            schedule_misses=metric_values.counted("schedule_misses", everything, seconds),
             store_bytes=_whole(gauges, "store_bytes"),
             busy=metric_values.gauged("busy", None, [gauges] if gauges else []),
             clients=_whole(gauges, "clients"),

@@ -12,8 +12,8 @@ from headrace.app.retention.lifecycle_records import SPANS, LifecyclePolicy
 from headrace.cli.options import as_json_option, example, parse_seconds, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark
 from headrace.cli.session import Session
-from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, StoredPolicy, changed_policy
-from headrace.core.retention.staleness import in_words
+from headrace.core.retention.lifecycle import DEFAULT, POLICY_FIELDS, StoredPolicy, changed_policy
+from headrace.core.retention.staleness import format_duration
 from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,7 +81,7 @@ def _print(terms: LifecyclePolicy, as_json: bool) -> None:
     if as_json:
         print_json(terms)
     else:
-        print_facts((name, f"{_word(name, getattr(terms, name))} ({terms.origin[name]})") for name in TERMS_NAMES)
+        print_facts((name, f"{_word(name, getattr(terms, name))} ({terms.origin[name]})") for name in POLICY_FIELDS)
 
 
 def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
@@ -105,7 +105,7 @@ def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> An
 
 
 def _field_options(function: F) -> F:
-    for name in reversed(TERMS_NAMES):
+    for name in reversed(POLICY_FIELDS):
         help_text = _HELP.get(name) or f"{_describe(name)}: seconds or 10m, 2h, 3d; none for no limit."
         metavar = "TIME" if name in SPANS else "WORD"
         function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=help_text)(
@@ -161,4 +161,4 @@ def _word(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return in_words(round(1000 * value)).replace(" ", "") if name in SPANS else str(value)
+    return format_duration(round(1000 * value)).replace(" ", "") if name in SPANS else str(value)

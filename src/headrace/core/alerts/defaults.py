@@ -34,7 +34,7 @@ SHIPPED = {
         _rule(
             "workers_unhealthy",
             "workers_healthy < 80%",
-            "workers have fallen silent or stand still",
+            "workers stopped reporting or make no progress",
             for_=_MINUTE,
             severity="critical",
         ),
@@ -66,7 +66,7 @@ SHIPPED = {
             per=("task", "reason"),
             severity="critical",
         ),
-        _rule("dead_letters", "dead > 100", "dead letters are waiting for somebody", for_=15 * _MINUTE),
+        _rule("dead_letters", "dead > 100", "dead letters are waiting for a decision", for_=15 * _MINUTE),
         _rule("stale_jobs", "stale_share > 5%", "many jobs stay too long in their state", for_=30 * _MINUTE),
         _rule(
             "stale_check",

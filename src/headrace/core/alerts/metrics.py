@@ -18,7 +18,7 @@ _HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", 
 
 
 class AlertMetric(Struct, frozen=True):
-    """A counted or measured value. `timed` says that it is taken over a window, not at this moment."""
+    """A counted or measured value. `timed`: over a window, not at this moment."""
 
     name: str
     meaning: str
@@ -31,7 +31,7 @@ class AlertMetric(Struct, frozen=True):
         """Whether it grows in proportion to the window."""
         return self.timed and not self.unit
 
-    def in_words(self, value: float | None) -> str:
+    def format_value(self, value: float | None) -> str:
         """A value as people read it."""
         if value is None:
             return "no data"
@@ -67,15 +67,15 @@ _ALL = (
     _timed("attempts_avg", "attempts that ended, by the jobs that completed or failed", "per job"),
     _timed("retry_success", "jobs that completed, of those that ended after more than one attempt", "share"),
     *(
-        _timed(f"wait_{how}", f"from when a job could run to its start, {word}", "seconds")
-        for how, word in _HOW.items()
+        _timed(f"wait_{how}", f"from when a job could run to its start, {text}", "seconds")
+        for how, text in _HOW.items()
     ),
-    *(_timed(f"run_{how}", f"time of an attempt, {word}", "seconds") for how, word in _HOW.items()),
+    *(_timed(f"run_{how}", f"time of an attempt, {text}", "seconds") for how, text in _HOW.items()),
     _counted("stalled", "jobs whose worker was lost or let its lease run out"),
     _counted("dead_resolved", "dead letters that were dealt with"),
     _counted("dead_requeued", "dead letters whose jobs were requeued"),
     _counted("dead_permanent", "dead letters that ended as permanently failed"),
-    _counted("dead_expired", "dead letters that nobody looked into in time"),
+    _counted("dead_expired", "dead letters that expired unresolved"),
     AlertMetric("workers_lost", "workers that died", timed=True),
     AlertMetric("schedules_fired", "runs of schedules that became jobs", timed=True),
     AlertMetric("schedules_missed", "runs of schedules that did not", timed=True),
@@ -86,7 +86,7 @@ _ALL = (
     AlertMetric("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
     AlertMetric("workers", "workers that are alive", ("queue",)),
     AlertMetric(
-        "workers_healthy", "workers that are alive and make progress, of all that did not sign off", unit="share"
+        "workers_healthy", "workers that are alive and make progress, of all that are registered", unit="share"
     ),
     AlertMetric("dead", "dead letters that are pending", ("queue", "task", "reason")),
     AlertMetric("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
@@ -101,10 +101,10 @@ _ALL = (
     ),
     AlertMetric("schedule_errors", "schedules that could not fire"),
     AlertMetric("archived", "jobs that were archived", timed=True),
-    AlertMetric("archive_failures", "walks over finished jobs that failed", timed=True),
+    AlertMetric("archive_failures", "retention runs that failed", timed=True),
     *(
-        AlertMetric(f"archive_{how}", f"time of a walk over finished jobs, {word}", timed=True, unit="seconds")
-        for how, word in _HOW.items()
+        AlertMetric(f"archive_{how}", f"time of a retention run, {text}", timed=True, unit="seconds")
+        for how, text in _HOW.items()
     ),
     AlertMetric("partitions_created", "partitions of the archive that were made", timed=True),
     AlertMetric("partitions_detached", "partitions of the archive that were removed", timed=True),

@@ -33,7 +33,7 @@ _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _HOW = ("avg", "min", "max", *_QUANTILES)
 DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in _HOW)
 # Metrics of the archive, by their count.
-_SWEPT = {
+_ARCHIVE_COUNTS = {
     "archived": "archived",
     "archive_failures": "archive.failed",
     "partitions_created": "partitions_created",
@@ -43,8 +43,8 @@ _SWEPT = {
     "stale_failed": "stale_failed",
     "stale_failures": "stale.failed",
 }
-OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
-TALLIED: Final = (
+OF_ARCHIVE: Final = (*_ARCHIVE_COUNTS, *(f"archive_{how}" for how in _HOW))
+COUNTED: Final = (
     *COUNTS,
     *RATES,
     "error_rate",
@@ -66,7 +66,7 @@ OF_QUEUES: Final = {
 }
 OF_STORE: Final = ("dead", "stale", "store_bytes", "busy", "clients", "schedules")
 GAUGED: Final = (*OF_QUEUES, *OF_STORE)
-NAMES: Final = (*TALLIED, *GAUGED)
+NAMES: Final = (*COUNTED, *GAUGED)
 
 
 def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
@@ -74,7 +74,7 @@ def check_metric(name: object, *, queue: str | None, task: str | None, worker: s
     if not isinstance(name, str) or name not in NAMES:
         raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
     if worker is not None and (queue is not None or task is not None):
-        raise InvalidJob("metric: either of a worker, or of a queue or task: both together are not counted")
+        raise InvalidJob("metric: give either a worker, or a queue or task: both together are not counted")
     finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]
     is_whole = name in OF_STORE or name in OF_ARCHIVE
     if (name in GAUGED and finer) or (is_whole and (finer or queue is not None)):
@@ -86,14 +86,12 @@ def check_metric(name: object, *, queue: str | None, task: str | None, worker: s
 def _hint(name: object) -> str:
     if isinstance(name, str) and name.startswith("depth."):
         offered = ", ".join(known for known in OF_QUEUES if known.startswith("depth."))
-        return (
-            f"how many jobs are in a state is read of those that are not over: {offered}; completed counts the others"
-        )
+        return f"only open states have a depth: {offered}; completed counts finished jobs"
     near = nearest(name, NAMES) if isinstance(name, str) else None
     return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
 
 
-def tallied(name: str, cell: MetricCell, seconds: float) -> float | None:
+def counted(name: str, cell: MetricCell, seconds: float) -> float | None:
     """A metric of the counts within so many seconds."""
     return summed(name, [cell], seconds)
 
@@ -105,8 +103,8 @@ def summed(name: str, cells: Iterable[MetricCell], seconds: float) -> float | No
         return float(_sum(some, name))
     if name in RATES:
         return _sum(some, RATES[name]) / seconds if seconds else None
-    if name in _OTHER or name in _SWEPT:
-        return float(_events(some, _OTHER.get(name) or _SWEPT[name]))
+    if name in _OTHER or name in _ARCHIVE_COUNTS:
+        return float(_events(some, _OTHER.get(name) or _ARCHIVE_COUNTS[name]))
     if name == "error_rate":
         return share(_sum(some, "errors"), _sum(some, "completed"))
     if name == "attempts_avg":

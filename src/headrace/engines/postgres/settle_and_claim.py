@@ -320,7 +320,7 @@ def _claimed(
     strange: set[str] = set()
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in strange]
-        familiar = None if want.known is None else want.known.familiar
+        familiar = None if want.known is None else want.known.known_names
         rows = db.execute(sql, {**values, "shares": as_json(shares), "familiar": familiar}).fetchall()
         settings, due, lapses, met = rows[0][:_ID]
         if met is None or want.known is None:

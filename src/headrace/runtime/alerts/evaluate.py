@@ -18,8 +18,8 @@ from headrace.core.alerts.alert import (
     AlertRuleRow,
     AlertTransition,
     SilenceRow,
-    is_forgotten,
-    look,
+    evaluate,
+    is_removable,
     resolve,
     step,
 )
@@ -85,7 +85,7 @@ class AlertEvaluation(Struct):
     def _look_at(self, rule: AlertRuleRow, known: _Known, health: ChannelHealth | None) -> Iterator[None]:
         by_series = {_key(one[1].series): one for one in known.values()}
         try:
-            answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
+            answers = evaluate(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
         except EngineUnavailable:
             raise
         except Exception as error:  # an error of one rule must not block the others
@@ -105,7 +105,7 @@ class AlertEvaluation(Struct):
                         alert, self.now, by="its rule was changed", muted=self._is_muted(alert.rule, alert.all_labels)
                     ),
                 )
-            elif is_forgotten(alert, rule.cooldown, self.now):
+            elif is_removable(alert, rule.cooldown, self.now):
                 self.queries.forget([document])
 
     def _advance(
@@ -123,14 +123,19 @@ class AlertEvaluation(Struct):
             ids.new_id(self.now),
             self._is_muted(rule.name, {**rule.labels, **series}),
         )
-        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and document and not done.deed:
+        if (
+            done.alert is not None
+            and is_removable(done.alert, rule.cooldown, self.now)
+            and document
+            and not done.action
+        ):
             self.queries.forget([document])
             return
         self._keep(document, done)
 
     def _keep(self, document: Document | None, done: AlertTransition) -> None:
         self.is_calm &= done.alert is None or not done.alert.is_open
-        if self.queries.keep(document, done) and done.deed is not None:
+        if self.queries.keep(document, done) and done.action is not None:
             self.steps.append(done)
 
     def _end(self, left: _Known, rules: dict[str, AlertRuleRow]) -> None:
@@ -140,7 +145,7 @@ class AlertEvaluation(Struct):
                 self._keep(
                     document, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels))
                 )
-            elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
+            elif is_removable(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
                 self.queries.forget([document])
 
     def _record_health(

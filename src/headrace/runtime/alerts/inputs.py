@@ -109,7 +109,7 @@ class AlertInputs:
     def _healthy(self) -> float | None:
         if not self._workers:
             return None
-        stalled = {stall.worker for stall in stalls.told(self._engine.document_store.browse(stalls.KIND))}
+        stalled = {stall.worker for stall in stalls.decode_stalls(self._engine.document_store.browse(stalls.KIND))}
         well = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
         return well / len(self._workers)
 

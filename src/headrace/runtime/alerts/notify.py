@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from headrace.core.alerts.alert import News, Severity
+from headrace.core.alerts.alert import AlertEvent, Severity
 from headrace.core.alerts.text import headline, one_line
 from headrace.core.text import why
 from headrace.runtime.alerts.channels import Channel, Kind, Undelivered
@@ -18,10 +18,10 @@ log = logging.getLogger("headrace.alerts")
 _LEVELS: dict[Severity, int] = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
 _LONGEST_REASON = 300
 
-Way = Callable[[Channel, Sequence[News], str, int], None]
+Way = Callable[[Channel, Sequence[AlertEvent], str, int], None]
 
 
-def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def deliver(channel: Channel, news: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send one message with all of these to a channel. A receiver may drop a message with a repeated `message_id`."""
     try:
         if channel.trouble is not None:
@@ -45,7 +45,7 @@ def _way(kind: Kind) -> Way:
     return _log
 
 
-def _log(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def _log(channel: Channel, news: Sequence[AlertEvent], message_id: str, now: int) -> None:
     for what, alert in news:
         level = logging.INFO if what == "resolved" else _LEVELS[alert.severity]
         log.log(level, "%s", one_line(headline(what, alert)))

@@ -19,16 +19,16 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.alerts.alert import (
+    AlertEvent,
     AlertHistoryEntry,
     AlertRow,
     AlertRuleRow,
     AlertTransition,
-    News,
     SilenceRow,
     key_of,
 )
 from headrace.core.alerts.defaults import SHIPPED
-from headrace.core.codec.encryption import Cipher, opened
+from headrace.core.codec.encryption import Cipher, decrypted
 from headrace.core.damaged_records import DAMAGE, readable
 from headrace.core.documents import Document
 from headrace.core.events.log import EventGroup
@@ -57,7 +57,7 @@ class Notification(Struct, frozen=True, omit_defaults=True):
     """A queued notification. Not tried before `due`: it is being sent, or backing off."""
 
     channel: str
-    news: News
+    news: AlertEvent
     due: int
     tries: int = 0
 
@@ -104,7 +104,7 @@ class AlertStore:
 
     def _open(self, document: Document) -> Channel:
         try:
-            text = opened(self._cipher, document.value, "channel", document.key)
+            text = decrypted(self._cipher, document.value, "channel", document.key)
             stored = msgspec.json.decode(text, type=Channel)
         except DAMAGE as error:
             return unusable(document.key, str(error))
@@ -132,11 +132,11 @@ class AlertStore:
         documents = [rewritten(document, step.alert)]
         if before is not None and documents[0].value == before.value:
             return True
-        if step.deed is not None:
-            change = AlertHistoryEntry(at=now, what=step.deed, alert=step.alert, by=by, note=note)
+        if step.action is not None:
+            change = AlertHistoryEntry(at=now, what=step.action, alert=step.alert, by=by, note=note)
             documents.append(Document(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
-            if step.tell:
-                documents += self._posts((step.deed, step.alert), now)
+            if step.notify:
+                documents += self._posts((step.action, step.alert), now)
         if not self._document_store.put(documents):
             return False
         self._emit_event(before, step.alert, now)
@@ -159,7 +159,7 @@ class AlertStore:
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
         self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
 
-    def _posts(self, news: News, now: int) -> Iterator[Document]:
+    def _posts(self, news: AlertEvent, now: int) -> Iterator[Document]:
         names = self._settings.alert_notify if news[1].notify is None else news[1].notify
         for name in dict.fromkeys(names):
             yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))

@@ -16,7 +16,7 @@ from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.jobs.encryption import encrypted_step, opened_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class RetryingStepStore:
 
     def steps(self, claim: Claim) -> list[Step]:
         stored = self._patiently(claim, lambda: self._engine.queries.steps(claim.id))
-        return opened_steps(self._cipher, claim.id, stored)
+        return decrypted_steps(self._cipher, claim.id, stored)
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = Lease(claim.id, claim.version), encrypted_step(self._cipher, claim.id, step)

@@ -60,4 +60,4 @@ class AutoRequeue:
         ):  # the store is being copied: workers of the target will requeue them
             return 0, 0
         done = self._engine.dead_letters.requeue(orders, BY, None, DETAIL)
-        return len(dead_letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)
+        return len(dead_letters), sum(each.result in ("requeued", "stored_anew") for each in done)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from headrace.core.flows.graph import Graph, Node
 from headrace.core.jobs.dependencies import FlowSummary, Policy
-from headrace.core.tasks.options import check_policy, check_word
+from headrace.core.tasks.options import check_label, check_policy
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import in_thread
@@ -25,7 +25,7 @@ class Flow:
     """Jobs that wait for each other, to be enqueued together. `app.flow(name)` makes one."""
 
     def __init__(self, name: str, submitter: Submitter) -> None:
-        self.name = check_word("flow", name)
+        self.name = check_label("flow", name)
         self._submitter = submitter
         self._graph = Graph(self.name)
         self._graph_insert: GraphInsert | None = None

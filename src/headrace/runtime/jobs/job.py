@@ -136,7 +136,7 @@ class Job(Generic[R]):
     @property
     def progress(self) -> Any:
         stored = self.row.progress
-        return codec.decode(self._services.opened(stored, "progress", self.id)) if stored else None
+        return codec.decode(self._services.decrypted(stored, "progress", self.id)) if stored else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ class Job(Generic[R]):
 
     def opened(self, what: str, stored: str) -> str:
         """The job's stored result or progress, decrypted."""
-        return self._services.opened(stored, what, self.id)
+        return self._services.decrypted(stored, what, self.id)
 
     def redacted(self, value: Any) -> Any:
         """Other data of the job, such as its result or its progress, as it may be shown."""
@@ -344,7 +344,7 @@ class Job(Generic[R]):
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         record = self._record if isinstance(self._record, NewJob) else self.whole
         codec.verify(record.payload, record.checksum)
-        return codec.decode_call(self._services.opened(record.payload, "call", self.task))
+        return codec.decode_call(self._services.decrypted(record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting, for a job that had finished at the last refresh()."""
@@ -360,7 +360,7 @@ class Job(Generic[R]):
             text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
             raise ResultUnavailable(text, job_id=self.id)
         codec.verify(row.result, row.result_checksum or 0)
-        text = self._services.opened(row.result, "result", self.id)
+        text = self._services.decrypted(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             text = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
             raise ResultUnavailable(text, job_id=self.id)

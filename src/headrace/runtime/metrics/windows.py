@@ -51,7 +51,7 @@ class WindowedMetrics:
             return self._meter.value(name, queue=labels.get("queue"), window=window)
         since, span = self._lately(window, of_archive=name in values.OF_ARCHIVE)
         cell = span.grouped(_shape(labels)).get(_who(labels), EMPTY)
-        return values.tallied(name, cell, (self._now - since) / 1000)
+        return values.counted(name, cell, (self._now - since) / 1000)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
         """The usual value: the metric over the last day, without the current hour; None without any data.
@@ -64,7 +64,7 @@ class WindowedMetrics:
         span = self._within(HOUR, max(end - DAY, 0), end - 1, of_archive=name in values.OF_ARCHIVE)
         cell = span.grouped(_shape(labels)).get(_who(labels))
         lasted = end - span.began
-        usual = None if cell is None else values.tallied(name, cell, lasted / 1000)
+        usual = None if cell is None else values.counted(name, cell, lasted / 1000)
         return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:

@@ -101,7 +101,7 @@ class StallWatch:
 
     def _documents(self) -> list[tuple[Document, Stall]]:
         documents = self._engine.document_store.browse(KIND)
-        return list(zip(documents, stalls.told(documents), strict=True))
+        return list(zip(documents, stalls.decode_stalls(documents), strict=True))
 
 
 def _stack_of(thread: int | None) -> str:

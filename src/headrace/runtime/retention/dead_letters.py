@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.clock import to_ms
-from headrace.core.dead_letters.records import DeadLetterFilter, Status, moment_of
+from headrace.core.dead_letters.records import DeadLetterFilter, Status, entry_time
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
@@ -65,7 +65,7 @@ class DeadLetterSweep:
             due = [
                 dead_letter
                 for place, dead_letter in enumerate(oldest)
-                if place < over or moment_of(dead_letter) < before
+                if place < over or entry_time(dead_letter) < before
             ]
             done = self._closed(due, _TOO_OLD) if due else 0
             if not done:

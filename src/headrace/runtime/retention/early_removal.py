@@ -9,7 +9,7 @@ from itertools import islice
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.retention.retention import GRACE, FinishedJob, may_go_early
+from headrace.core.retention.retention import GRACE, FinishedJob, is_removable_early
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.removal import RetentionCounts
@@ -55,7 +55,7 @@ class EarlyRemoval:
         queues = [row.name for row in self._engine.queries.queues()]
         ways = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
         merged = heapq.merge(*ways, key=lambda job: (job.finished_at, job.seq))
-        return (job for job in merged if may_go_early(job, now) and job.id not in but)
+        return (job for job in merged if is_removable_early(job, now) and job.id not in but)
 
     def _of(self, queue: str, state: State, now: int) -> Iterator[FinishedJob]:
         after: FinishedJob | None = None

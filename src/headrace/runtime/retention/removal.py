@@ -16,7 +16,7 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchiveRow, Interval, key_of, row_of, was_archived_before
-from headrace.core.retention.retention import Fate, FinishedJob
+from headrace.core.retention.retention import FinishedJob, RetentionAction
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 
@@ -77,7 +77,7 @@ class RemovalBatch:
         """Start over: none of the waiting jobs was removed."""
         self._waiting, self.errors = [], []
 
-    def collect(self, ripe: Sequence[tuple[FinishedJob, Fate]], tally: RetentionCounts) -> Iterator[None]:
+    def collect(self, ripe: Sequence[tuple[FinishedJob, RetentionAction]], tally: RetentionCounts) -> Iterator[None]:
         """Remove these, now or with the next ones; yields after each piece."""
         while ripe:
             part, ripe = ripe[: self._size], ripe[self._size :]

@@ -22,7 +22,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.metrics.histogram import Histogram
 from headrace.core.retention.lifecycle import Policies, PolicyRow
-from headrace.core.retention.staleness import REASON, StaleFinding, judgment, verdict, watch
+from headrace.core.retention.staleness import REASON, StaleFinding, age_query, check_staleness, stale_action
 from headrace.core.settings.settings import Settings
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
@@ -64,7 +64,7 @@ class StaleScan:
         self._engine = engine
         self._book = Policies(rows, settings)
         self._now = engine.clock.now()
-        self._watch = watch(rows, settings, self._now)
+        self._watch = age_query(rows, settings, self._now)
         self._opens_letters = opens_dead_letter(settings.dead_letters, REASON)
         self._cursor: str | None = None
         self.is_over = False
@@ -73,7 +73,7 @@ class StaleScan:
         """The stale and nearly stale jobs among the next ones."""
         page = self._engine.staleness_store.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
-        found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
+        found = [found for job in page.jobs if (found := check_staleness(job, self._book, self._now)) is not None]
         if self._opens_letters:
             return found
         return [structs.replace(one, action="fail") if one.action == "dead" else one for one in found]
@@ -83,7 +83,7 @@ def apply(engine: Engine, findings: list[StaleFinding]) -> list[bool]:
     """Apply the actions for these stale jobs in one commit; returns for each whether it was done."""
     # A job already marked for review in this version is not marked again.
     new = [finding for finding in findings if not _is_noted(finding)]
-    done = iter(engine.staleness_store.mark_stale([judgment(finding) for finding in new]))
+    done = iter(engine.staleness_store.mark_stale([stale_action(finding) for finding in new]))
     return [_is_noted(finding) or next(done) for finding in findings]
 
 
@@ -187,7 +187,7 @@ class StaleCheck:
             if is_done and finding.action != "review":
                 job = finding.job
                 extra = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
-                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=extra)
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.describe(), extra=extra)
 
     def _report(self) -> None:
         counts, self._counts = self._counts, Counter()

@@ -17,15 +17,15 @@ from headrace.core.jobs.states import FINAL, State
 from headrace.core.retention.archive import is_past, partition_of, span_of
 from headrace.core.retention.lifecycle import Policies, PolicyRow, StoredPolicy, default_policy
 from headrace.core.retention.retention import (
-    KEYS_HOLD,
-    Fate,
+    KEY_TTL,
     FinishedJob,
-    asks_for_removal,
-    fate,
-    goes_at_once,
+    RetentionAction,
+    has_removal,
+    is_removed_on_finish,
+    removal_kind,
     removal_of,
+    retention_action,
     shortest,
-    way_out,
 )
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.archive import Archive
@@ -80,10 +80,10 @@ class RetentionSweep:
         self._since = self._archived_since(now)
         rows = self._engine.staleness_store.terms() if self._terms is None else self._terms
         book = Policies(rows, self._settings)
-        said = [default_policy(self._settings), *(row.said for row in rows)]
+        said = [default_policy(self._settings), *(row.policy for row in rows)]
 
         def remove(jobs: list[FinishedJob]) -> Iterator[None]:
-            ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
+            ways = [(job, removal_kind(job, book.of(job.task, job.queue), self._since)) for job in jobs]
             yield from self._carry_out(ways, tally, dry_run)
             yield from self._removal_batch.let_go(tally)
 
@@ -121,7 +121,7 @@ class RetentionSweep:
                     yield from self._through(queue, state, book, now, tally, dry_run)
                     continue
                 yield from self._ripe(queue, state, said, book, now, tally)
-                if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in wanted):
+                if state is not State.CANCELLED and (has_removal(said, state) or queue in wanted):
                     yield from self._young(queue, state, book, now, tally)
         yield from self._removal_batch.let_go(tally)
 
@@ -145,7 +145,7 @@ class RetentionSweep:
         floor, reach.held = 0 if reach.counted else reach.floor, _NEVER
         yield from self._through(queue, state, book, now, tally, floor=floor)
         if floor:  # also jobs whose unique key had to be kept for a day, which has ended since the last run
-            yield from self._through(queue, state, book, now, tally, floor=floor - KEYS_HOLD, younger=KEYS_HOLD)
+            yield from self._through(queue, state, book, now, tally, floor=floor - KEY_TTL, younger=KEY_TTL)
         # Check again what was too young then, and what others were just about to commit.
         reach.floor = min(now - 2 * 60_000, reach.held)
 
@@ -170,13 +170,13 @@ class RetentionSweep:
             queue, state, now - younger + 1, _LOOKS, after, newest=True
         ):
             young = [job for job in page if job.finished_at >= floor]
-            judged: list[tuple[FinishedJob, Fate]] = []
+            judged: list[tuple[FinishedJob, RetentionAction]] = []
             refused = []
             for job in young:
                 if (
                     job.held
                     and job.state is State.FAILED
-                    and goes_at_once(job, book.of(job.task, queue), staying[job.task])
+                    and is_removed_on_finish(job, book.of(job.task, queue), staying[job.task])
                 ):
                     refused.append(job.id)
                 judged.append((job, self._fate(job, book, now, staying[job.task])))
@@ -198,8 +198,8 @@ class RetentionSweep:
             if removal is True and job.held:
                 reach.held = min(reach.held, job.finished_at)
 
-    def _fate(self, job: FinishedJob, book: Policies, now: int, newer: int) -> Fate:
-        return fate(job, book.of(job.task, job.queue), now, self._since, newer)
+    def _fate(self, job: FinishedJob, book: Policies, now: int, newer: int) -> RetentionAction:
+        return retention_action(job, book.of(job.task, job.queue), now, self._since, newer)
 
     def _archived_since(self, now: int) -> int | None:
         """When the first partition that the archive keeps begins; None without an archive."""
@@ -214,7 +214,7 @@ class RetentionSweep:
         return now - to_ms(self._settings.archive_keep or 0)
 
     def _carry_out(
-        self, judged: list[tuple[FinishedJob, Fate]], tally: RetentionCounts, dry_run: bool
+        self, judged: list[tuple[FinishedJob, RetentionAction]], tally: RetentionCounts, dry_run: bool
     ) -> Iterator[None]:
         yield
         if dry_run:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
-from headrace.core.codec.result_refs import ParentResult, giver_in
+from headrace.core.codec.result_refs import ParentResult, parents_text
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
@@ -53,12 +53,12 @@ class RunSpec(Struct, frozen=True):
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments decoded for the task, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        text = claim.payload if self.cipher is None else self.cipher.opened(claim.payload, "call", claim.task)
+        text = claim.payload if self.cipher is None else self.cipher.decrypted(claim.payload, "call", claim.task)
         args, kwargs = codec.decode_call(text)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
-            giver = giver_in(claim.payload)
+            giver = parents_text(claim.payload)
             if giver is None:
                 raise
             raise UnfitResult(f"{error}, or {giver} does not fit") from error.__cause__

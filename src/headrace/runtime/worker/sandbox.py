@@ -21,7 +21,7 @@ from headrace.core.jobs.records import JobNote, JobOptions, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.context.logs import handed_on
-from headrace.runtime.jobs.encryption import encrypted_outcome, opened_claim
+from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_outcome
 from headrace.runtime.worker.execution import conclude
 from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
 from headrace.runtime.worker.state import Attempt
@@ -140,7 +140,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         retry=retry or msgspec.UNSET,
     )
     # Decrypted: a child gets no keys, as its job could read them.
-    stored = msgspec.structs.replace(opened_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
+    stored = msgspec.structs.replace(decrypted_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
     return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
         function.__module__,

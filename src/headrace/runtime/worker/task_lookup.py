@@ -27,7 +27,7 @@ class TaskLookup:
         while self.tasks.undecided:
             task = self.tasks.undecided.pop()
             if self._can_run(task):
-                self.tasks.learn(task)
+                self.tasks.add(task)
             else:
                 self._refuse(task)
         for task in self.tasks.unknown - self._logged:
@@ -38,7 +38,7 @@ class TaskLookup:
         """Whether the app has since registered a task that was unknown when it was met."""
         learned = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
         for task in learned:
-            self.tasks.learn(task)
+            self.tasks.add(task)
             self._refused.pop(task, None)
         return bool(learned)
 

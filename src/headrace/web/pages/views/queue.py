@@ -15,7 +15,7 @@ from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import NOT_STARTED, State
 from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import QUEUE_RULES, rate_in_words
+from headrace.core.queues.rules_text import QUEUE_RULES, format_rate
 from headrace.errors import InvalidJob
 from headrace.web.pages import chart_data, formatting
 from headrace.web.pages.job_view import cards, error_in
@@ -90,7 +90,7 @@ def spoken(rules: QueueRules) -> dict[str, str]:
     told = {name: getattr(rules, name, None) for name in QUEUE_RULES}
     for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
         if (known := told[rate]) is not None:
-            told[rate], told[burst] = rate_in_words(known), known.burst
+            told[rate], told[burst] = format_rate(known), known.burst
     if rules.ageing is not None:
         told["ageing"] = f"{rules.ageing / 1000:g}"
     return {name: "" if value is None else str(value) for name, value in told.items()}

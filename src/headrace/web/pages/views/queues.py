@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.queues.rules_text import in_words
+from headrace.core.queues.rules_text import format_rules
 from headrace.web.pages.page_cache import totals
 from headrace.web.pages.request import PageRequest
 from headrace.web.pages.view import View
@@ -20,7 +20,7 @@ def show(visit: PageRequest) -> Mapping[str, Any]:
         "queues": shown,
         "all": len(queues),
         "count": totals(shown),
-        "rules": {stats.queue: in_words(stats.rules) for stats in shown},
+        "rules": {stats.queue: format_rules(stats.rules) for stats in shown},
         "drained": drained_in(visit),
     }
 
