@@ -40,7 +40,7 @@ from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
 from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 
 _REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
@@ -233,7 +233,7 @@ class RemoteWorkers:
         if result.outcome == "release":
             return outcomes.release(claim, result.reason or "released by its worker", now)
         error = _as_exception(result)
-        outcome = conclude(plan, claim, error, self._now)
+        outcome = outcome_of_error(plan, claim, error, self._now)
         told = result.error
         if told is None or outcome.error_type is None:
             return outcome

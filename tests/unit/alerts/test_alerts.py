@@ -1,4 +1,4 @@
-"""What becomes of an alert from one look to the next, when somebody is told, and what the shipped rules say."""
+"""The state of an alert from one evaluation to the next, its notifications, and the default rules."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def test_without_a_time_to_hold_it_fires_at_once() -> None:
     assert Story(AlertRuleRow(name="x", when="depth > 10")).look(0, True) == ("raised", True)
 
 
-def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> None:
+def test_it_is_notified_again_after_its_cooldown_until_it_is_acknowledged() -> None:
     story = Story()
-    told = [minute for minute in range(60) if story.look(minute, True)[1]]
-    assert told == [1, 11, 21, 31, 41, 51]
+    notified = [minute for minute in range(60) if story.look(minute, True)[1]]
+    assert notified == [1, 11, 21, 31, 41, 51]
     assert story.alert is not None
     assert story.alert.told == 6
     story.take(acknowledge(story.alert, at(60), "kim", "on it"))
@@ -98,14 +98,21 @@ def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> Non
     assert story.look(121, False) == ("resolved", True)
 
 
-def test_one_that_comes_and_goes_is_told_once_in_its_cooldown() -> None:
+def test_one_that_comes_and_goes_is_notified_once_in_its_cooldown() -> None:
     story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
-    told = [(minute, deed[0]) for minute in range(24) if (deed := story.look(minute, minute % 2 == 0))[1]]
-    assert told == [(0, "raised"), (1, "resolved"), (10, "raised"), (11, "resolved"), (20, "raised"), (21, "resolved")]
+    notified = [(minute, action[0]) for minute in range(24) if (action := story.look(minute, minute % 2 == 0))[1]]
+    assert notified == [
+        (0, "raised"),
+        (1, "resolved"),
+        (10, "raised"),
+        (11, "resolved"),
+        (20, "raised"),
+        (21, "resolved"),
+    ]
     assert story.look(26, True) == ("raised", False), "it is shown all the same"
 
 
-def test_one_that_came_back_too_early_is_told_when_its_cooldown_is_over() -> None:
+def test_one_that_came_back_too_early_is_notified_after_its_cooldown() -> None:
     story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
     story.look(0, True)
     story.look(1, False)
@@ -125,7 +132,7 @@ def test_no_figure_changes_nothing_and_is_no_secret() -> None:
     assert story.alert.no_data_since is None
 
 
-def test_an_hour_without_a_figure_ends_it_and_that_is_told() -> None:
+def test_an_hour_without_data_ends_it_with_a_notification() -> None:
     story = Story()
     story.look(0, True)
     story.look(1, True)
@@ -136,7 +143,7 @@ def test_an_hour_without_a_figure_ends_it_and_that_is_told() -> None:
     assert story.alert.resolved_by == "no data for an hour"
 
 
-def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
+def test_while_silenced_it_does_not_notify_and_afterwards_at_once() -> None:
     story = Story()
     story.look(0, True, muted=True)
     assert story.look(1, True, muted=True) == ("raised", False)
@@ -145,7 +152,9 @@ def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
     silent = Story()
     silent.look(0, True, muted=True)
     silent.look(1, True, muted=True)
-    assert silent.look(2, False) == ("resolved", False), "who was not told of its begin is not told of its end"
+    assert silent.look(2, False) == ("resolved", False), (
+        "without a notification of its beginning there is none of its end"
+    )
 
 
 def test_a_silence_mutes_what_matches_until_it_is_over() -> None:
@@ -170,7 +179,7 @@ def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
     assert not is_removable(story.alert, 10 * MINUTE, at(99)), "it is open"
 
 
-def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> None:
+def test_a_wrong_clock_blocks_no_notification_and_no_end_of_an_alert() -> None:
     year = 365 * 24 * 60
     pending, firing, blind = Story(), Story(), Story()
     pending.look(year, True)
@@ -185,7 +194,7 @@ def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> Non
     assert is_removable(blind.alert, 10 * MINUTE, at(60))
 
 
-def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
+def test_one_that_is_raised_by_hand_is_notified_once_in_its_cooldown() -> None:
     rule = AlertRuleRow(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
     first = trigger(rule, {"host": "a"}, None, at(0), "id1", False)
     assert first.alert is not None
@@ -211,7 +220,7 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
     assert all(answer.holds for _, answer in found)
 
 
-def test_keys_tell_label_sets_apart() -> None:
+def test_keys_distinguish_label_sets() -> None:
     assert key_of("r", {"a": "1", "b": "2"}) == key_of("r", {"b": "2", "a": "1"})
     assert key_of("r", {"a": "1"}) != key_of("r", {"a": "2"}) != key_of("r", {})
 
@@ -230,7 +239,7 @@ def test_a_condition_in_parts_is_as_exact_as_it_was_given(threshold: Any, window
     assert rule("x", {"metric": "error_rate", "threshold": threshold, "window": window}).when == when
 
 
-def test_every_metric_can_be_asked_for() -> None:
+def test_every_metric_can_be_read() -> None:
     assert set(values.NAMES) - set(MEASURES) == set()
 
 

@@ -32,7 +32,7 @@ TEXTS = st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "surrogatees
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_what_was_sealed_opens_as_it_was(text: str, what: str, whom: str) -> None:
+def test_an_encrypted_text_decrypts_to_the_same_text(text: str, what: str, whom: str) -> None:
     encrypted = SEAL.encrypted(text, what, whom)
     assert SEAL.decrypted(encrypted, what, whom) == text
     assert key_of(encrypted) == "2026"
@@ -74,14 +74,14 @@ def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
         '{"$sealed":7}',
     ],
 )
-def test_a_damaged_one_is_told_as_such(text: str) -> None:
+def test_a_damaged_one_is_reported_as_damaged(text: str) -> None:
     with pytest.raises(CorruptPayload, match="payload can't be read: its call is encrypted, and damaged"):
         SEAL.decrypted(text, "call", "pay")
     with pytest.raises(CorruptPayload, match="payload can't be read"):
         codec.decode_call(text)
 
 
-def test_the_first_key_seals_and_all_of_them_open() -> None:
+def test_the_first_key_encrypts_and_all_of_them_decrypt() -> None:
     before = Cipher([OLD]).encrypted("x", "call", "pay")
     assert SEAL.decrypted(before, "call", "pay") == "x"
     assert (key_of(before), key_of(SEAL.encrypted("x", "call", "pay"))) == ("2025", "2026")
@@ -107,12 +107,12 @@ def test_another_key_of_the_same_name_does_not_open_it() -> None:
         SEAL.decrypted(encrypted, "call", "pay")
 
 
-def test_the_same_text_is_never_sealed_the_same() -> None:
+def test_the_same_text_never_encrypts_to_the_same() -> None:
     encrypted = {SEAL.encrypted("x", "call", "pay") for _ in range(1000)}
     assert len({json.loads(text)["$sealed"][1] for text in encrypted}) == 1000
 
 
-def test_a_forked_process_never_seals_as_its_parent_does() -> None:
+def test_a_forked_process_never_repeats_its_parents_nonces() -> None:
     forked = copy.copy(SEAL)
     encrypted = [
         json.loads(one.encrypted("x", "call", "pay"))["$sealed"][1] for one in (SEAL, forked) for _ in range(500)
@@ -131,7 +131,7 @@ def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(fresh._ciphers) <= 3
 
 
-def test_promises_stand_beside_a_sealed_call_and_are_inside_of_it() -> None:
+def test_result_references_are_beside_an_encrypted_call_and_inside_it() -> None:
     call = '{"args":[{"$result":"job-1"},{"$results":["job-2","job-1"]}],"kwargs":{"note":"{\\"$result\\":\\"x\\"}"}}'
     encrypted = SEAL.encrypted(call, "call", "pay")
     assert ids_in(encrypted) == ids_in(call) == ["job-1", "job-2"]
@@ -150,7 +150,7 @@ def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         (["2026"], "number 1 is no key; write a name, a colon and 32 bytes in base64"),
         ([NEW, "old:c2hvcnQ="], "number 2 is no key"),
@@ -160,8 +160,8 @@ def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
         ([], "give at least one"),
     ],
 )
-def test_what_is_no_key_is_told_without_showing_it(keys: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_an_invalid_key_is_refused_without_showing_it(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         Cipher(keys)
     for one in keys:
         assert one.partition(":")[2][:10] not in str(caught.value) or not one.partition(":")[2]

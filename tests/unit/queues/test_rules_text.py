@@ -1,4 +1,4 @@
-"""Rules as an operator writes them: what is given replaces, what is not stays, and a slip is told by its name."""
+"""Rules as an operator writes them: a given rule replaces, others stay, and an error names the rule."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("max_length", 0, "a whole number from 1 to 1,000,000,000, or None for no limit, got 0"),
         ("max_length", "5", "got '5'"),
@@ -107,14 +107,14 @@ def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
         ("key_rate", b"10/s", "text such as '10/s'"),
     ],
 )
-def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any, told: str) -> None:
+def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any, expected: str) -> None:
     for refuse in (lambda: changed(QueueRules(rate=TEN), {name: value}), lambda: check_rule(name, value)):
-        with pytest.raises(InvalidJob, match=f"^{name}: .*{told}"):
+        with pytest.raises(InvalidJob, match=f"^{name}: .*{expected}"):
             refuse()
 
 
 @pytest.mark.parametrize(
-    ("rules", "given", "told"),
+    ("rules", "given", "expected"),
     [
         (QueueRules(), {}, "at least one rule; rules are max_length, weight"),
         (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, strategy$"),
@@ -124,8 +124,10 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any,
         (TaskRules(), {"paused": True}, "unknown rule 'paused'"),
     ],
 )
-def test_an_unknown_rule_and_none_at_all_are_told_which_there_are(rules: Any, given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_an_unknown_rule_and_none_at_all_get_an_error_with_the_rules(
+    rules: Any, given: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         changed(rules, given)
 
 
@@ -134,11 +136,11 @@ def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str,
     try:
         after = changed(QueueRules(), given)
     except InvalidJob as error:
-        told = str(error)
+        expected = str(error)
     else:
-        told = " ".join(given)
+        expected = " ".join(given)
         assert all(getattr(after, name, None) is None for name, value in given.items() if value is None)
-    assert not given or any(name in told for name in given)
+    assert not given or any(name in expected for name in given)
 
 
 # -- in words
@@ -157,7 +159,7 @@ def test_a_rate_is_shown_in_whole_numbers_where_it_can_be(text: str, shown: str)
 
 
 @given(st.integers(1, 10**12))
-def test_a_rate_in_words_is_a_rate_again_and_nearly_the_same(every: int) -> None:
+def test_a_formatted_rate_parses_to_nearly_the_same_rate(every: int) -> None:
     again = as_rate(format_rate(Rate(every, 1)))
     assert abs(again.every - every) <= 1 + every / 10_000
 
@@ -165,6 +167,6 @@ def test_a_rate_in_words_is_a_rate_again_and_nearly_the_same(every: int) -> None
 def test_rules_are_shown_with_their_names_and_only_those_there_are() -> None:
     assert format_rules(QueueRules()) == format_rules(TaskRules()) == ""
     rules = QueueRules(weight=3, strategy="fifo", ageing=1500, rate=Rate(100_000, 20), key_rate=TEN)
-    told = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
-    assert format_rules(rules) == told
+    expected = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
+    assert format_rules(rules) == expected
     assert format_rules(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"

@@ -98,7 +98,7 @@ def history_row(event: str = "retry", error: str | None = None) -> HistoryRow:
     )
 
 
-def test_a_row_tells_what_a_job_is_found_by() -> None:
+def test_a_row_has_the_search_fields_of_its_job() -> None:
     row = row_of(JobExport(job(result='"' + "x" * 300, tags='["red"]'), [], []))
     assert (row.id, row.task, row.queue, row.state, row.created_at) == ("job", "work", "default", "completed", 1000)
     assert (row.finished_at, row.duration, row.attempts, row.tags) == (4500, 3000, 2, '["red"]')
@@ -134,7 +134,7 @@ def test_the_whole_job_comes_back() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x02abc", b"\x01abc", b"\x01"])
-def test_a_damaged_body_is_told(body: bytes) -> None:
+def test_a_damaged_body_is_reported(body: bytes) -> None:
     with pytest.raises(CorruptPayload, match="job"):
         archived_job(replace(row_of(JobExport(job(), [], [])), body=body))
 

@@ -1,4 +1,4 @@
-"""What is stale, what is nearly stale, what becomes of it, and what has to be looked at lest one is missed."""
+"""Stale and nearly stale jobs, the action for them, and the query that misses none."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def look(job: JobAge, *rows: PolicyRow, **settings: Any) -> StaleFinding | None:
     return check_staleness(job, Policies(rows, Settings(**settings)), NOW)
 
 
-def task(**terms: Any) -> PolicyRow:
-    return PolicyRow("task", "send", StoredPolicy(**terms))
+def task(**fields: Any) -> PolicyRow:
+    return PolicyRow("task", "send", StoredPolicy(**fields))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_each_state_has_a_threshold_and_a_warning_at_three_quarters_of_it(state:
     assert (over.is_stale, over.lasted, over.action) == (True, most + 1, "review")
 
 
-def test_a_run_is_left_to_its_timeout_unless_somebody_says_otherwise() -> None:
+def test_a_run_is_left_to_its_timeout_by_default() -> None:
     assert look(aged(State.RUNNING, 365 * DAY, 365 * DAY)) is None
     found = look(aged(State.RUNNING, 2 * HOUR), task(max_running=HOUR))
     assert found is not None
@@ -77,9 +77,7 @@ def test_a_job_that_is_due_later_is_never_stale() -> None:
         ((PolicyRow("task", "send", StoredPolicy(max_pending=DAY), StoredPolicy(on_stale="review")),), "review"),
     ],
 )
-def test_a_job_is_ended_only_if_somebody_said_so_of_its_task_or_queue(
-    rows: tuple[PolicyRow, ...], action: OnStale
-) -> None:
+def test_a_job_is_ended_only_by_a_policy_of_its_task_or_queue(rows: tuple[PolicyRow, ...], action: OnStale) -> None:
     found = look(aged(lasted=2 * DAY), *rows)
     assert found is not None
     assert found.action == action
@@ -97,7 +95,7 @@ def test_an_override_acts_and_not_the_global_threshold() -> None:
     assert look(aged(lasted=2 * MINUTE), task(max_pending=MINUTE)) is not None
 
 
-def test_the_age_counts_beside_the_state_and_the_graver_of_both_is_told() -> None:
+def test_the_age_counts_beside_the_state_and_the_more_severe_finding_wins() -> None:
     old = aged(lasted=MINUTE, age=2 * HOUR)
     found = look(old, task(max_age=HOUR))
     assert found is not None
@@ -145,7 +143,7 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
-def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
+def test_the_query_misses_no_finding(state: State) -> None:
     rows = [
         task(max_age=7 * HOUR),
         PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(max_waiting=5, max_running=HOUR)),
@@ -158,11 +156,11 @@ def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
             assert seen, f"{state} for {lasted} ms is missed"
 
 
-def test_lengths_of_time_are_told_in_two_units() -> None:
-    told = [
+def test_durations_are_formatted_in_two_units() -> None:
+    texts = [
         format_duration(ms) for ms in (0, 999, 1000, 61_000, HOUR, HOUR + 30_000, DAY + 2 * HOUR + MINUTE, 30 * DAY)
     ]
-    assert told == ["0 ms", "999 ms", "1 s", "1 min 1 s", "1 h", "1 h", "1 d 2 h", "30 d"]
+    assert texts == ["0 ms", "999 ms", "1 s", "1 min 1 s", "1 h", "1 h", "1 d 2 h", "30 d"]
 
 
 def test_ages_are_counted_and_the_ten_stalest_named() -> None:

@@ -129,7 +129,7 @@ def test_it_knows_whether_it_fires_in_every_hour(text: str, answer: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("", "0 fields; use five"),
         ("* * * *", "4 fields"),
@@ -160,11 +160,11 @@ def test_it_knows_whether_it_fires_in_every_hour(text: str, answer: bool) -> Non
         ("9" * 5000 + " * * * *", f"at most {LONGEST_TEXT}"),
     ],
 )
-def test_what_it_cannot_read_is_refused_by_the_name_of_the_field(text: str, says: str) -> None:
+def test_what_it_cannot_read_is_refused_by_the_name_of_the_field(text: str, expected: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
         parsed(text)
     assert str(refused.value).startswith("cron: ")
-    assert says in str(refused.value)
+    assert expected in str(refused.value)
     assert len(str(refused.value)) < 400
 
 

@@ -42,7 +42,7 @@ class AlertRules:
         self._queries.ensure_channels(made.notify)
         if made.name in SHIPPED or not self._queries.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: rule {made.name!r} exists already; change it with update()")
-        self._queries.tell_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
+        self._queries.record_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:

@@ -177,7 +177,7 @@ class Webhooks:
     def subscription(self) -> Subscription:
         """The service that turns events into delivery jobs; it runs in one process at a time."""
         return Subscription(
-            _SEAT, self._hand_on, EventFilter(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
+            _SEAT, self._hand_on, EventFilter(), current_filter=self._wanted, waits_for=(QueueFull, EngineUnavailable)
         )
 
     def task(self) -> Task[..., Any, Any]:

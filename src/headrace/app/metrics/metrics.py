@@ -131,7 +131,7 @@ class Metrics:
         now, ever = self.snapshot(), dict[Place, MetricCell]()
         for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
-        retention_run = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
+        retention_run = total(cell for _, cell in self.meter.retention_runs(buckets.EVER, 0, 1))
         return exposition(ever, retention_run, now, accept, most)
 
     # -- over time

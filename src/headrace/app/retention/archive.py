@@ -40,7 +40,7 @@ from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
-from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
+from headrace.runtime.retention.sweep_event import emit_run, error_text, record_run
 
 _AT_ONCE = 500
 _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
@@ -85,11 +85,11 @@ class JobArchive:
         try:
             self._walk(tally, dry_run=False)
         except Exception as failure:
-            error = error_in_words(failure)
+            error = error_text(failure)
             raise
         finally:
-            record_sweep(engine, self._settings, tally, begun_at, error=error)
-            tell_sweep(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
+            record_run(engine, self._settings, tally, begun_at, error=error)
+            emit_run(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
 
     def partitions(self) -> list[ArchivePartition]:
         found = [] if self._services.archive is None else self._services.archive.partitions()

@@ -288,7 +288,7 @@ class Services:
     def newest(self, which: Filter) -> JobRow | None:
         return next(iter(self.engine.queries.find(which, 1, light=True).jobs), None)
 
-    def tally(self, flow_id: str) -> FlowSummary:
+    def flow_summary(self, flow_id: str) -> FlowSummary:
         found = self.engine.queries.flows(1, ids=[flow_id])
         if not found:
             raise FlowNotFound(flow_id)

@@ -17,7 +17,7 @@ from headrace.errors import CorruptPayload
 
 KEY = "$trail"
 CORRELATION = "correlation_id"  # the user's own metadata key, which has precedence
-LONGEST = 200  # characters of a correlation id, as all jobs of a cause carry it
+LONGEST = 200  # characters of a correlation id, as all jobs of a cause have it
 _MARK = f'"{KEY}"'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 

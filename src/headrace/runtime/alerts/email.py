@@ -18,16 +18,16 @@ from headrace.runtime.alerts.channels import TIMEOUT, Channel
 log = logging.getLogger("headrace.alerts")
 
 
-def mail(channel: Channel, news: Sequence[AlertEvent], message_id: str, now: int) -> None:
+def mail(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send one message to all recipients."""
     message = EmailMessage()
-    message["Subject"] = f"[headrace] {subject(news)}"[:200]
+    message["Subject"] = f"[headrace] {subject(events)}"[:200]
     message["From"] = channel.sender
     message["To"] = ", ".join(channel.to)
     message["Date"] = format_datetime(datetime.fromtimestamp(now / 1000, UTC))
     message["Message-ID"] = make_msgid(message_id, (channel.sender or "").rpartition("@")[2] or "headrace")
-    shown = ["\n  ".join([one_line(headline(what, alert)), *details(alert)]) for what, alert in news[:MAX_SHOWN]]
-    more = [f"... and {len(news) - MAX_SHOWN} more"] if len(news) > MAX_SHOWN else []
+    shown = ["\n  ".join([one_line(headline(what, alert)), *details(alert)]) for what, alert in events[:MAX_SHOWN]]
+    more = [f"... and {len(events) - MAX_SHOWN} more"] if len(events) > MAX_SHOWN else []
     message.set_content("\n\n".join([*shown, *more]) + "\n")
     server = _connected(channel)
     try:

@@ -1,4 +1,4 @@
-"""What a store keeps of alerts, as documents. Every change names the version it read.
+"""The documents of alerts in a store. Every change names the version it read.
 
 alert.rule      by name: an operator's rules, also those that replace a default one
 alert.channel   by name, encrypted where an app has keys
@@ -86,7 +86,7 @@ class AlertStore:
     def channels(self) -> dict[str, Channel]:
         """Every channel by its name. A channel in the settings overrides a stored one."""
         stored = {document.key: self._open(document) for document in self.browse(CHANNEL)}
-        from_settings = [_said(text) for text in self._settings.alert_channels]
+        from_settings = [_from_setting_or_unusable(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in from_settings}}
 
     def ensure_channels(self, names: Sequence[str] | None) -> None:
@@ -159,10 +159,10 @@ class AlertStore:
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
         self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
 
-    def _posts(self, news: AlertEvent, now: int) -> Iterator[Document]:
-        names = self._settings.alert_notify if news[1].notify is None else news[1].notify
+    def _posts(self, event: AlertEvent, now: int) -> Iterator[Document]:
+        names = self._settings.alert_notify if event[1].notify is None else event[1].notify
         for name in dict.fromkeys(names):
-            yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))
+            yield Document(POST, ids.new_id(now), 0, _text(Notification(name, event, now)))
 
     def forget(self, documents: Sequence[Document]) -> None:
         """Remove alerts that ended long ago; one that changed meanwhile stays."""
@@ -188,7 +188,7 @@ class AlertStore:
     def health(self) -> dict[str, ChannelHealth]:
         return dict(readable(lambda document: (document.key, decoded(document, ChannelHealth)), self.browse(HEALTH)))
 
-    def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
+    def record_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
         """Store the error of a rule or channel, or that it has none; whether that is new."""
         found = self._document_store.get(HEALTH, [key])
         known = next(readable(lambda document: decoded(document, ChannelHealth), found), None)
@@ -235,7 +235,7 @@ def cursor_of(at: int) -> str:
     return f"{max(at, 0):015d}"
 
 
-def _said(text: str) -> Channel:
+def _from_setting_or_unusable(text: str) -> Channel:
     try:
         return from_setting(text)
     except InvalidAlert as error:

@@ -29,13 +29,14 @@ def present() -> TraceContext | None:
     return structs.replace(trace_context or NO_TRACE_CONTEXT, correlation=job.correlation_id)
 
 
-def mark(metadata: str | None, *, kin: bool = False) -> str | None:
+def mark(metadata: str | None, *, has_dependencies: bool = False) -> str | None:
     """The metadata of a job enqueued here. Without a context this costs two checks."""
     if ambient.get() is None and current.get(None) is None:
         return metadata
     trace_context = present() or NO_TRACE_CONTEXT
     return marked(
-        metadata, structs.replace(trace_context, kin=True) if kin and trace_context.traceparent else trace_context
+        metadata,
+        structs.replace(trace_context, kin=True) if has_dependencies and trace_context.traceparent else trace_context,
     )
 
 
@@ -58,7 +59,7 @@ def correlated(correlation: str) -> AbstractContextManager[None]:
     return following(structs.replace(ambient.get() or NO_TRACE_CONTEXT, correlation=correlation))
 
 
-def as_family(name: str) -> AbstractContextManager[None]:
+def with_shared_correlation(name: str) -> AbstractContextManager[None]:
     """Inside a `with`, enqueued jobs share one correlation id: the current one, or else `name`."""
     trace_context = present() or NO_TRACE_CONTEXT
     return following(

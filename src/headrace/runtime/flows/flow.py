@@ -89,7 +89,7 @@ class Flow:
         self._graph.is_closed = True
         assert self._graph_insert is not None
         assert self._graph_insert.flow is not None
-        counts = Counter(new.state.value for new in self._graph_insert.news)
+        counts = Counter(new.state.value for new in self._graph_insert.new_jobs)
         # Computed here, as the dependencies leave with the jobs when these are archived.
         ends = _last_ones(self._graph_insert) if self.ends is None else self.ends
         run = FlowRun(self._submitter.services, FlowSummary(self._graph_insert.flow, dict(counts)), jobs, ends)
@@ -101,7 +101,7 @@ class Flow:
 
 def _last_ones(graph_insert: GraphInsert) -> Ends:
     waited_for = {edge.parent for edge in graph_insert.edges}
-    last: list[Ends] = [new.id for new in graph_insert.news if new.id not in waited_for]
+    last: list[Ends] = [new.id for new in graph_insert.new_jobs if new.id not in waited_for]
     return last[0] if len(last) == 1 else last
 
 
@@ -120,8 +120,8 @@ def _ensure_results(nodes: Sequence[Node]) -> None:
 
 
 def _keeps_result(call: Call[Any]) -> bool:
-    said = call.options.keep_result
-    return (call.task.options.keep_result if said is UNSET else said) is not False
+    own = call.options.keep_result
+    return (call.task.options.keep_result if own is UNSET else own) is not False
 
 
 def _call(node: Node) -> Call[Any]:

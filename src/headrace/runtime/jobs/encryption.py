@@ -33,8 +33,8 @@ def is_same_call(cipher: Cipher | None, stored: JobRow, new: NewJob) -> bool:
     """Whether both jobs have the same task and arguments."""
     if cipher is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
-    was, now = (cipher.decrypted(one.payload, "call", one.task) for one in (stored, new))
-    return was == now
+    before, after = (cipher.decrypted(one.payload, "call", one.task) for one in (stored, new))
+    return before == after
 
 
 def encrypted_outcome(cipher: Cipher | None, outcome: Outcome) -> Outcome:
@@ -64,10 +64,10 @@ def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
 
 
 def decrypted_steps(cipher: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
-    return steps if cipher is None else [_opened(cipher, job_id, step) for step in steps]
+    return steps if cipher is None else [_decrypted_step(cipher, job_id, step) for step in steps]
 
 
-def _opened(cipher: Cipher, job_id: str, step: Step) -> Step:
+def _decrypted_step(cipher: Cipher, job_id: str, step: Step) -> Step:
     if step.value is None:
         return step
     codec.verify(step.value, step.checksum or 0)

@@ -16,7 +16,7 @@ from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
 from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger
-from headrace.core.option_times import check_patience, check_run_at
+from headrace.core.option_times import check_run_at, check_timeout
 from headrace.core.tasks.options import check_priority, check_queue
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
@@ -226,9 +226,9 @@ class Job(Generic[R]):
         return self.refresh().state
 
     def _wait(self, timeout: float | None) -> None:
-        patience = check_patience("timeout", timeout)
-        if not self.refresh().is_finished and not self._services.wait(self.id, patience, spooled=self.spooled):
-            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
+        seconds = check_timeout("timeout", timeout)
+        if not self.refresh().is_finished and not self._services.wait(self.id, seconds, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {seconds:g} s: {self.why()}")
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job and return what its task returned."""
@@ -245,10 +245,10 @@ class Job(Generic[R]):
         return (await self.arefresh()).state
 
     async def _await(self, timeout: float | None) -> None:
-        patience = check_patience("timeout", timeout)
+        seconds = check_timeout("timeout", timeout)
         await self.arefresh()
-        if not self.is_finished and not await self._services.await_finish(self.id, patience, spooled=self.spooled):
-            raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
+        if not self.is_finished and not await self._services.await_finish(self.id, seconds, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is not finished after {seconds:g} s: {await self.awhy()}")
 
     async def aresult(self, timeout: float | None = None) -> R:
         """Like result(), without blocking the event loop."""

@@ -1,4 +1,4 @@
-"""What the handle of a job needs of its app."""
+"""The services of an app for the handles of its jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class JobServices(Protocol):
-    """What a handle needs of its app."""
+    """The services of an app for a handle."""
 
     @property
     def cipher(self) -> Cipher | None: ...
@@ -48,4 +48,4 @@ class JobServices(Protocol):
     def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]: ...
     def rows_where(self, which: Filter, *, light: bool = True) -> Iterator[JobRow]: ...
     def newest(self, which: Filter) -> JobRow | None: ...
-    def tally(self, flow_id: str) -> FlowSummary: ...
+    def flow_summary(self, flow_id: str) -> FlowSummary: ...
