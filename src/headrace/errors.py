@@ -115,8 +115,8 @@ class UnknownTask(InvalidJob):
 class DuplicateJob(HeadraceError):
     """A job with this id or unique key exists already; nothing was stored. `job_id` is its id."""
 
-    def __init__(self, job_id: str, told: str = "job_id {} is taken by an existing job; nothing was stored") -> None:
-        super().__init__(told.format(repr(job_id)))
+    def __init__(self, job_id: str, message: str = "job_id {} is taken by an existing job; nothing was stored") -> None:
+        super().__init__(message.format(repr(job_id)))
         self.job_id = job_id
 
 
@@ -138,7 +138,7 @@ class QueueFull(HeadraceError):
 class NotFound(HeadraceError, KeyError):
     """Nothing has this id or name. `id` is the requested one."""
 
-    told = "nothing has the id {!r}"
+    message = "nothing has the id {!r}"
 
     def __init__(self, id: str, hint: str = "") -> None:
         super().__init__(id)
@@ -146,13 +146,13 @@ class NotFound(HeadraceError, KeyError):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.told.format(self.id) + self.hint
+        return self.message.format(self.id) + self.hint
 
 
 class JobNotFound(NotFound):
     """There is no job with this id. `job_id` is the id."""
 
-    told = "no job has the id {!r}; it may have been deleted"
+    message = "no job has the id {!r}; it may have been deleted"
 
     @property
     def job_id(self) -> str:
@@ -162,7 +162,7 @@ class JobNotFound(NotFound):
 class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
-    told = (
+    message = (
         "no flow has the id {!r}; a flow is deleted with the last of its jobs. Archived jobs "
         "are found with app.jobs.find(archived=True)"
     )
@@ -171,55 +171,55 @@ class FlowNotFound(JobNotFound):
 class DeadLetterNotFound(JobNotFound):
     """There is no dead letter with this id, and no job with this id has one."""
 
-    told = "no dead letter has the id {!r}, nor has a job of that id one; it may have been purged"
+    message = "no dead letter has the id {!r}, nor has a job of that id one; it may have been purged"
 
 
 class QueueNotFound(NotFound):
     """There is no queue of this name."""
 
-    told = "there is no queue {!r}"
+    message = "there is no queue {!r}"
 
 
 class WorkerNotFound(NotFound):
     """No worker that is alive has this id."""
 
-    told = "no worker has the id {!r}; it may have ended"
+    message = "no worker has the id {!r}; it may have ended"
 
 
 class ScheduleNotFound(NotFound):
     """There is no schedule with this id."""
 
-    told = "no schedule has the id {!r}"
+    message = "no schedule has the id {!r}"
 
 
 class WebhookNotFound(NotFound):
     """There is no webhook of this id."""
 
-    told = "there is no webhook {!r}; app.webhooks.list() lists them"
+    message = "there is no webhook {!r}; app.webhooks.list() lists them"
 
 
 class AlertNotFound(NotFound):
     """There is no alert with this id, or no rule, channel or silence of this name."""
 
-    told = "there is no alert {!r}"
+    message = "there is no alert {!r}"
 
 
 class AlertRuleNotFound(AlertNotFound):
     """There is no alert rule of this name."""
 
-    told = "there is no alert rule {!r}"
+    message = "there is no alert rule {!r}"
 
 
 class AlertChannelNotFound(AlertNotFound):
     """There is no alert channel of this name."""
 
-    told = "there is no alert channel {!r}"
+    message = "there is no alert channel {!r}"
 
 
 class AlertSilenceNotFound(AlertNotFound):
     """There is no silence with this id."""
 
-    told = "there is no silence {!r}"
+    message = "there is no silence {!r}"
 
 
 class QueueNotEmpty(HeadraceError):

@@ -36,7 +36,7 @@ def _add(a: int, b: int = 0) -> int:
     return a + b
 
 
-def test_an_error_tells_the_field_and_the_value(app: Headrace) -> None:
+def test_an_error_names_the_field_and_the_value(app: Headrace) -> None:
     add = app.tasks["add"]
     naive = object()
 
@@ -44,8 +44,8 @@ def test_an_error_tells_the_field_and_the_value(app: Headrace) -> None:
         act, kind, field, value = case
         with pytest.raises(kind) as raised:
             act()
-        told: Any = raised.value
-        assert (told.field, told.value) == (field, value)
+        error: Any = raised.value
+        assert (error.field, error.value) == (field, value)
 
     check_each(
         [
@@ -82,7 +82,7 @@ def test_a_secret_is_never_the_value_of_an_error() -> None:
     assert raised.value.value is None
 
 
-def test_a_full_queue_tells_its_name_and_its_limit(app: Headrace) -> None:
+def test_a_full_queue_shows_its_name_and_its_limit(app: Headrace) -> None:
     app.queue("small").configure(max_length=1)
     add = app.tasks["add"].using(queue="small")
     add.enqueue(1)
@@ -91,7 +91,7 @@ def test_a_full_queue_tells_its_name_and_its_limit(app: Headrace) -> None:
     assert (raised.value.queue, raised.value.limit, raised.value.waiting) == ("small", 1, 1)
 
 
-def test_a_payload_that_is_too_large_tells_its_size_and_the_limit() -> None:
+def test_a_payload_that_is_too_large_shows_its_size_and_the_limit() -> None:
     with Headrace("memory://", max_payload=1024) as app:
         task = app.task(name="t")(lambda text: None)
         with pytest.raises(PayloadTooLarge) as raised:
@@ -104,7 +104,7 @@ def test_a_payload_that_is_too_large_tells_its_size_and_the_limit() -> None:
         assert (raised.value.size, raised.value.limit) == (None, 1024)
 
 
-def test_what_is_not_there_is_told_by_one_kind_of_error(app: Headrace) -> None:
+def test_a_missing_object_raises_one_kind_of_error(app: Headrace) -> None:
     def check(act: Any) -> None:
         with pytest.raises(NotFound) as raised:
             act("nothing")

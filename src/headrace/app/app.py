@@ -286,7 +286,7 @@ class Headrace:
         from headrace.runtime.worker.worker import Worker
 
         if self.spool is not None:
-            self.spool.watch()
+            self.spool.keep_forwarding()
         how |= {"declare": self._declare, "archive": lambda: self.services.archive, "cipher": self.cipher}
         how["listener"] = self.events.listener
         return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)

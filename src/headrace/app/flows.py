@@ -18,11 +18,11 @@ class Flows:
 
     def get(self, flow_id: str) -> FlowRun:
         """The flow with this id, or FlowNotFound."""
-        return FlowRun(self._services, self._services.tally(check_text("flow id", flow_id)))
+        return FlowRun(self._services, self._services.flow_summary(check_text("flow id", flow_id)))
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
         """Flows, newest first; with `before`, those older than the flow of this id, or FlowNotFound."""
-        last = None if before is None else self._services.tally(check_text("before", before)).flow.id
+        last = None if before is None else self._services.flow_summary(check_text("before", before)).flow.id
         summaries = self._services.engine.queries.flows(check_limit("limit", limit), last)
         return [FlowRun(self._services, summary) for summary in summaries]
 

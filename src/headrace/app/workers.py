@@ -11,7 +11,7 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of
 from headrace.core.health import stalls
-from headrace.core.health.process_stats import KIND, MemoryTrace, ProcessStats, key_of, told
+from headrace.core.health.process_stats import KIND, MemoryTrace, ProcessStats, key_of, recent_stats
 from headrace.core.jobs.known_tasks import knows
 from headrace.core.jobs.records import WorkerRow
 from headrace.engines.protocol.engine import Engine
@@ -80,8 +80,8 @@ def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
     """The live workers, oldest first."""
     rows = engine.queries.workers()
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
-    known = told(engine.document_store.get(KIND, sorted(set(keys.values()))), now) if rows else {}
+    known = recent_stats(engine.document_store.get(KIND, sorted(set(keys.values()))), now) if rows else {}
     stalled: dict[str, list[str]] = {}
-    for stall in stalls.told(engine.document_store.browse(stalls.KIND)) if rows else ():
+    for stall in stalls.decode_stalls(engine.document_store.browse(stalls.KIND)) if rows else ():
         stalled.setdefault(stall.worker, []).append(stall.part)
     return [WorkerInfo.of(row, now, known.get(keys[row.id]), stalled.get(row.id, ())) for row in rows]

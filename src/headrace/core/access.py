@@ -19,7 +19,7 @@ _GRANTS: dict[Role, frozenset[Role]] = {
     "worker": frozenset({"worker"}),
     "admin": frozenset(ROLES),
 }
-_SHORTEST = 4
+_MIN_SECRET_CHARS = 4
 
 
 def grants(held: Role, needed: Role) -> bool:
@@ -40,25 +40,25 @@ class Credential(Struct, frozen=True):
     __repr__ = __str__
 
 
-def credentials(setting: str, written: Iterable[str], *, named: bool) -> tuple[Credential, ...]:
+def credentials(setting: str, texts: Iterable[str], *, named: bool) -> tuple[Credential, ...]:
     """The credentials of a setting, or ConfigError that shows no secret. With `named`, each must have a name."""
-    found = []
-    for number, text in enumerate(written, 1):
+    parsed = []
+    for number, text in enumerate(texts, 1):
         role, rest = _role_of(text)
         name, colon, secret = rest.partition(":")
         if not colon and not named:
             name, secret = f"token {number}", rest
-        if not name or len(secret) < _SHORTEST:
+        if not name or len(secret) < _MIN_SECRET_CHARS:
             form = "[ROLE=]USER:PASSWORD" if named else "[ROLE=][NAME:]TOKEN"
             raise ConfigError(
-                f"{setting}: its entry {number} should look like {form}, with a secret of at least {_SHORTEST} "
+                f"{setting}: its entry {number} should look like {form}, with a secret of at least {_MIN_SECRET_CHARS} "
                 f"characters; a role is one of {', '.join(ROLES)}"
             )
-        found.append(Credential(name, secret, role))
-    return tuple(found)
+        parsed.append(Credential(name, secret, role))
+    return tuple(parsed)
 
 
 def _role_of(text: str) -> tuple[Role, str]:
-    word, equals, rest = text.partition("=")
-    role = next((role for role in ROLES if equals and role == word), None)
+    prefix, equals, rest = text.partition("=")
+    role = next((role for role in ROLES if equals and role == prefix), None)
     return ("admin", text) if role is None else (role, rest)

@@ -12,7 +12,7 @@ from headrace.errors import InvalidJob
 
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _PART = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|[smhdw])", re.ASCII)
-_LONGEST = 366 * 86_400_000
+_MAX_MS = 366 * 86_400_000
 
 
 def window_ms(name: str, value: Any) -> int:
@@ -22,7 +22,7 @@ def window_ms(name: str, value: Any) -> int:
         raise InvalidJob(
             f"{name}: expected seconds, a timedelta or text such as '15m' or '1h', got {short(value)}", value=value
         )
-    if not 1000 <= ms <= _LONGEST:
+    if not 1000 <= ms <= _MAX_MS:
         raise InvalidJob(f"{name}: {short(value)} is out of range; use a second to a year", value=value)
     return round(ms)
 

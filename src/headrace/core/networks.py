@@ -10,7 +10,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
-def complaint(name: str, networks: Iterable[str]) -> str | None:
+def find_error(name: str, networks: Iterable[str]) -> str | None:
     """The error in the setting of this name; None if there is none."""
     for text in networks:
         try:
@@ -27,11 +27,11 @@ def is_in(address: Address, networks: Iterable[str]) -> bool:
 
 def may_reach(address: Address, networks: Iterable[str]) -> bool:
     """Whether a message may be sent there: on the public internet, or in one of these networks."""
-    meant = _meant(address)
-    return (meant.is_global and not meant.is_multicast) or is_in(meant, networks)
+    effective = _effective(address)
+    return (effective.is_global and not effective.is_multicast) or is_in(effective, networks)
 
 
-def _meant(address: Address) -> Address:
+def _effective(address: Address) -> Address:
     """The IPv4 address that an IPv6 address maps to, if it does."""
     if isinstance(address, ipaddress.IPv4Address):
         return address

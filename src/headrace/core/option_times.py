@@ -40,7 +40,7 @@ def check_wait(name: str, value: Any) -> int:
     return check_seconds(name, value, 0, LONGEST_WAIT)
 
 
-def check_patience(name: str, value: Any) -> float | None:
+def check_timeout(name: str, value: Any) -> float | None:
     """How long to wait, in seconds; None means forever, and so does a time too long to represent."""
     if value is None:
         return None

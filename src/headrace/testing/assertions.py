@@ -65,7 +65,7 @@ def assert_enqueued(
     count: int | None = None,
     **options: Any,
 ) -> None:
-    """At least one such job was enqueued, or exactly `count` of them. `such` takes the arguments of enqueued()."""
+    """At least one such job was enqueued, or exactly `count` of them. The arguments are those of enqueued()."""
     __tracebackhide__ = True
     found = len(enqueued(app, task, args=args, kwargs=kwargs, queue=queue, **options))
     if found == count or (count is None and found):

@@ -19,7 +19,7 @@ from headrace.testing.runner import InlineAttempt, InlineWorker
 
 C = TypeVar("C", bound=Clock)
 
-_STEERING = (CancelJob, RetryLater, Snooze)
+_CONTROL_EXCEPTIONS = (CancelJob, RetryLater, Snooze)
 
 
 @contextlib.contextmanager
@@ -32,8 +32,8 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
     """
 
     def run(job: Job[Any]) -> None:
-        error = _run_with_kin(app, job)
-        if error is None or isinstance(error, _STEERING) or suspension_in(error) is not None:
+        error = _run_with_dependencies(app, job)
+        if error is None or isinstance(error, _CONTROL_EXCEPTIONS) or suspension_in(error) is not None:
             return
         if raise_errors:
             raise error
@@ -42,7 +42,7 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
         yield
 
 
-def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
+def _run_with_dependencies(app: Headrace, job: Job[Any]) -> BaseException | None:
     """Run the job, the jobs that become due by it, and those it waits for; returns the first error."""
     first: BaseException | None = None
     left = [job]
@@ -68,11 +68,11 @@ def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
         job.refresh()
     if job.state is not State.PENDING:
         return False, None
-    shift = InlineWorker(app)
-    claim = shift.claim_this(job)
+    inline_worker = InlineWorker(app)
+    claim = inline_worker.claim_this(job)
     if claim is None:  # its queue is paused, or another worker claimed it
         return False, None
-    attempt = InlineAttempt(shift, claim)
+    attempt = InlineAttempt(inline_worker, claim)
     attempt.run()
     with contextlib.suppress(JobNotFound):
         job.refresh()

@@ -17,28 +17,28 @@ def drain(app: Headrace, *, limit: int = 10_000) -> int:
     `clock.advance(60)` and drain again. It raises after `limit` attempts, because a job may enqueue itself forever. A
     job of an unknown task raises UnknownTask.
     """
-    shift = InlineWorker(app)
+    inline_worker = InlineWorker(app)
     ran = 0
     _store_declared(app)
-    while (claim := shift.next()) is not None:
+    while (claim := inline_worker.next()) is not None:
         if ran == limit:
-            shift.give_back(claim)
+            inline_worker.give_back(claim)
             raise _endless(limit, claim)
-        InlineAttempt(shift, claim).run()
+        InlineAttempt(inline_worker, claim).run()
         ran += 1
     return ran
 
 
 async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
     """Like drain(), for async tests: coroutines run on the test's own event loop, others block it."""
-    shift = InlineWorker(app)
+    inline_worker = InlineWorker(app)
     ran = 0
     _store_declared(app)
-    while (claim := shift.next()) is not None:
+    while (claim := inline_worker.next()) is not None:
         if ran == limit:
-            shift.give_back(claim)
+            inline_worker.give_back(claim)
             raise _endless(limit, claim)
-        await InlineAttempt(shift, claim).arun()
+        await InlineAttempt(inline_worker, claim).arun()
         ran += 1
     return ran
 

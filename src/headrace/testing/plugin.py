@@ -1,5 +1,6 @@
-"""The pytest plugin: fixtures for an app of the test's own. Every pytest run with headrace installed loads it,
-so what the fixtures need is imported by them, when a test asks.
+"""The pytest plugin: fixtures for an app of the test's own.
+
+Every pytest run with headrace installed loads it, so each fixture imports what it needs.
 """
 
 from __future__ import annotations

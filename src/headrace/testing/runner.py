@@ -24,11 +24,11 @@ from headrace.core.queues.limits import EVERYTHING
 from headrace.errors import UnknownTask
 from headrace.runtime.context.current_job import JobContext, current
 from headrace.runtime.context.steps import Suspended
-from headrace.runtime.jobs.encryption import encrypted_note, encrypted_step, opened_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_note, encrypted_step
 from headrace.runtime.schedules.fire import fire_due
 from headrace.runtime.submit.dependencies import in_their_flows
 from headrace.runtime.worker.events import Key, noted
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MissingResult, ResultResolver, has_result_refs
 
 T = TypeVar("T")
@@ -46,12 +46,12 @@ class InlineWorker:
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
         self._dead_letters = app.settings.dead_letters
-        self._tells = app.settings.events
+        self._emits_events = app.settings.events
         self._held: dict[Key, Claim] = {}
         self._began: dict[Key, int] = {}
         self.cipher = app.cipher
-        self._planner = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.cipher)
-        self._result_resolver = ResultResolver(app.engine.queries, self._planner.keeps_result, app.cipher)
+        self._run_specs = RunSpecs(app.find_task, app.settings.timeout, app.settings.max_payload, app.cipher)
+        self._result_resolver = ResultResolver(app.engine.queries, self._run_specs.keeps_result, app.cipher)
 
     def next(self) -> Claim | None:
         """The next due job; schedules fire before the first one, and whenever there is none."""
@@ -78,7 +78,7 @@ class InlineWorker:
     def _is_runnable(self, claim: Claim) -> bool:
         """Whether its options can be decoded; if not it fails, as with a worker."""
         try:
-            self._planner.plan(claim)
+            self._run_specs.plan(claim)
         except Exception as error:
             now = self.clock.now()
             self.settle(outcomes.fail(claim, "corrupt_options", describe(error), claim.max_attempts, now))
@@ -88,14 +88,14 @@ class InlineWorker:
     def claim_this(self, job: Job[Any]) -> Claim | None:
         """Claim this job, if it can run now; jobs claimed before it are released."""
         share = (QueueShare(job.queue, 100),)
-        want = ClaimRequest(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
+        request = ClaimRequest(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
         others: list[Claim] = []
-        mine = None
-        while mine is None and (claims := self._engine.exchange([], want).claims):
-            mine = next((claim for claim in claims if claim.id == job.id), None)
+        claimed = None
+        while claimed is None and (claims := self._engine.exchange([], request).claims):
+            claimed = next((claim for claim in claims if claim.id == job.id), None)
             others += [claim for claim in claims if claim.id != job.id]
         self.give_back(*others)
-        return None if mine is None else self._taken(mine)
+        return None if claimed is None else self._taken(claimed)
 
     def give_back(self, *claims: Claim) -> None:
         """Release jobs as if they had never been claimed."""
@@ -103,7 +103,7 @@ class InlineWorker:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
     def settle(self, *done: Outcome, notes: Sequence[JobNote] = ()) -> None:
-        groups = self._news(done, notes) if self._tells else ()
+        groups = self._events(done, notes) if self._emits_events else ()
         settled = outcomes.with_dead_letter(list(done), self._dead_letters)
         self._engine.exchange(in_their_flows(self._engine.queries, settled), None, notes, groups=groups)
         for outcome in done:
@@ -115,7 +115,7 @@ class InlineWorker:
         self._began[claim.id, claim.version] = self.clock.now()
         return claim
 
-    def _news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
+    def _events(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """Emit the events of these runs. Their duration is the time the clock was moved."""
         begun, ended = list[EventGroup](), list[EventGroup]()
         for outcome in done:
@@ -133,7 +133,7 @@ class InlineWorker:
                     ended.append(EventGroup(COMPLETED, *about[:-1], [], [run]))
         return [*begun, *noted(notes, self._held, WORKER), *ended]
 
-    def fulfilled(self, claim: Claim) -> Claim:
+    def with_results(self, claim: Claim) -> Claim:
         """The claim with its result references resolved, or MissingResult."""
         if not has_result_refs(claim):
             return claim
@@ -143,9 +143,9 @@ class InlineWorker:
         return answer
 
     def plan(self, claim: Claim) -> RunSpec:
-        """How to run it. In a test, an unknown task raises; parking the job would hide the mistake."""
+        """The run spec of a claim. In a test, an unknown task raises: a job that stays pending would hide the error."""
         try:
-            plan = self._planner.plan(claim)
+            plan = self._run_specs.plan(claim)
         except Exception:
             self.give_back(claim)
             raise
@@ -158,7 +158,7 @@ class InlineWorker:
         return plan
 
     def steps(self, claim: Claim) -> list[Step]:
-        return opened_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
+        return decrypted_steps(self.cipher, claim.id, self._engine.queries.steps(claim.id))
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         return self._engine.save_step(Lease(claim.id, claim.version), encrypted_step(self.cipher, claim.id, step))
@@ -171,10 +171,10 @@ class InlineWorker:
 class InlineAttempt:
     """A claim being run. It is also the worker link of the job's context."""
 
-    def __init__(self, shift: InlineWorker, claim: Claim) -> None:
-        self._shift = shift
+    def __init__(self, inline_worker: InlineWorker, claim: Claim) -> None:
+        self._inline_worker = inline_worker
         self.claim = claim
-        self.plan = shift.plan(claim)
+        self.plan = inline_worker.plan(claim)
         timeout = self.plan.timeout
         self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
         self.notes: list[JobNote] = []
@@ -213,12 +213,12 @@ class InlineAttempt:
     def _settle(self, outcome: Outcome) -> None:
         if self.trace is not None:
             self.trace.end(outcome)
-        self._shift.settle(outcome, notes=self.notes)
+        self._inline_worker.settle(outcome, notes=self.notes)
 
     def _call(self) -> Any:
         if self.trace is not None:
             self.trace.look_back()
-        args, kwargs = self.plan.arguments(self._shift.fulfilled(self.claim))
+        args, kwargs = self.plan.arguments(self._inline_worker.with_results(self.claim))
         return self.plan.task.function(*args, **kwargs)
 
     def _success(self, value: Any) -> Outcome:
@@ -226,30 +226,30 @@ class InlineAttempt:
 
     def _failure(self, error: BaseException) -> Outcome:
         self.error = error
-        return in_own_thread_if_looping(lambda: conclude(self.plan, self.claim, error, self.now))
+        return in_own_thread_if_looping(lambda: outcome_of_error(self.plan, self.claim, error, self.now))
 
     # -- the worker link of the context
 
     worker = WORKER
 
     def now(self) -> int:
-        return self._shift.clock.now()
+        return self._inline_worker.clock.now()
 
     def note(self, note: JobNote) -> None:
-        self.notes.append(encrypted_note(self._shift.cipher, note))
+        self.notes.append(encrypted_note(self._inline_worker.cipher, note))
 
     @property
     def largest(self) -> int:
         return self.plan.max_result
 
     def steps(self, claim: Claim) -> list[Step]:
-        return self._shift.steps(claim)
+        return self._inline_worker.steps(claim)
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self._shift.save_step(claim, step)
+        return self._inline_worker.save_step(claim, step)
 
     def renew(self, claim: Claim) -> bool:
-        return self._shift.holds(claim)
+        return self._inline_worker.holds(claim)
 
 
 class _Job:

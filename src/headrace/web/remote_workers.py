@@ -38,9 +38,9 @@ from headrace.core.jobs.states import State
 from headrace.core.worker_commands import act_of
 from headrace.engines.protocol.engine import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
-from headrace.runtime.jobs.encryption import encrypted_note, opened_claim
+from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_note
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
-from headrace.runtime.worker.execution import RunSpec, RunSpecs, conclude, describe
+from headrace.runtime.worker.execution import RunSpec, RunSpecs, describe, outcome_of_error
 from headrace.runtime.worker.results import MISSING, ResultResolver, has_result_refs
 
 _REAP_INTERVAL, _REAP_LIMIT = 1.0, 1000
@@ -178,7 +178,7 @@ class RemoteWorkers:
                 refused.append(outcomes.fail(claim, MISSING, describe(resolved), claim.max_attempts, self._now()))
 
     def _remote_claim(self, claim: Claim) -> RemoteClaim:
-        decrypted = opened_claim(self._app.cipher, claim)
+        decrypted = decrypted_claim(self._app.cipher, claim)
         codec.verify(decrypted.payload, decrypted.checksum)
         return RemoteClaim(claim, self._run_spec(claim), *codec.decode_call(decrypted.payload))
 
@@ -234,7 +234,7 @@ class RemoteWorkers:
         if result.outcome == "release":
             return outcomes.release(claim, result.reason or "released by its worker", now)
         error = _as_exception(result)
-        outcome = conclude(run_spec, claim, error, self._now)
+        outcome = outcome_of_error(run_spec, claim, error, self._now)
         error_info = result.error
         if error_info is None or outcome.error_type is None:
             return outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.dead_letters.records import ADDABLE, NewDeadLetter, RequeueRequest, remarks_of, snapshot_of
+from headrace.core.dead_letters.records import ADDABLE, NewDeadLetter, RequeueRequest, notes_of, snapshot_of
 from headrace.core.jobs.states import FINAL, NOT_STARTED, State, Trigger
 from headrace.engines.protocol.engine import Engine
 from tests.conformance.dead_letters.builders import LATER, dead, pending
@@ -26,7 +26,7 @@ def test_a_job_that_has_not_started_fails(engine: Engine, state: State) -> None:
     assert (letter.reason, letter.entered_at, letter.fingerprint) == ("wrong", LATER, "aa")
     was = snapshot_of(letter)
     assert (was.state, was.error_type, was.error_message, was.version) == (state, "OSError", "away", version)
-    assert [(note.at, note.text, note.by) for note in remarks_of(letter.notes)] == [(LATER, "look at this", "ann")]
+    assert [(note.at, note.text, note.by) for note in notes_of(letter.notes)] == [(LATER, "look at this", "ann")]
     filed = engine.queries.history("job")[-1]
     assert (filed.event, filed.source, filed.detail) == (Trigger.FAIL, state, "wrong (by ann)")
     assert types_after(engine, told) == ["job.failed", "dead.entered"]
@@ -43,7 +43,7 @@ def test_a_job_that_is_over_stays_as_it_is(engine: Engine, state: State) -> None
     letter = pending(engine)
     assert (snapshot_of(letter).state, letter.notes) == (state, None)
     (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
-    assert (done.verdict, row(engine).state) == ("requeued", State.PENDING)
+    assert (done.result, row(engine).state) == ("requeued", State.PENDING)
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - ADDABLE))

@@ -12,7 +12,7 @@ from headrace.core.dead_letters.records import (
     DeadLetterStats,
     RequeueRequest,
     Status,
-    remarks_of,
+    notes_of,
     snapshot_of,
 )
 from headrace.core.jobs.fingerprint import fingerprint_of_lost
@@ -217,7 +217,7 @@ def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
     assert engine.dead_letters.resolve([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
     ended = one(engine, letter.id)
     assert (ended.status, ended.resolved_at, ended.resolved_by) == (status, LATER, "ops")
-    assert [remark.text for remark in remarks_of(ended.notes)] == ["seen"]
+    assert [remark.text for remark in notes_of(ended.notes)] == ["seen"]
     assert engine.dead_letters.resolve([letter.id], "cancelled", now=LATER + 1) == []
     assert one(engine, letter.id) == ended
     assert row(engine).state is State.FAILED
@@ -238,7 +238,7 @@ def test_notes_add_up(engine: Engine) -> None:
     assert engine.dead_letters.note(letter.id, "they know", now=NOW + 2)
     engine.dead_letters.resolve([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
     assert engine.dead_letters.note(letter.id, "after all", now=NOW + 4)
-    remarks = remarks_of(one(engine, letter.id).notes)
+    remarks = notes_of(one(engine, letter.id).notes)
     assert [(remark.text, remark.by, remark.at - NOW) for remark in remarks] == [
         ('asked "them" ☃', "ann", 1),
         ("they know", None, 2),
@@ -254,7 +254,7 @@ def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: En
     engine.dead_letters.note(letter.id, "look at this", now=NOW)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
-    assert [remark.text for remark in remarks_of(later.notes)] == ["look at this"]
+    assert [remark.text for remark in notes_of(later.notes)] == ["look at this"]
     assert (later.task, later.reason, later.fingerprint, later.entered_at) == ("other", "other", "bb", LATER)
     assert engine.dead_letters.find(DeadLetterFilter(), 10) == [later]
     assert engine.dead_letters.count(DeadLetterFilter(fingerprint="aa")) == 0

@@ -8,9 +8,9 @@ from headrace.core.dead_letters.records import (
     DeadLetterFilter,
     Requeued,
     RequeueRequest,
-    remarks_of,
+    notes_of,
 )
-from headrace.core.events.history import errors_of, tell
+from headrace.core.events.history import errors_of, timeline
 from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import State, Trigger
@@ -50,7 +50,7 @@ def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> No
     resolved = one(engine, letter.id)
     assert (resolved.status, resolved.resolved_at, resolved.resolved_by) == ("requeued", LATER, "ops")
     assert resolved.requeues == 1
-    (remark,) = remarks_of(resolved.notes)
+    (remark,) = notes_of(resolved.notes)
     assert (remark.at, remark.text, remark.by) == (LATER, "fixed it", "ops")
     entry = engine.queries.history("job")[-1]
     assert (entry.event, entry.target, entry.detail) == (Trigger.REVIVE, State.PENDING, "requeued from the desk")
@@ -105,7 +105,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     for count in range(1, 3):
         at += HOUR
         (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], now=at)
-        assert (done.verdict, done.requeues) == ("requeued", count)
+        assert (done.result, done.requeues) == ("requeued", count)
         letter = fail_again(engine, at=at)
         assert letter.requeues == count
     (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id, most=2)], "ops", "no more", now=at)
@@ -113,7 +113,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     assert row(engine).state is State.FAILED
     ended = one(engine, letter.id)
     assert (ended.status, ended.resolved_by, ended.requeues) == ("permanently_failed", "system_max_retries", 2)
-    told, why = remarks_of(ended.notes)
+    told, why = notes_of(ended.notes)
     assert (told.text, told.by) == ("no more", "ops")
     assert (why.text, why.by) == ("it was requeued 2 times already, of 2 allowed (max_requeues)", None)
     assert engine.dead_letters.count(DeadLetterFilter(requeues=2)) == 2
@@ -148,7 +148,7 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     settle(engine, retry(claim_one(engine), NOW, message="first"))
     settle(engine, fail(claim_one(engine)))
     before = engine.queries.history("job")
-    told = tell(row(engine), before)
+    told = timeline(row(engine), before)
     engine.queries.move(the("job"), Trigger.DELETE, 1, now=NOW)
     told_so_far = engine.events.last()
     engine.dead_letters.requeue([RequeueRequest(pending(engine).id)], detail="requeued by ann", now=LATER)
@@ -160,7 +160,7 @@ def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> N
     assert [error.message for error in errors_of(kept)] == [error.message for error in errors_of(before)]
     assert (again.event, again.source, again.target, again.detail) == ("revive", "failed", "pending", "requeued by ann")
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
-    anew = tell(row(engine), engine.queries.history("job"))
+    anew = timeline(row(engine), engine.queries.history("job"))
     assert [entry.event for entry in anew[:-3]] == [entry.event for entry in told]
     assert [entry.event for entry in anew[-3:]] == [Trigger.REVIVE, Trigger.CLAIM, Trigger.SUCCEED]
 
@@ -179,7 +179,7 @@ def test_a_new_job_of_the_same_id_is_left_alone(engine: Engine) -> None:
     engine.insert([new_job("job", version=NOW)], now=NOW)
     before = row(engine)
     (done,) = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=LATER)
-    assert (done.verdict, row(engine)) == ("busy", before)
+    assert (done.result, row(engine)) == ("busy", before)
     assert engine.dead_letters.get([letter.id]) == [letter]
 
 
@@ -187,7 +187,7 @@ def test_only_a_pending_record_is_requeued(engine: Engine) -> None:
     letter = dead(engine)
     engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
     verdicts = [
-        done.verdict
+        done.result
         for done in engine.dead_letters.requeue([RequeueRequest(letter.id), RequeueRequest("nowhere")], now=LATER)
     ]
     assert verdicts == ["resolved", "missing"]
@@ -198,7 +198,7 @@ def test_many_are_requeued_together(engine: Engine) -> None:
     dead_letters = [dead(engine, f"j{number}", at=NOW + number) for number in range(5)]
     engine.queries.move(the("j3"), Trigger.DELETE, 1, now=NOW)
     done = engine.dead_letters.requeue([RequeueRequest(letter.id) for letter in dead_letters], now=LATER)
-    assert [each.verdict for each in done] == ["requeued", "requeued", "requeued", "stored_anew", "requeued"]
+    assert [each.result for each in done] == ["requeued", "requeued", "requeued", "stored_anew", "requeued"]
     assert set(states(engine).values()) == {State.PENDING}
     assert engine.dead_letters.count(PENDING) == 0
     assert engine.dead_letters.count(DeadLetterFilter(statuses=("requeued",), requeues=1)) == 5
@@ -211,7 +211,7 @@ def test_one_of_many_at_once_requeues_a_record(store: StoreUnderTest) -> None:
     orders = [RequeueRequest(letter.id) for letter in dead_letters]
     engines = [store.open() for _ in range(4)]
     answers = together(4, lambda number: engines[number].dead_letters.requeue(orders[:: (-1) ** number], now=LATER))
-    verdicts = [done.verdict for answer in answers for done in answer]
+    verdicts = [done.result for answer in answers for done in answer]
     assert (verdicts.count("requeued"), verdicts.count("resolved")) == (10, 30)
     assert [letter.requeues for letter in engine.dead_letters.find(DeadLetterFilter(), 100)] == [1] * 10
 

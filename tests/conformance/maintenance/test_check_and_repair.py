@@ -145,7 +145,7 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
     [verdict] = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
-    assert verdict.verdict == "requeued"
+    assert verdict.result == "requeued"
     assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
 
 

@@ -166,14 +166,14 @@ def test_two_at_once_count_each_page_once(engine: Engine, store: StoreUnderTest)
 def test_a_chore_leaves_it_to_who_folded_a_moment_ago(engine: Engine) -> None:
     one, other = Rollup(engine, SETTINGS), Rollup(engine, SETTINGS)
     tell(engine, 1)
-    one.fold(politely=True, now=NOW)
+    one.fold(if_idle=True, now=NOW)
     tell(engine, 1)
-    assert not other.fold(politely=True, now=NOW + 5000)
+    assert not other.fold(if_idle=True, now=NOW + 5000)
     assert completed(engine) == 1
-    one.fold(politely=True, now=NOW + 5000)
+    one.fold(if_idle=True, now=NOW + 5000)
     assert completed(engine) == 2
     tell(engine, 1)
-    other.fold(politely=True, now=NOW + 30_000)  # the one is silent: it may be dead
+    other.fold(if_idle=True, now=NOW + 30_000)  # the one is silent: it may be dead
     assert completed(engine) == 3
 
 
@@ -262,7 +262,7 @@ def test_a_store_that_is_slow_to_count_is_counted_less_often() -> None:
 
 @pytest.mark.engines("sqlite")
 def test_who_only_wants_to_read_does_not_wait_for_a_count_that_takes_long() -> None:
-    assert not SampleMark(NOW, took=200).is_due(NOW + 90_000, to_read=True)
-    assert SampleMark(NOW, took=200).is_due(NOW + 100_000, to_read=True)
-    assert SampleMark(NOW, took=9000).is_due(NOW + 120_000, to_read=True), "it would never come, if nobody works"
-    assert SampleMark(NOW, took=5).is_due(NOW + 5000, to_read=True)
+    assert not SampleMark(NOW, took=200).is_due(NOW + 90_000, for_reader=True)
+    assert SampleMark(NOW, took=200).is_due(NOW + 100_000, for_reader=True)
+    assert SampleMark(NOW, took=9000).is_due(NOW + 120_000, for_reader=True), "it would never come, if nobody works"
+    assert SampleMark(NOW, took=5).is_due(NOW + 5000, for_reader=True)

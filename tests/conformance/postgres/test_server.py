@@ -688,11 +688,11 @@ def test_a_transaction_that_is_open_for_long_is_named(
 def test_jobs_under_workers_that_never_signed_on_are_counted(engine: PostgresEngine) -> None:
     claim(engine, worker="stranger")
     assert any(
-        "1 jobs are running under workers that never signed on" in finding
+        "1 job is running under a worker that never registered" in finding
         for finding in map(str, engine.maintenance.inspect(NOW))
     )
     engine.register_worker(worker_row("stranger")).close()
-    assert not any("never signed on" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
+    assert not any("never registered" in finding for finding in map(str, engine.maintenance.inspect(NOW)))
 
 
 def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: StoreUnderTest) -> None:

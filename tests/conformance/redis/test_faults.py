@@ -373,7 +373,7 @@ def test_memory_that_runs_short_is_found(engine: RedisEngine, server: OwnRedis) 
 
 def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis) -> None:
     submit_and_claim(engine)
-    assert ["never signed on" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
+    assert ["never registered" in finding for finding in map(str, engine.maintenance.inspect(NOW))] == [True]
     engine.renew(worker_row(), [], LEASE, now=NOW)
     assert engine.maintenance.inspect(NOW) == []
     server.client.delete("{headrace}:payloads")

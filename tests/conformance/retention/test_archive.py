@@ -14,8 +14,8 @@ from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import (
     ArchiveRow,
     Interval,
+    archived_job,
     is_past,
-    keepsake_of,
     key_of,
     partition_of,
     row_of,
@@ -69,7 +69,7 @@ def test_a_row_comes_back_as_it_was(archive: Archive) -> None:
     assert archive.get(["job"]) == [row]
     assert archive.get(["nowhere"]) == []
     assert archive.get([]) == []
-    assert keepsake_of(archive.get(["job"])[0]).job.payload == '["é\\u0000"]'
+    assert archived_job(archive.get(["job"])[0]).job.payload == '["é\\u0000"]'
 
 
 def test_nothing_was_archived_yet(archive: Archive) -> None:

@@ -66,7 +66,7 @@ def test_the_archive_comes_back_with_the_jobs(make_app: MakeApp, engine_name: st
     assert (again.archived, target.jobs.count(archived=True)) == (4, 4)
 
 
-def test_the_archive_is_left_out_if_somebody_says_so(make_app: MakeApp, engine_name: str, folder: Path) -> None:
+def test_the_archive_is_left_out_on_request(make_app: MakeApp, engine_name: str, folder: Path) -> None:
     source, target = make_app(engine_name, "source"), make_app(engine_name, "target")
     _fill(source)
     taken = source.admin.backup(folder / "copy.db", archive=False)
@@ -76,7 +76,7 @@ def test_the_archive_is_left_out_if_somebody_says_so(make_app: MakeApp, engine_n
 
 
 @pytest.mark.engines("redis")
-def test_a_store_without_an_archive_tells_what_it_left_out(make_app: MakeApp, folder: Path) -> None:
+def test_a_store_without_an_archive_reports_what_it_left_out(make_app: MakeApp, folder: Path) -> None:
     source, target = make_app("sqlite", "source"), make_app("redis", "target", archive_url=None)
     _fill(source)
     source.admin.backup(folder / "copy.db")

@@ -1,4 +1,4 @@
-"""Where a backup may not be put: over its own store by another name, and beside the log of somebody else."""
+"""Where a backup is refused: over its own store by another name, and beside the log of another database."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_no_backup_is_put_beside_a_log_that_would_be_read_with_it(app: Headrace,
     assert app.admin.examine(copy) == 1
 
 
-def test_a_place_that_can_not_be_written_is_told(
+def test_a_place_that_can_not_be_written_is_reported(
     app: Headrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:

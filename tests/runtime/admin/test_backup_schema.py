@@ -1,4 +1,4 @@
-"""Backups that somebody has changed: nothing but jobs comes with a restore, and errors are in our words."""
+"""Backups that were changed: a restore takes nothing but jobs, and its errors are headrace's own."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def replace_by_view(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "word"),
+    ("spoil", "expected"),
     [
         (
             lambda path: alter(path, f"CREATE TRIGGER evil AFTER INSERT ON headrace_jobs BEGIN {WIPE} END"),
@@ -54,7 +54,7 @@ def replace_by_view(path: Path) -> None:
     ids=["trigger", "far trigger", "index", "column", "missing", "view", "view for a table"],
 )
 def test_a_backup_with_another_schema_is_refused(
-    source: Engine, folder: Path, spoil: Callable[[Path], object], word: str
+    source: Engine, folder: Path, spoil: Callable[[Path], object], expected: str
 ) -> None:
     fill(source, 5)
     copy = folder / "copy.db"
@@ -62,9 +62,9 @@ def test_a_backup_with_another_schema_is_refused(
     alter(copy, "CREATE TABLE mine (id INTEGER)")
     spoil(copy)
     before = contents(source)
-    with pytest.raises(ConfigError, match=word):
+    with pytest.raises(ConfigError, match=expected):
         backups.examine(copy)
-    with pytest.raises(ConfigError, match=word):
+    with pytest.raises(ConfigError, match=expected):
         backups.restore(source, copy, replace_all=True)
     assert contents(source) == before
 
@@ -85,7 +85,7 @@ def test_tables_of_others_beside_the_jobs_come_with_a_backup(source: Engine, fol
 
 
 @pytest.mark.engines("sqlite")
-def test_a_file_with_flipped_bits_is_whole_or_refused_in_our_words(source: Engine, folder: Path) -> None:
+def test_a_file_with_flipped_bits_is_intact_or_refused_with_our_error(source: Engine, folder: Path) -> None:
     fill(source, 20)
     copy = folder / "copy.db"
     backups.take(source, copy)

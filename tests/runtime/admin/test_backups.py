@@ -52,7 +52,7 @@ def source(make_store: Callable[[str, str], Engine], engine_name: str) -> Engine
 
 
 def settled(job_exports: list[JobExport]) -> list[JobExport]:
-    """What does not depend on what ran when the backup was taken."""
+    """The contents that do not depend on the jobs that ran during the backup."""
     return [job_export for job_export in job_exports if job_export.job.state is not State.RUNNING]
 
 
@@ -66,8 +66,8 @@ def test_a_backup_of_any_store_restores_to_any_store(
     source, target = make_store(kind, "source"), make_store(other_kind, "target")
     fill(source, JOBS)
     now = source.clock.now()
-    family = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
-    source.insert_graph(family, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
+    flow_jobs = [new_job("parent", flow="f", created_at=now), new_job("child", flow="f", state=State.WAITING)]
+    source.insert_graph(flow_jobs, [Dependency("parent", "child", "hold")], FlowRow("f", "flow", now))
     source.queries.rule_queue("mail", QueueRules(max_length=9_000_000))
     source.queries.rule_task("work", TaskRules(concurrency=7))
     source.schedule_store.put(schedule("tick"), new=True)
@@ -90,7 +90,9 @@ def test_a_backup_of_any_store_restores_to_any_store(
     assert target.queries.tasks() == source.queries.tasks()
     assert target.schedule_store.all() == source.schedule_store.all()
     assert target.queries.edges(["child"]) == source.queries.edges(["child"])
-    assert [tally.flow for tally in target.queries.flows(9)] == [tally.flow for tally in source.queries.flows(9)]
+    assert [summary.flow for summary in target.queries.flows(9)] == [
+        summary.flow for summary in source.queries.flows(9)
+    ]
     assert target.queries.workers() == []
     assert target.transfer.store_status() is None
     assert not any(finding.code.startswith(("orphan", "damaged", "stray")) for finding in target.maintenance.inspect())
@@ -147,7 +149,7 @@ def test_nothing_is_restored_while_a_worker_is_alive(source: Engine, folder: Pat
 
 
 @pytest.mark.engines("sqlite")
-def test_a_file_that_is_there_is_not_overwritten_unless_asked(source: Engine, folder: Path) -> None:
+def test_an_existing_file_is_overwritten_only_on_request(source: Engine, folder: Path) -> None:
     source.insert([new_job("job")])
     (folder / "copy.db").write_text("dear to somebody")
     with pytest.raises(ConfigError, match="overwrite"):
@@ -161,8 +163,12 @@ def test_a_file_that_is_there_is_not_overwritten_unless_asked(source: Engine, fo
 def test_a_place_that_can_not_be_is_refused_and_nothing_is_left_behind(source: Engine, folder: Path) -> None:
     assert isinstance(source, SqliteEngine)
     source.insert([new_job("job")])
-    for path, word in ((source.store.path, "the store itself"), (folder, "folder"), (folder / "no/x.db", "no folder")):
-        with pytest.raises(ConfigError, match=word):
+    for path, expected in (
+        (source.store.path, "the store itself"),
+        (folder, "folder"),
+        (folder / "no/x.db", "no folder"),
+    ):
+        with pytest.raises(ConfigError, match=expected):
             backups.take(source, path, overwrite=True)
     with pytest.raises(ConfigError, match="the store itself"):
         backups.restore(source, source.store.path, replace_all=True)
@@ -182,7 +188,7 @@ def alter(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "error", "word"),
+    ("spoil", "error", "expected"),
     [
         (damage, ConfigError, "damaged"),
         (lambda path: path.write_text("no database " * 1000), Exception, "not a database|not an SQLite"),
@@ -194,13 +200,13 @@ def alter(path: Path, statement: str) -> None:
     ids=["damaged", "no database", "missing", "not ours", "newer", "orphans"],
 )
 def test_what_is_no_whole_backup_changes_nothing(
-    source: Engine, folder: Path, spoil: Callable[[Path], object], error: type[Exception], word: str
+    source: Engine, folder: Path, spoil: Callable[[Path], object], error: type[Exception], expected: str
 ) -> None:
     fill(source, 50)
     backups.take(source, folder / "copy.db")
     spoil(folder / "copy.db")
     before = contents(source)
-    with pytest.raises(error, match=word):
+    with pytest.raises(error, match=expected):
         backups.restore(source, folder / "copy.db", replace_all=True)
     assert contents(source) == before
     assert source.transfer.store_status() is None
@@ -261,8 +267,8 @@ class _Busy:
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engine, folder: Path, moment: int) -> None:
     """Redis is read job by job: parent and child may be of different moments."""
-    family = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
-    source.insert_graph(family, [Dependency("parent", "child"), Dependency("child", "grandchild")])
+    flow_jobs = [new_job("parent"), new_job("child", state=State.WAITING), new_job("grandchild", state=State.WAITING)]
+    source.insert_graph(flow_jobs, [Dependency("parent", "child"), Dependency("child", "grandchild")])
 
     def go_on(page: int) -> None:
         if page == moment:
@@ -325,7 +331,7 @@ def test_a_restore_that_was_cut_off_is_gone_on_with(
     store_status = source.transfer.store_status()
     assert store_status is not None
     assert store_status.kind == "arriving"
-    assert source.exchange([], want(1)).claims == [], "nobody begins before all is there"
+    assert source.exchange([], want(1)).claims == [], "no worker begins before all jobs are there"
     backups.restore(source, folder / "copy.db")
     assert settled(before) == [
         job_export
@@ -404,7 +410,7 @@ def test_a_deep_check_finds_damaged_arguments_and_the_largest_jobs(app: Headrace
     assert msgspec.json.encode(found["largest_jobs"])
 
 
-def test_the_size_that_a_store_may_have_is_minded(url: str) -> None:
+def test_the_size_limit_of_a_store_is_checked(url: str) -> None:
     with Headrace(url, max_size=1) as app:
         for number in range(30):
             app.engine.insert([new_job(f"job-{number}", payload=f'["{secrets.token_hex(30_000)}"]')])

@@ -46,7 +46,7 @@ def web_server() -> Iterator[Hook]:
 class Mailbox:
     """A mail server that speaks SMTP, and what it was sent. It refuses addresses that begin with `no`.
 
-    `secured` are the words that came over TLS, `bare` those that did not.
+    `secured` are the commands that came over TLS, `bare` those that did not.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Mailbox:
 
 
 class _Conversation:
-    """What is said on one connection."""
+    """The commands of one connection."""
 
     def __init__(self, box: Mailbox, connections: socket.socket, tls: ssl.SSLContext | None, is_secure: bool) -> None:
         self._box = box
@@ -79,43 +79,43 @@ class _Conversation:
         self._file = self._connections.makefile("rb")
         self._is_secure = True
 
-    def _say(self, *lines: str) -> None:
+    def _reply(self, *lines: str) -> None:
         self._connections.sendall("".join(f"{line}\r\n" for line in lines).encode())
 
     def hold(self) -> None:
         try:
-            self._say("220 mail ready")
+            self._reply("220 mail ready")
             while line := self._file.readline().decode().strip():
-                word = line.partition(" ")[0].upper()
-                (self._box.secured if self._is_secure else self._box.bare).append(word)
-                if word == "STARTTLS" and self._tls is not None:
-                    self._say("220 go on")
+                command = line.partition(" ")[0].upper()
+                (self._box.secured if self._is_secure else self._box.bare).append(command)
+                if command == "STARTTLS" and self._tls is not None:
+                    self._reply("220 go on")
                     self._secure()
-                elif word == "QUIT":
-                    self._say(self._box.farewell)
+                elif command == "QUIT":
+                    self._reply(self._box.farewell)
                     return
                 else:
-                    self._answers.get(word, self._agree)(line)
+                    self._answers.get(command, self._agree)(line)
         finally:
             self._file.close()
             self._connections.close()
 
     def _agree(self, line: str) -> None:
-        self._say("235 known" if line.startswith("AUTH") else "250 ok")
+        self._reply("235 known" if line.startswith("AUTH") else "250 ok")
 
     def _greet(self, line: str) -> None:
         offers = [] if self._tls is None else ["250-AUTH PLAIN" if self._is_secure else "250-STARTTLS"]
-        self._say("250-mail", *offers, "250 HELP")
+        self._reply("250-mail", *offers, "250 HELP")
 
     def _note(self, line: str) -> None:
         self._envelope.append(line)
-        self._say("550 nobody here" if "<no" in line else "250 ok")
+        self._reply("550 nobody here" if "<no" in line else "250 ok")
 
     def _take(self, line: str) -> None:
-        self._say("354 go on")
+        self._reply("354 go on")
         self._box.messages.append(b"".join(iter(self._file.readline, b".\r\n")).decode())
         self._box.envelopes.append(self._envelope)
-        self._say("250 taken")
+        self._reply("250 taken")
 
 
 @contextlib.contextmanager
@@ -125,7 +125,7 @@ def mail_server(tls: ssl.SSLContext | None = None, *, at_once: bool = False) -> 
 
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            with contextlib.suppress(ssl.SSLError, ConnectionError):  # who does not trust us goes
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # a client that does not trust us disconnects
                 _Conversation(box, self.request, tls, at_once).hold()
 
     class Server(socketserver.ThreadingTCPServer):

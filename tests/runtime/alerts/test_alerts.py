@@ -1,4 +1,4 @@
-"""Alerts over a store: raised, told once, acknowledged, silenced, resolved; broken rules; many who look at once."""
+"""Alerts over a store: raised, notified once, acknowledged, silenced, resolved; broken rules; races."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.runtime.alerts.inputs import AlertInputs
 from headrace.runtime.alerts.store import POST, RULE, AlertStore
 from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.metrics.reader import MetricsReader
-from headrace.runtime.retention.staleness import StaleCheck, last_survey
+from headrace.runtime.retention.staleness import StaleCheck, last_scan
 from headrace.testing import VirtualClock
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
@@ -57,7 +57,7 @@ def posts(app: Headrace) -> list[Document]:
     return app.engine.document_store.browse(POST)
 
 
-def chore_of(app: Headrace) -> AlertCheck:
+def alert_check_of(app: Headrace) -> AlertCheck:
     maintenance_task = AlertCheck(app.engine, app.settings, 15.0)
     assert 0 <= maintenance_task.do() <= 15.0, "it does not begin with the worker"
     return maintenance_task
@@ -104,15 +104,15 @@ def test_an_alert_from_its_beginning_to_its_end(
     assert app.alerts.active(pending=True) == []
     assert deeds(app) == ["raised", "acknowledged", "resolved"]
     groups = [group for _, page in app.engine.events.read(None, 100) for group in page]
-    told = [(group.type, group.queue, group.data[0]["id"]) for group in groups if group.type.startswith("alert.")]
-    assert told == [("alert.raised", "mail", raised.id), ("alert.cleared", "mail", raised.id)]
+    found = [(group.type, group.queue, group.data[0]["id"]) for group in groups if group.type.startswith("alert.")]
+    assert found == [("alert.raised", "mail", raised.id), ("alert.cleared", "mail", raised.id)]
     clock.advance(60)
     app.alerts.evaluate()
     with pytest.raises(AlertNotFound, match="there is no alert"):
         app.alerts.get(raised.id)
 
 
-def test_of_two_who_look_at_the_same_moment_one_tells(app: Headrace) -> None:
+def test_of_two_concurrent_evaluations_one_notifies(app: Headrace) -> None:
     app.alerts.rules.create("deep", **DEEP)
     fill(app, 3)
 
@@ -126,13 +126,15 @@ def test_of_two_who_look_at_the_same_moment_one_tells(app: Headrace) -> None:
             return super().value(name, labels, window)
 
     others: list[int] = []
-    mine = AlertEvaluation(AlertStore(app.engine, app.settings, None), Slow(app.engine, app.settings), app.clock.now())
-    assert mine.finish() == []
+    evaluation = AlertEvaluation(
+        AlertStore(app.engine, app.settings, None), Slow(app.engine, app.settings), app.clock.now()
+    )
+    assert evaluation.finish() == []
     assert deeds(app) == ["raised"]
     assert [alert.told for alert in app.alerts.active()] == [1]
 
 
-def test_of_many_who_look_again_and_again_each_alert_is_told_by_one(app: Headrace) -> None:
+def test_of_many_concurrent_evaluations_one_notifies_of_each_alert(app: Headrace) -> None:
     app.alerts.rules.create("deep", **DEEP)
     for queue in range(8):
         fill(app, 3, f"q{queue}")
@@ -154,8 +156,8 @@ def test_of_many_who_look_again_and_again_each_alert_is_told_by_one(app: Headrac
     assert {alert.told for alert in app.alerts.active()} == {1}
 
 
-def test_who_comes_within_the_time_of_another_leaves_it_to_him(app: Headrace, clock: VirtualClock) -> None:
-    first, second = chore_of(app), chore_of(app)
+def test_a_worker_skips_a_round_that_another_worker_does(app: Headrace, clock: VirtualClock) -> None:
+    first, second = alert_check_of(app), alert_check_of(app)
     app.alerts.rules.create("deep", **DEEP)
     fill(app, 3)
     assert first.do() == 0.0, "there are more rules to look at"
@@ -171,11 +173,11 @@ def test_who_comes_within_the_time_of_another_leaves_it_to_him(app: Headrace, cl
     assert deeds(app) == ["raised"]
 
 
-def test_who_was_frozen_in_the_middle_tells_nothing_of_what_is_past(app: Headrace, clock: VirtualClock) -> None:
+def test_a_round_that_was_frozen_does_not_notify_of_old_inputs(app: Headrace, clock: VirtualClock) -> None:
     for name in ("calm", "deep"):
         app.alerts.rules.create(name, when=f"depth > {2 if name == 'deep' else 1000}")
     fill(app, 3)
-    maintenance_task = chore_of(app)
+    maintenance_task = alert_check_of(app)
     while app.engine.document_store.browse("~alert.turn") == []:
         maintenance_task.do()
     for _ in SHIPPED:  # up to the first of our own, for which the depth is read
@@ -198,7 +200,7 @@ def test_a_worker_looks_by_itself(url: str, caplog: pytest.LogCaptureFixture) ->
     ) == 1
 
 
-def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broken_rule_is_logged_once_and_blocks_no_other(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
     app.alerts.rules.create("deep", **DEEP)
     text = '{"name":"bad","when":"dept > 1"}'
     app.engine.document_store.put([Document(RULE, "bad", 0, text)])
@@ -269,8 +271,8 @@ def test_a_silence_holds_for_what_it_names_and_until_it_ends(app: Headrace, cloc
     silence = app.alerts.silence("deep", labels={"queue": "mail"}, for_=600, by="kim", note="migration")
     assert app.alerts.silences() == [silence]
     app.alerts.evaluate()
-    told = {alert.labels["queue"]: (alert.silenced, alert.told) for alert in app.alerts.active()}
-    assert told == {"mail": (True, 0), "other": (False, 1)}
+    found = {alert.labels["queue"]: (alert.silenced, alert.told) for alert in app.alerts.active()}
+    assert found == {"mail": (True, 0), "other": (False, 1)}
     clock.advance(600)
     app.alerts.evaluate()
     assert {alert.labels["queue"]: alert.told for alert in app.alerts.active()} == {"mail": 1, "other": 2}
@@ -280,7 +282,7 @@ def test_a_silence_holds_for_what_it_names_and_until_it_ends(app: Headrace, cloc
 
 
 @pytest.mark.engines("sqlite")
-def test_that_one_is_ended_by_hand_is_not_told_while_it_is_silenced(app: Headrace) -> None:
+def test_a_manual_resolve_is_not_notified_while_it_is_silenced(app: Headrace) -> None:
     app.alerts.trigger("deploy", "it failed", labels={"host": "a"}, notify="log")
     app.alerts.evaluate()
     app.alerts.silence("deploy", for_=600)
@@ -320,20 +322,20 @@ def test_what_no_rule_can_see_is_raised_by_hand(app: Headrace, clock: VirtualClo
 
 @pytest.mark.engines("sqlite")
 def test_one_that_is_raised_by_hand_is_remembered_for_its_cooldown(app: Headrace, clock: VirtualClock) -> None:
-    def told() -> int:
+    def notified() -> int:
         raised = app.alerts.trigger("deploy", "it failed", cooldown=86_400)
         app.alerts.resolve(raised.id)
         return raised.told
 
-    assert told() == 1
+    assert notified() == 1
     for _ in range(3):
         clock.advance(7200)
         app.alerts.evaluate()
-    assert told() == 0
+    assert notified() == 0
     clock.advance(86_400)
     app.alerts.evaluate()
     assert app.engine.document_store.browse("alert") == []
-    assert told() == 1
+    assert notified() == 1
 
 
 def test_labels_may_be_as_long_as_is_allowed(app: Headrace) -> None:
@@ -362,14 +364,14 @@ def test_history_comes_in_pages_and_old_entries_go(app: Headrace, clock: Virtual
         page = app.alerts.history(limit=2, cursor=page[-1].cursor)
     assert sorted(seen) == [f"t{place}" for place in range(9)]
     clock.advance(app.settings.alert_keep + 1)
-    until_it_rests(chore_of(app))
+    until_it_rests(alert_check_of(app))
     assert app.alerts.history() == []
 
 
 # -- figures
 
 
-def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: VirtualClock) -> None:
+def test_the_store_reports_its_current_gauges(app: Headrace, clock: VirtualClock) -> None:
     now = clock.now()
     app.queue("mail").configure(max_length=10)
     app.engine.insert(
@@ -393,41 +395,44 @@ def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: Virtua
     assert read("error_rate", 60_000) is None, "nothing was measured"
     assert read("enqueued", 60_000) is not None
     off = AlertInputs(app.engine, structs.replace(app.settings, metrics=False))
-    assert off.value("enqueued", {}, 60_000) is None, "what nobody counts is not zero"
+    assert off.value("enqueued", {}, 60_000) is None, "a metric without data is not zero"
     assert off.labels(("task",), None) == []
     assert AlertInputs(app.engine, app.settings).labels(("queue",), None) == [{"queue": "mail"}, {"queue": "slow"}]
 
 
 @pytest.mark.engines("sqlite")
-def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: VirtualClock) -> None:
+def test_an_alert_reads_the_figures_of_the_metrics(app: Headrace, clock: VirtualClock) -> None:
     meter = MetricsReader(app.engine, app.settings)
     for _ in range(2):  # an hour ago, and now
         clock.advance(3600)
         now, retention_run = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
-        told = [
+        found = [
             EventGroup(kind, now, "mail", "send", "w", ["x"], [2], [5], [9])
             for kind in TYPES
             if kind.startswith("job.")
         ]
-        told += [EventGroup("schedule.fired", now, "mail", "send"), EventGroup("schedule.skipped", now, "mail", "send")]
-        told += [EventGroup("worker.lost", now, worker="w"), EventGroup("dead.resolved", now, "mail", "send")]
+        found += [
+            EventGroup("schedule.fired", now, "mail", "send"),
+            EventGroup("schedule.skipped", now, "mail", "send"),
+        ]
+        found += [EventGroup("worker.lost", now, worker="w"), EventGroup("dead.resolved", now, "mail", "send")]
         ends = ("requeued", "permanently_failed", "expired")
-        told += [EventGroup("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
-        told += [EventGroup("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
-        told += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
-        told += [EventGroup("archive.swept", now, runs=[1500], data=[retention_run])]
-        told += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
-        app.engine.events.tell(told)
+        found += [EventGroup("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
+        found += [EventGroup("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
+        found += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
+        found += [EventGroup("archive.swept", now, runs=[1500], data=[retention_run])]
+        found += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
+        app.engine.events.tell(found)
     meter.catch_up()
     readings = AlertInputs(app.engine, app.settings)
-    for name in values.TALLIED:
+    for name in values.COUNTED:
         if name != "dead_entered":  # which it counts where they are
             assert readings.value(name, {}, 300_000) == meter.value(name, window=300_000) != 0, name
             assert readings.baseline(name, {}, 3_600_000) == pytest.approx(meter.baseline(name), rel=0.001), name
     assert app.alerts.rules.test(when="archive_failures[5m] > 0")[0].holds
 
 
-def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, clock: VirtualClock) -> None:
+def test_measured_metrics_have_labels_and_a_baseline(app: Headrace, clock: VirtualClock) -> None:
     def work(well: int, ill: int) -> None:
         ids, now = [f"job{n}" for n in range(well + ill)], clock.now()
         who: dict[str, Any] = {"at": now, "queue": "mail", "task": "send", "worker": "w"}
@@ -458,7 +463,7 @@ def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, cl
     assert {alert.rule for alert in app.alerts.evaluate() if alert.state == "resolved"} == {"error_rate"}
 
 
-def test_dead_letters_are_told_for_each_task_and_reason(app: Headrace, clock: VirtualClock) -> None:
+def test_dead_letters_raise_an_alert_for_each_task_and_reason(app: Headrace, clock: VirtualClock) -> None:
     app.lifecycle.configure(queue="mail", max_pending=1, on_stale="dead")
     fill(app, 2)
     clock.advance(10)
@@ -479,7 +484,7 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     maintenance_task = StaleCheck(app.engine, app.settings, 300.0)
     while maintenance_task.do() != 300.0:
         pass
-    found = last_survey(app.engine)
+    found = last_scan(app.engine)
     assert found is not None
     assert (found.stale, found.error) == (1, None)
     readings = AlertInputs(app.engine, app.settings)
@@ -488,10 +493,10 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     def fail() -> None:
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr(maintenance_task, "_go_on", fail)
+    monkeypatch.setattr(maintenance_task, "_continue", fail)
     with pytest.raises(RuntimeError):
         maintenance_task.do()
-    found = last_survey(app.engine)
+    found = last_scan(app.engine)
     assert found is not None
     assert (found.stale, found.error) == (1, "RuntimeError: no luck")
     assert AlertInputs(app.engine, app.settings).value("stale_errors", {}, None) == 1
@@ -501,7 +506,7 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "expected"),
     [
         ({}, "when: give a condition"),
         ({"when": "depth >"}, "at column 8"),
@@ -528,18 +533,18 @@ def test_the_last_check_for_stale_jobs_is_known_to_all(app: Headrace, monkeypatc
     ],
 )
 @pytest.mark.engines("sqlite")
-def test_a_bad_rule_is_refused_and_nothing_is_stored(app: Headrace, fields: dict[str, Any], said: str) -> None:
+def test_a_bad_rule_is_refused_and_nothing_is_stored(app: Headrace, fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidAlert) as raised:
         app.alerts.rules.create("mine", **fields)
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     with pytest.raises(AlertNotFound):
         app.alerts.rules.get("mine")
 
 
 @pytest.mark.engines("sqlite")
-def test_what_is_asked_for_wrongly_is_told(app: Headrace) -> None:
+def test_a_wrong_call_is_refused_with_the_reason(app: Headrace) -> None:
     alerts = app.alerts
-    for call, said in (
+    for call, expected in (
         (lambda: alerts.rules.create("a b", when="depth > 1"), "is no name of a rule"),
         (lambda: alerts.rules.get("queue_dept"), "did you mean 'queue_depth'?"),
         (lambda: alerts.rules.update("nobody", enabled=True), "there is no alert rule 'nobody'"),
@@ -554,7 +559,7 @@ def test_what_is_asked_for_wrongly_is_told(app: Headrace) -> None:
     ):
         with pytest.raises((InvalidAlert, AlertNotFound)) as raised:
             call()
-        assert said in str(raised.value)
+        assert expected in str(raised.value)
 
 
 @pytest.mark.engines("sqlite")

@@ -1,4 +1,4 @@
-"""Whom alerts are told, and how: real servers on this host; failures are tried again, and nothing secret is shown."""
+"""Notification channels against real servers on this host; failures are retried, and no secret is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headrace.runtime.alerts.outbox import Outbox
 from headrace.runtime.alerts.store import CHANNEL, POST, AlertStore
 from headrace.testing import VirtualClock
 from tests.runtime.alerts.receivers import Hook, Mailbox, mail_server, web_server
-from tests.runtime.alerts.test_alerts import chore_of, until_it_rests
+from tests.runtime.alerts.test_alerts import alert_check_of, until_it_rests
 from tests.support.waiting import eventually
 
 NOW = 1_700_000_000_000
@@ -63,9 +63,9 @@ def alert(**more: Any) -> AlertRow:
 # -- ways
 
 
-def test_a_webhook_is_signed_so_that_its_receiver_can_tell(hook: Hook) -> None:
-    told = channel("ops", "webhook", {"url": f"{hook.url}/in?token=abc", "secret": SECRET})
-    deliver(told, [("raised", alert()), ("resolved", alert(state="resolved", resolved_at=NOW))], "m1", NOW)
+def test_a_webhook_is_signed_so_that_its_receiver_can_verify_it(hook: Hook) -> None:
+    target = channel("ops", "webhook", {"url": f"{hook.url}/in?token=abc", "secret": SECRET})
+    deliver(target, [("raised", alert()), ("resolved", alert(state="resolved", resolved_at=NOW))], "m1", NOW)
     [(path, headers, body)] = hook.got
     assert path == "/in?token=abc"
     key = base64.b64decode(SECRET.removeprefix("whsec_"))
@@ -87,10 +87,10 @@ def test_a_webhook_without_a_secret_is_not_signed(hook: Hook) -> None:
     assert "webhook-signature" not in hook.got[0][1]
 
 
-def test_a_chat_is_told_in_its_own_way_and_nobody_can_be_called_by_a_name(hook: Hook) -> None:
-    told = channel("ops", "slack", {"url": hook.url})
-    news = [("raised", alert(summary="<!channel> & more", runbook="https://run/book")), ("resolved", alert())]
-    deliver(told, news + [("raised", alert())] * 30, "m1", NOW)  # type: ignore[arg-type]
+def test_a_chat_gets_its_own_format_and_no_name_can_mention_a_user(hook: Hook) -> None:
+    target = channel("ops", "slack", {"url": hook.url})
+    events = [("raised", alert(summary="<!channel> & more", runbook="https://run/book")), ("resolved", alert())]
+    deliver(target, events + [("raised", alert())] * 30, "m1", NOW)  # type: ignore[arg-type]
     text = json.loads(hook.got[0][2])["text"]
     assert ":rotating_light: *CRITICAL deep: &lt;!channel&gt; &amp; more*" in text
     assert ":white_check_mark: *resolved deep" in text
@@ -99,8 +99,8 @@ def test_a_chat_is_told_in_its_own_way_and_nobody_can_be_called_by_a_name(hook: 
 
 
 def test_a_mail_goes_to_all_and_its_headers_can_not_be_forged(box: Mailbox) -> None:
-    told = mail(box, to="kim@example.com, lee@example.com", sender="jobs@example.com")
-    deliver(told, [("raised", alert(summary="depth\r\nBcc: all@example.com"))], "m1", NOW)
+    target = mail(box, to="kim@example.com, lee@example.com", sender="jobs@example.com")
+    deliver(target, [("raised", alert(summary="depth\r\nBcc: all@example.com"))], "m1", NOW)
     message = email.message_from_string(box.messages[0], policy=email.policy.default)
     assert message["Subject"] == "[headrace] CRITICAL deep: depth Bcc: all@example.com"
     assert (message["From"], message["To"], message["Bcc"]) == (
@@ -113,7 +113,7 @@ def test_a_mail_goes_to_all_and_its_headers_can_not_be_forged(box: Mailbox) -> N
         "rcpt TO:<kim@example.com>",
         "rcpt TO:<lee@example.com>",
     ]
-    deliver(told, [("raised", alert()), ("repeated", alert()), ("resolved", alert())], "m1", NOW)
+    deliver(target, [("raised", alert()), ("repeated", alert()), ("resolved", alert())], "m1", NOW)
     assert "Subject: [headrace] 2 alerts, 1 resolved" in box.messages[1]
 
 
@@ -121,7 +121,7 @@ def mail(box: Mailbox, **fields: Any) -> Channel:
     return channel("ops", "email", {"host": "127.0.0.1", "port": box.port, "security": "none", **fields})
 
 
-def test_a_mail_that_was_taken_is_not_sent_again_and_who_was_refused_is_told(
+def test_an_accepted_mail_is_not_sent_again_and_refused_recipients_are_logged(
     box: Mailbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     box.farewell = "421 too many connections"
@@ -132,7 +132,7 @@ def test_a_mail_that_was_taken_is_not_sent_again_and_who_was_refused_is_told(
     ]
 
 
-def test_a_password_is_not_sent_to_who_has_no_tls(box: Mailbox) -> None:
+def test_a_password_is_not_sent_without_tls(box: Mailbox) -> None:
     secured = mail(box, to="kim@example.com", security="starttls", user="kim", password="hunter22")
     with pytest.raises(Undelivered, match="STARTTLS"):
         deliver(secured, [("raised", alert())], "m1", NOW)
@@ -147,34 +147,34 @@ def test_an_answer_that_is_no_success_is_a_failure_and_no_redirect_is_followed(h
     assert [path for path, _, _ in hook.got] == ["/T0/B0/hush"]
 
 
-def test_nobody_there_is_told_without_what_is_secret(box: Mailbox) -> None:
+def test_an_unreachable_server_is_reported_without_secrets(box: Mailbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    for told in (
+    for target in (
         channel("ops", "slack", {"url": f"http://127.0.0.1:{port}/T0/hush"}),
         channel("ops", "email", {"host": "127.0.0.1", "port": port, "to": "a@b.c", "user": "u", "password": "hush"}),
         mail(box, to="nobody@example.com"),
     ):
         with pytest.raises(Undelivered) as raised:
-            deliver(told, [("raised", alert())], "m1", NOW)
+            deliver(target, [("raised", alert())], "m1", NOW)
         assert str(raised.value)
-        assert "hush" not in str(raised.value) + repr(told)
+        assert "hush" not in str(raised.value) + repr(target)
 
 
 @pytest.mark.parametrize("url", ["http://me:pw@127.0.0.1:1/x", "http://127.0.0.1:1/h\u00e4", "http://a..b/"])
-def test_an_address_that_can_not_be_asked_is_never_looked_up(url: str) -> None:
+def test_an_impossible_address_is_never_looked_up(url: str) -> None:
     with pytest.raises(Undelivered, match="its address can't be used"):
         deliver(Channel(name="ops", kind="webhook", url=url), [("raised", alert())], "m1", NOW)
 
 
 def test_a_log_line_is_as_loud_as_the_alert(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "headrace.alerts"):
-        news = [
+        events = [
             ("raised", alert()),
             ("repeated", alert(severity="warning")),
             ("resolved", alert(summary="a\x1b[31m\nb")),
         ]
-        deliver(channel("x", "log", {}), news, "m1", NOW)  # type: ignore[arg-type]
+        deliver(channel("x", "log", {}), events, "m1", NOW)  # type: ignore[arg-type]
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "CRITICAL deep: depth is <9>"),
         ("WARNING", "still WARNING deep: depth is <9>"),
@@ -191,12 +191,12 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     app.alerts.channels.create("ops", kind="slack", url=f"{hook.url}/hush")
     app.alerts.trigger("deploy", "it failed", notify="ops")
     hook.status = 503
-    courier = Outbox(AlertStore(app.engine, app.settings, None), clock)
+    outbox = Outbox(AlertStore(app.engine, app.settings, None), clock)
     begun, tries = clock.now(), list[float]()
     with caplog.at_level(logging.WARNING, "headrace.alerts"):
         while app.engine.document_store.browse(POST):
             before = len(hook.got)
-            courier.deliver()
+            outbox.deliver()
             if len(hook.got) > before:
                 tries.append((clock.now() - begun) / 1000)
             if len(tries) == 1 and len(hook.got) == before + 1:
@@ -211,7 +211,7 @@ def test_a_channel_that_fails_is_tried_later_and_later_and_can_be_seen(
     assert app.alerts.channels.get("ops").failures == 8
     hook.status = 200
     app.alerts.trigger("other", "it failed", notify="ops")
-    assert courier.deliver() == 1
+    assert outbox.deliver() == 1
     assert app.alerts.channels.get("ops").error is None
 
 
@@ -231,20 +231,20 @@ def test_what_one_has_taken_no_other_brings_unless_he_dies(app: Headrace, clock:
     assert app.engine.document_store.browse(POST) == []
 
 
-def test_the_keeper_does_not_wait_for_a_server_that_does_not_answer(app: Headrace, clock: VirtualClock) -> None:
+def test_a_round_does_not_wait_for_a_server_that_does_not_answer(app: Headrace, clock: VirtualClock) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         app.alerts.channels.create("ops", kind="webhook", url=f"http://127.0.0.1:{deaf.getsockname()[1]}")
         app.alerts.trigger("deploy", "it failed", notify="ops")
-        maintenance_task = chore_of(app)
-        assert until_it_rests(maintenance_task) == 1.0, "somebody is on the way"
-        assert maintenance_task.do() == 1.0, "and nobody else is sent"
+        maintenance_task = alert_check_of(app)
+        assert until_it_rests(maintenance_task) == 1.0, "a delivery is in progress"
+        assert maintenance_task.do() == 1.0, "and no second one starts"
         connection, _ = deaf.accept()
         connection.close()
     eventually(lambda: maintenance_task.do() == 15.0)
     assert app.alerts.channels.get("ops").failures == 1
 
 
-def test_only_what_is_grave_enough_is_told(app: Headrace, hook: Hook) -> None:
+def test_only_severe_enough_alerts_are_sent(app: Headrace, hook: Hook) -> None:
     app.alerts.channels.create("pager", kind="slack", url=hook.url, severity="critical")
     app.alerts.trigger("small", "x", severity="warning", notify="pager")
     app.alerts.trigger("large", "x", severity="critical", notify="pager")
@@ -288,7 +288,7 @@ def test_a_channel_is_kept_changed_and_tried(app: Headrace, hook: Hook, clock: V
 
 
 @pytest.mark.engines("sqlite")
-def test_secrets_are_sealed_in_the_store_and_shown_nowhere(
+def test_secrets_are_encrypted_in_the_store_and_shown_nowhere(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Headrace("memory://", clock=clock, encryption_keys=[KEY]) as app:
@@ -339,14 +339,14 @@ def test_a_setting_makes_channels_and_is_never_shown(hook: Hook) -> None:
 @pytest.mark.parametrize(
     "text", ["https://hooks.slack.com/hush", "ops=https://x/hush", "a b=slack+https://x", "ops=ftp://hush"]
 )
-def test_a_bad_setting_is_refused_without_telling_it(text: str) -> None:
+def test_a_bad_setting_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ConfigError, match="alert_channels") as raised:
         Settings(alert_channels=(text,))
     assert "hush" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields", "said"),
+    ("kind", "fields", "expected"),
     [
         ("pigeon", {}, "kind: expected one of log, webhook, slack, email"),
         ("slack", {}, "url: a channel of the kind slack needs one"),
@@ -370,8 +370,8 @@ def test_a_bad_setting_is_refused_without_telling_it(text: str) -> None:
         ("log", {"severity": "loud"}, "severity: 'loud' is not valid"),
     ],
 )
-def test_a_bad_channel_is_refused_without_telling_its_secrets(kind: str, fields: dict[str, Any], said: str) -> None:
+def test_a_bad_channel_is_refused_without_showing_its_secrets(kind: str, fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidAlert) as raised:
         channel("ops", kind, fields)
-    assert said in str(raised.value)
+    assert expected in str(raised.value)
     assert "hush" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Alerts by e-mail over TLS, by STARTTLS and from the start: to who is trusted, and to nobody else."""
+"""Alerts by e-mail over TLS, by STARTTLS and from the start: only to a trusted server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BELL = AlertRow(
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of this machine, by nobody but itself; with its key."""
+    """A self-signed certificate of this machine, with its key."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name.from_rfc4514_string("CN=mail")
     now = datetime.datetime.now(datetime.UTC)
     signed = (
@@ -74,7 +74,7 @@ def test_a_message_and_its_password_go_over_tls_alone(tls: ssl.SSLContext, secur
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])
-def test_who_is_not_trusted_is_told_nothing(tls: ssl.SSLContext, security: str) -> None:
+def test_an_untrusted_server_gets_nothing(tls: ssl.SSLContext, security: str) -> None:
     with mail_server(tls, at_once=security == "tls") as box:
         with pytest.raises(Undelivered, match="certificate verify failed") as raised:
             deliver(mail(box, security), [("raised", BELL)], "m1", NOW)
@@ -91,7 +91,7 @@ def test_a_certificate_of_another_name_is_not_taken(tls: ssl.SSLContext, securit
 
 
 @pytest.mark.usefixtures("trusted")
-def test_tls_from_the_start_is_not_spoken_to_who_does_not_speak_it() -> None:
+def test_tls_from_the_start_fails_with_a_server_without_tls() -> None:
     with mail_server() as box, pytest.raises(Undelivered):
         deliver(mail(box, "tls"), [("raised", BELL)], "m1", NOW)
     assert box.messages == []

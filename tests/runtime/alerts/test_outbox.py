@@ -1,4 +1,4 @@
-"""Posts of alerts on their way: in order, each told, whatever fails in between."""
+"""The notifications in the outbox: in order, each delivered, whatever fails in between."""
 
 from __future__ import annotations
 
@@ -37,45 +37,45 @@ def app(url: str, clock: VirtualClock, hook: Hook) -> Iterator[Headrace]:
         yield app
 
 
-def courier_of(app: Headrace) -> Outbox:
+def outbox_of(app: Headrace) -> Outbox:
     return Outbox(AlertStore(app.engine, app.settings, None), app.clock)
 
 
-def told(hook: Hook) -> list[list[tuple[str, str]]]:
-    """What each message said of which rule."""
+def received(hook: Hook) -> list[list[tuple[str, str]]]:
+    """The actions and rules of each message."""
     return [[(one["what"], one["rule"]) for one in json.loads(body)["alerts"]] for _, _, body in hook.got]
 
 
 def test_a_message_with_more_in_it_is_not_the_one_before(app: Headrace, clock: VirtualClock, hook: Hook) -> None:
-    courier = courier_of(app)
+    outbox = outbox_of(app)
     app.alerts.trigger("a", "x", notify="ops")
     hook.status = 503
-    courier.deliver()
+    outbox.deliver()
     clock.advance(15)
-    courier.deliver()
+    outbox.deliver()
     clock.advance(30)
     app.alerts.trigger("b", "x", notify="ops")
     hook.status = 200
-    courier.deliver()
-    assert told(hook) == [[("raised", "a")], [("raised", "a")], [("raised", "a"), ("raised", "b")]]
+    outbox.deliver()
+    assert received(hook) == [[("raised", "a")], [("raised", "a")], [("raised", "a"), ("raised", "b")]]
     first, again, both = (headers["webhook-id"] for _, headers, _ in hook.got)
     assert first == again
-    assert both != first, "who has had the first would drop it, and never know of b"
+    assert both != first, "a receiver that had the first would drop it, and never get b"
 
 
-def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: VirtualClock, hook: Hook) -> None:
-    courier = courier_of(app)
+def test_the_end_of_an_alert_is_not_sent_before_its_beginning(app: Headrace, clock: VirtualClock, hook: Hook) -> None:
+    outbox = outbox_of(app)
     raised = app.alerts.trigger("deploy", "it failed", notify="ops")
     hook.status = 503
-    courier.deliver()
+    outbox.deliver()
     hook.status, hook.got = 200, []
     app.alerts.resolve(raised.id)
     app.alerts.trigger("other", "x", notify="ops")
-    courier.deliver()
-    assert told(hook) == [[("raised", "other")]], "no other alert waits for it"
+    outbox.deliver()
+    assert received(hook) == [[("raised", "other")]], "no other alert waits for it"
     clock.advance(15)
-    courier.deliver()
-    assert told(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
+    outbox.deliver()
+    assert received(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
     assert app.engine.document_store.browse(POST) == []
 
 
@@ -93,48 +93,48 @@ def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkey
 
 
 @pytest.mark.engines("sqlite")
-def test_who_could_not_set_out_has_told_nobody(
+def test_a_delivery_that_could_not_start_was_not_sent(
     app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    courier = courier_of(app)
+    outbox = outbox_of(app)
     app.alerts.trigger("deploy", "it failed", notify="ops")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError):
-            courier.set_out()
-    courier.set_out()
+            outbox.start_due()
+    outbox.start_due()
     assert len(app.engine.document_store.browse(POST)) == 1
     clock.advance(120)
-    eventually(lambda: not courier.set_out() and told(hook) == [[("raised", "deploy")]], "it is told later")
+    eventually(lambda: not outbox.start_due() and received(hook) == [[("raised", "deploy")]], "it is sent later")
 
 
 @pytest.mark.engines("sqlite")
-def test_what_was_told_is_not_told_again_because_the_store_is_away(
+def test_an_outage_does_not_repeat_a_delivered_notification(
     app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(documents: Sequence[Document]) -> bool:
         raise EngineUnavailable("on purpose")
 
-    courier = courier_of(app)
+    outbox = outbox_of(app)
     app.alerts.trigger("deploy", "it failed", notify="ops")
-    courier.set_out()
-    eventually(lambda: told(hook), "it is told")
+    outbox.start_due()
+    eventually(lambda: received(hook), "it is sent")
     with monkeypatch.context() as patch:
         patch.setattr(app.engine.document_store, "remove", away)
-        eventually(lambda: _is_cut_off(courier), "it is about to be settled")
-    eventually(lambda: not courier.set_out(), "it is settled")
+        eventually(lambda: _is_cut_off(outbox), "it is about to be settled")
+    eventually(lambda: not outbox.start_due(), "it is settled")
     clock.advance(3600)
-    courier.deliver()
-    assert told(hook) == [[("raised", "deploy")]]
+    outbox.deliver()
+    assert received(hook) == [[("raised", "deploy")]]
     assert app.engine.document_store.browse(POST) == []
 
 
-def _is_cut_off(courier: Outbox) -> bool:
+def _is_cut_off(outbox: Outbox) -> bool:
     try:
-        courier.set_out()
+        outbox.start_due()
     except EngineUnavailable:
         return True
     return False

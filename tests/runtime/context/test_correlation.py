@@ -33,7 +33,7 @@ def test_what_a_job_sets_off_goes_back_to_it(app: Headrace, worker: Worker, task
 
 
 @pytest.mark.engines("sqlite")
-def test_a_flow_goes_back_to_itself_or_to_who_enqueued_it(app: Headrace) -> None:
+def test_a_flow_has_its_own_correlation_id_or_that_of_its_enqueuer(app: Headrace) -> None:
     @app.task
     def step(before: int = 0) -> int:
         return before + 1
@@ -46,7 +46,7 @@ def test_a_flow_goes_back_to_itself_or_to_who_enqueued_it(app: Headrace) -> None
 
 
 @pytest.mark.engines("sqlite")
-def test_what_a_call_says_itself_goes_first_and_is_passed_on(app: Headrace) -> None:
+def test_the_correlation_id_of_a_call_goes_first_and_is_inherited(app: Headrace) -> None:
     @app.task
     def inner() -> None: ...
 
@@ -55,9 +55,9 @@ def test_what_a_call_says_itself_goes_first_and_is_passed_on(app: Headrace) -> N
         inner.enqueue()
 
     with app.correlation("around"):
-        said = outer.using(metadata={"correlation_id": "said", "n": 1}).enqueue()
+        job = outer.using(metadata={"correlation_id": "said", "n": 1}).enqueue()
     drain(app)
-    assert (said.correlation_id, said.metadata) == ("said", {"correlation_id": "said", "n": 1})
+    assert (job.correlation_id, job.metadata) == ("said", {"correlation_id": "said", "n": 1})
     (below,) = app.jobs.find(task="inner")
     assert below.correlation_id == "said"
     assert outer.enqueue().row.metadata is None

@@ -17,9 +17,9 @@ from tests.support.waiting import PATIENCE, eventually
 Register = Callable[..., Any]
 
 
-def test_it_tells_what_the_job_is(task: Register, worker: Worker) -> None:
+def test_the_context_describes_its_job(task: Register, worker: Worker) -> None:
     @task(name="tell", timeout=60)
-    def tell() -> dict[str, Any]:
+    def describe() -> dict[str, Any]:
         ctx = current_job()
         return {
             "id": ctx.id,
@@ -34,13 +34,18 @@ def test_it_tells_what_the_job_is(task: Register, worker: Worker) -> None:
         }
 
     before = datetime.now(UTC)
-    job = tell.using(queue="special", metadata={"order": 7, "at": before}).enqueue()
-    told = job.result(PATIENCE)
-    assert (told["id"], told["task"], told["queue"], told["attempt"]) == (job.id, "tell", "special", 1)
-    assert told["metadata"] == {"order": 7, "at": before} == job.metadata
-    assert timedelta(seconds=55) < told["deadline"] - before < timedelta(seconds=80)
-    assert (told["version"], told["cancel"]) == (2, (False, None))
-    assert told["repr"] == f"<JobContext {job.id} tell attempt 1>"
+    job = describe.using(queue="special", metadata={"order": 7, "at": before}).enqueue()
+    described = job.result(PATIENCE)
+    assert (described["id"], described["task"], described["queue"], described["attempt"]) == (
+        job.id,
+        "tell",
+        "special",
+        1,
+    )
+    assert described["metadata"] == {"order": 7, "at": before} == job.metadata
+    assert timedelta(seconds=55) < described["deadline"] - before < timedelta(seconds=80)
+    assert (described["version"], described["cancel"]) == (2, (False, None))
+    assert described["repr"] == f"<JobContext {job.id} tell attempt 1>"
 
 
 def test_each_attempt_has_a_higher_version_to_fence_with(task: Register, worker: Worker) -> None:
@@ -58,10 +63,10 @@ def test_each_attempt_has_a_higher_version_to_fence_with(task: Register, worker:
 
 def test_without_metadata_it_is_empty(task: Register, worker: Worker) -> None:
     @task
-    def tell() -> dict[str, Any]:
+    def describe() -> dict[str, Any]:
         return dict(current_job().metadata)
 
-    assert tell.enqueue().result(PATIENCE) == {}
+    assert describe.enqueue().result(PATIENCE) == {}
 
 
 def test_outside_of_a_job_there_is_none(task: Register) -> None:

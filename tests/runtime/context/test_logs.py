@@ -1,4 +1,4 @@
-"""Whatever is logged tells which job it is about and which cause that goes back to; and no secret."""
+"""Every log line names its job and its correlation id, and shows no secret."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def line(stream: StringIO, message: str) -> dict[str, Any]:
     return next(line for line in lines(stream) if message in line["message"])
 
 
-def test_lines_of_any_logger_tell_the_job_that_runs_there(
+def test_lines_of_any_logger_name_the_job_that_runs_there(
     app: Headrace, worker: Worker, task: Callable[..., Any], stream: StringIO
 ) -> None:
     configure_logs("json", stream=stream)
@@ -58,16 +58,16 @@ def test_lines_of_any_logger_tell_the_job_that_runs_there(
         job = speak.enqueue()
     job.wait(PATIENCE)
     log.info("after")
-    told = {"job": job.id, "task": "speak", "queue": "mail", "worker": worker.id, "correlation_id": "request-1"}
+    found = {"job": job.id, "task": "speak", "queue": "mail", "worker": worker.id, "correlation_id": "request-1"}
     for attempt in (1, 2):
-        said = line(stream, f"attempt {attempt}")
-        assert {**told, "attempt": attempt, "n": 1, "api_key": "***", "logger": "shop"}.items() <= said.items()
-    assert {**told, "attempt": 1}.items() <= line(stream, "OSError: again").items()  # the worker's own
+        entry = line(stream, f"attempt {attempt}")
+        assert {**found, "attempt": attempt, "n": 1, "api_key": "***", "logger": "shop"}.items() <= entry.items()
+    assert {**found, "attempt": 1}.items() <= line(stream, "OSError: again").items()  # the worker's own
     assert line(stream, "before")["correlation_id"] == "request-1"
     assert line(stream, "after").keys() == {"time", "level", "logger", "message"}
 
 
-def test_threads_that_a_coroutine_asks_are_about_its_job_too(app: Headrace, worker: Worker, stream: StringIO) -> None:
+def test_threads_that_a_coroutine_starts_log_its_job_too(app: Headrace, worker: Worker, stream: StringIO) -> None:
     configure_logs("json", stream=stream)
 
     @app.task
@@ -92,9 +92,9 @@ def test_an_error_that_quotes_a_secret_is_stored_and_logged_without_it(
     job.wait(PATIENCE)
     eventually(lambda: "ann can't enter with ***" in stream.getvalue(), "the line")
     (error,) = job.errors
-    for told in (stream.getvalue(), error.message, error.traceback):
-        assert "471123" not in told
-        assert "sesame" not in told
+    for found in (stream.getvalue(), error.message, error.traceback):
+        assert "471123" not in found
+        assert "sesame" not in found
     assert "in login" in error.traceback
 
 
@@ -102,8 +102,8 @@ def test_people_read_the_job_behind_the_line(stream: StringIO) -> None:
     configure_logs(stream=stream)
     log.info("hello", extra={"job": "j1", "correlation_id": "j1", "token": "sesame", "n": 2})
     log.info("plain")
-    told, plain = stream.getvalue().splitlines()
-    assert told.endswith("INFO    shop: hello [job=j1 token=*** n=2]")
+    found, plain = stream.getvalue().splitlines()
+    assert found.endswith("INFO    shop: hello [job=j1 token=*** n=2]")
     assert plain.endswith("INFO    shop: plain")
 
 
@@ -115,15 +115,15 @@ def test_no_message_poses_as_a_line_of_its_own_or_steers_the_terminal(stream: St
         raise RuntimeError(forged)
     except RuntimeError:
         log.exception("it failed")
-    told = stream.getvalue()
-    assert all(char.isprintable() or char in "\n\t" for char in told)
-    began = [line for line in told.split("\n") if line and not line.startswith("  | ")]
+    found = stream.getvalue()
+    assert all(char.isprintable() or char in "\n\t" for char in found)
+    began = [line for line in found.split("\n") if line and not line.startswith("  | ")]
     assert ["WARNING shop: it failed: x" in began[0], "ERROR   shop: it failed" in began[1]] == [True, True]
     assert len(began) == 2
-    assert "  | RuntimeError: x\n  | 2026-01-01T00:00:00.000Z ERROR   headrace.worker: forged\\r\\x1b]0;title" in told
+    assert "  | RuntimeError: x\n  | 2026-01-01T00:00:00.000Z ERROR   headrace.worker: forged\\r\\x1b]0;title" in found
 
 
-def test_a_part_may_tell_more_than_the_rest(stream: StringIO) -> None:
+def test_one_logger_may_have_a_lower_level_than_the_rest(stream: StringIO) -> None:
     configure_logs(level="WARNING, headrace=debug", stream=stream)
     logging.getLogger("headrace.worker").debug("in detail")
     log.info("in general")
@@ -181,7 +181,7 @@ def events(stream: StringIO) -> list[str]:
     return [line["event"] for line in lines(stream) if "event" in line]
 
 
-def test_json_lines_name_the_event_they_tell_of(app: Headrace, stream: StringIO) -> None:
+def test_json_lines_name_their_event(app: Headrace, stream: StringIO) -> None:
     configure_logs("json", "INFO,headrace.worker=DEBUG", stream=stream)
 
     @app.task(retry=SOON)
@@ -192,10 +192,10 @@ def test_json_lines_name_the_event_they_tell_of(app: Headrace, stream: StringIO)
     with app.worker() as worker:
         flaky.enqueue().result(PATIENCE)
         worker.pause()
-    told = events(stream)
-    jobs = [event for event in told if event.startswith("job.")]
+    found = events(stream)
+    jobs = [event for event in found if event.startswith("job.")]
     assert sorted(jobs) == ["job.attempt_failed", "job.claimed", "job.claimed", "job.completed"]
-    assert {"worker.started", "worker.paused", "worker.turn", "worker.stopped"} <= set(told)
+    assert {"worker.started", "worker.paused", "worker.turn", "worker.stopped"} <= set(found)
     failed = next(line for line in lines(stream) if line.get("event") == "job.attempt_failed")
     assert (failed["task"], failed["queue"], failed["worker"], failed["level"]) == (
         flaky.name,
@@ -205,7 +205,7 @@ def test_json_lines_name_the_event_they_tell_of(app: Headrace, stream: StringIO)
     )
 
 
-def test_people_are_not_told_events_by_name(app: Headrace, stream: StringIO) -> None:
+def test_text_lines_do_not_name_the_event(app: Headrace, stream: StringIO) -> None:
     configure_logs("human", stream=stream)
     with app.worker():
         pass
@@ -215,16 +215,16 @@ def test_people_are_not_told_events_by_name(app: Headrace, stream: StringIO) -> 
 
 
 @pytest.mark.parametrize("level", ["INFO", "INFO,headrace.store=DEBUG"])
-def test_operations_of_the_store_are_told_with_their_time(app: Headrace, stream: StringIO, level: str) -> None:
+def test_operations_of_the_store_are_logged_with_their_time(app: Headrace, stream: StringIO, level: str) -> None:
     configure_logs("json", level, stream=stream)
     app.enqueue("work")
     app.jobs.find()
-    told = {line["operation"]: line for line in lines(stream) if line.get("event") == "store.operation"}
+    found = {line["operation"]: line for line in lines(stream) if line.get("event") == "store.operation"}
     if level == "INFO":
-        assert told == {}
+        assert found == {}
     else:
-        assert {"insert", "queries.find"} <= told.keys()
-        assert told["insert"]["ms"] > 0
+        assert {"insert", "queries.find"} <= found.keys()
+        assert found["insert"]["ms"] > 0
 
 
 def test_the_level_of_a_worker_is_changed_from_outside(app: Headrace, stream: StringIO) -> None:
@@ -235,7 +235,7 @@ def test_the_level_of_a_worker_is_changed_from_outside(app: Headrace, stream: St
         eventually(lambda: "worker.log_level" in events(stream), "it logs at another level")
         assert logging.getLogger().level == logging.WARNING
         assert logging.getLogger("headrace.store").level == logging.DEBUG
-        eventually(lambda: "store.operation" in events(stream), "operations are told")
+        eventually(lambda: "store.operation" in events(stream), "operations are logged")
         assert app.workers()[0].state == "paused"
         assert not app.set_worker_log_level("nobody", "DEBUG")
         with pytest.raises(ConfigError, match="LOUD"):

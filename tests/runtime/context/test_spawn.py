@@ -1,4 +1,4 @@
-"""What a job spawns is what it said, once for each call: in whatever attempt and from whatever thread."""
+"""A job spawns one job for each call, in any attempt and from any thread."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 @dataclass
 class Receipt:
-    """What a step may return if it says so."""
+    """A model that a step may return if it is annotated."""
 
     number: int
 
@@ -129,7 +129,7 @@ def test_a_name_is_one(app: Headrace, worker: Worker, till: Till, name: Any) -> 
     assert till.done == []
 
 
-def test_a_coroutine_is_told_where_it_belongs(app: Headrace, worker: Worker, till: Till) -> None:
+def test_the_error_for_a_coroutine_names_astep(app: Headrace, worker: Worker, till: Till) -> None:
     @app.task
     def order() -> None:
         job = current_job()
@@ -148,22 +148,22 @@ def test_a_coroutine_is_told_where_it_belongs(app: Headrace, worker: Worker, til
     assert aorder.enqueue().result(PATIENCE) == "charged"
 
 
-@pytest.mark.parametrize(("value", "told"), [(object(), "can't be stored"), ("x" * 2_000_000, "more than")])
-def test_a_result_that_cannot_be_stored_is_told_and_the_step_not_repeated(
-    app: Headrace, worker: Worker, till: Till, value: Any, told: str
+@pytest.mark.parametrize(("value", "expected"), [(object(), "can't be stored"), ("x" * 2_000_000, "more than")])
+def test_a_result_that_cannot_be_stored_is_reported_and_the_step_not_repeated(
+    app: Headrace, worker: Worker, till: Till, value: Any, expected: str
 ) -> None:
     @app.task(retry=SOON)
     def order() -> None:
         current_job().step("charge", till.do, "charge", value)
 
     job = order.enqueue()
-    with pytest.raises(JobFailed, match=f"step 'charge' was done and is not done again, but .*{told}") as caught:
+    with pytest.raises(JobFailed, match=f"step 'charge' was done and is not done again, but .*{expected}") as caught:
         job.result(PATIENCE)
     assert caught.value.error_type == ResultUnavailable.__name__
     assert till.done == ["charge"]
 
 
-def test_who_lost_the_lease_stores_nothing_and_begins_nothing(app: Headrace, worker: Worker, till: Till) -> None:
+def test_a_run_without_its_lease_stores_nothing_and_begins_nothing(app: Headrace, worker: Worker, till: Till) -> None:
     gate, refused = Gate(), Gate()
 
     @app.task
@@ -244,7 +244,7 @@ def test_a_failed_job_that_is_retried_goes_on_and_a_completed_one_begins_anew(
     assert till.done == ["charge", "once", "charge"]
 
 
-def test_the_history_tells_each_step_where_it_was_done(app: Headrace, worker: Worker, till: Till) -> None:
+def test_the_history_lists_each_step_where_it_was_done(app: Headrace, worker: Worker, till: Till) -> None:
     @app.task(retry=SOON)
     def order() -> None:
         job = current_job()
@@ -255,8 +255,8 @@ def test_the_history_tells_each_step_where_it_was_done(app: Headrace, worker: Wo
 
     job = order.enqueue()
     job.result(PATIENCE)
-    told = [(str(entry.event), entry.message if entry.event in KINDS else None) for entry in job.history()]
-    assert told == [
+    expected = [(str(entry.event), entry.message if entry.event in KINDS else None) for entry in job.history()]
+    assert expected == [
         ("submit", None),
         ("claim", None),
         ("step", "charge"),
@@ -269,7 +269,7 @@ def test_the_history_tells_each_step_where_it_was_done(app: Headrace, worker: Wo
     assert [entry.attempt for entry in job.history() if entry.event == "step"] == [1, 2]
 
 
-def test_what_is_remembered_is_carried_to_another_store(app: Headrace, till: Till) -> None:
+def test_steps_are_copied_to_another_store(app: Headrace, till: Till) -> None:
     @app.task(name="order", retry=SOON)
     def order() -> None:
         current_job().step("charge", till.do, "charge", "\x00 7")
@@ -334,8 +334,8 @@ def test_a_step_that_enqueues_a_job_does_not_wait_for_it(app: Headrace, till: Ti
 
     job = (coroutine if kind == "astep" else threaded).enqueue()
     # With one slot, the other job could never run while this one waits for it.
-    told = "step 'start' was done and is not done again, but .*can't be stored"
-    with app.worker(concurrency=1), pytest.raises(JobFailed, match=told) as caught:
+    expected = "step 'start' was done and is not done again, but .*can't be stored"
+    with app.worker(concurrency=1), pytest.raises(JobFailed, match=expected) as caught:
         job.result(PATIENCE)
     assert caught.value.error_type == ResultUnavailable.__name__
     assert till.done == ["enqueue"]

@@ -129,7 +129,7 @@ def test_a_group_of_coroutines_is_suspended_as_one(app: Headrace, worker: Worker
     assert job.result(PATIENCE) == [1, 2]
 
 
-def test_an_event_brings_its_data_and_wakes_who_waits(app: Headrace, worker: Worker, kind: str) -> None:
+def test_an_event_brings_its_data_and_wakes_the_waiting_job(app: Headrace, worker: Worker, kind: str) -> None:
     @app.task(name="thread")
     def threaded() -> Any:
         return current_job().wait_event("approved")
@@ -188,14 +188,14 @@ def test_an_event_that_comes_just_before_the_suspension_is_not_missed(app: Headr
 
 
 def test_an_event_that_does_not_come_in_time_never_came(app: Headrace, worker: Worker) -> None:
-    gate, told = Gate(), []
+    gate, expected = Gate(), []
 
     @app.task(retry=SOON)
     def order() -> str:
         try:
             current_job().wait_event("paid", timeout=timedelta(milliseconds=20))
         except TimeoutError as error:
-            told.append(str(error))
+            expected.append(str(error))
             gate.pass_through()
             if current_job().attempt == 1:
                 raise OSError("away") from None
@@ -207,7 +207,7 @@ def test_an_event_that_does_not_come_in_time_never_came(app: Headrace, worker: W
     assert app.signal(job, "paid")  # too late, and that must not change by a retry
     gate.open()
     assert job.result(PATIENCE) == "cancelled"
-    assert told == ["event 'paid' did not come within 0.02 s"] * 2
+    assert expected == ["event 'paid' did not come within 0.02 s"] * 2
 
 
 def test_the_deadline_of_a_wait_does_not_move(app: Headrace, worker: Worker) -> None:
@@ -224,7 +224,7 @@ def test_the_deadline_of_a_wait_does_not_move(app: Headrace, worker: Worker) -> 
     assert job.run_at == until
 
 
-def test_who_does_not_catch_the_timeout_fails_with_it(app: Headrace, worker: Worker) -> None:
+def test_a_task_that_does_not_catch_the_timeout_fails_with_it(app: Headrace, worker: Worker) -> None:
     @app.task(retry=0)
     def order() -> None:
         current_job().wait_event("paid", timeout=0)
@@ -244,7 +244,7 @@ def test_a_suspended_job_can_be_cancelled(app: Headrace, worker: Worker) -> None
     assert not app.signal(job, "paid")
 
 
-def test_who_is_over_or_unknown_gets_no_events(app: Headrace, worker: Worker) -> None:
+def test_a_finished_or_unknown_job_gets_no_events(app: Headrace, worker: Worker) -> None:
     job = app.task(name="nothing")(lambda: None).enqueue()
     job.result(PATIENCE)
     assert not app.signal(job, "paid")
@@ -252,7 +252,7 @@ def test_who_is_over_or_unknown_gets_no_events(app: Headrace, worker: Worker) ->
 
 
 @pytest.mark.parametrize(
-    ("job", "name", "data", "told"),
+    ("job", "name", "data", "expected"),
     [
         (7, "paid", None, "job: expected text, got 7"),
         ("id", "", None, "event: expected a name"),
@@ -260,8 +260,8 @@ def test_who_is_over_or_unknown_gets_no_events(app: Headrace, worker: Worker) ->
         ("id", "paid", "x" * 2_000_000, "the payload is more than"),
     ],
 )
-def test_a_wrong_event_is_refused(app: Headrace, job: Any, name: str, data: Any, told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_a_wrong_event_is_refused(app: Headrace, job: Any, name: str, data: Any, expected: str) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         app.signal(job, name, data)
 
 

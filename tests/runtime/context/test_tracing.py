@@ -1,4 +1,4 @@
-"""What an attempt leaves for the next one to link to is stored with its outcome, on every store, sealed or not."""
+"""The link of an attempt for the next one is stored with its outcome, on every store, encrypted or not."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def linked(spans: list[ReadableSpan]) -> list[list[int]]:
     return [[places[link.context.span_id] for link in span.links] for span in spans]
 
 
-def test_attempts_and_kin_are_linked_on_every_store(app: Headrace, task: Callable[..., Any]) -> None:
+def test_attempts_and_dependencies_are_linked_on_every_store(app: Headrace, task: Callable[..., Any]) -> None:
     attempts = traced(app)
 
     @task(retry=SOON)
@@ -50,7 +50,7 @@ def test_attempts_and_kin_are_linked_on_every_store(app: Headrace, task: Callabl
 
 
 @pytest.mark.engines("sqlite")
-def test_what_is_sealed_is_linked_as_well() -> None:
+def test_encrypted_jobs_are_linked_as_well() -> None:
     key = f"k1:{base64.b64encode(bytes(32)).decode()}"
     with Headrace("memory://", encryption_keys=[key]) as app:
         attempts = traced(app)
@@ -72,9 +72,9 @@ class Stumbling:
         self._at = at
         self.has_past = True
 
-    def _stumble(self, here: str) -> None:
-        if here == self._at:
-            raise RuntimeError(f"stumbled at {here}")
+    def _stumble(self, method: str) -> None:
+        if method == self._at:
+            raise RuntimeError(f"stumbled at {method}")
 
     @contextmanager
     def submitting(self, what: object) -> Iterator[Callable[..., None]]:
@@ -104,7 +104,7 @@ class Stumbling:
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("at", ["begin", "look_back", "end"])
-def test_a_tracer_that_stumbles_takes_no_job_with_it(
+def test_a_failing_tracer_fails_no_job(
     app: Headrace, task: Callable[..., Any], at: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.trace(Stumbling(at))

@@ -1,4 +1,4 @@
-"""The dead-letter desk as users have it: what failed is found, told and brought back, and nothing is revealed."""
+"""Dead letters as users see them: failed jobs are found, shown and requeued, and no secret is revealed."""
 
 from __future__ import annotations
 
@@ -59,33 +59,38 @@ def failed(app: Headrace, pay: Task[..., Any, Any]) -> Making:
     return make
 
 
-def test_a_final_failure_is_on_the_desk(app: Headrace, failed: Making) -> None:
+def test_a_final_failure_has_a_dead_letter(app: Headrace, failed: Making) -> None:
     job = failed(7, tags=["vip"], metadata={"shop": 3}, priority=4)
-    [letter] = app.dead.list()
-    assert (letter.job_id, letter.task, letter.queue, letter.status) == (job.id, job.task, "default", "pending")
-    assert (letter.reason, letter.original_state, letter.attempts) == ("attempts_used_up", "running", 1)
-    assert (letter.priority, letter.tags, letter.metadata) == (4, ("vip",), {"shop": 3})
-    assert (letter.error_type, letter.error_message) == ("ConnectionError", "no bank for order 7")
-    assert "no bank for order" in (letter.error_traceback or "")
-    assert len(letter.fingerprint) == 16
-    assert letter.is_pending
-    assert app.dead.get(letter.id) == app.dead.get(job.id) == letter
-    assert [entry.event for entry in app.dead.history(letter.id)][-1] == "fail"
+    [dead_letter] = app.dead.list()
+    assert (dead_letter.job_id, dead_letter.task, dead_letter.queue, dead_letter.status) == (
+        job.id,
+        job.task,
+        "default",
+        "pending",
+    )
+    assert (dead_letter.reason, dead_letter.original_state, dead_letter.attempts) == ("attempts_used_up", "running", 1)
+    assert (dead_letter.priority, dead_letter.tags, dead_letter.metadata) == (4, ("vip",), {"shop": 3})
+    assert (dead_letter.error_type, dead_letter.error_message) == ("ConnectionError", "no bank for order 7")
+    assert "no bank for order" in (dead_letter.error_traceback or "")
+    assert len(dead_letter.fingerprint) == 16
+    assert dead_letter.is_pending
+    assert app.dead.get(dead_letter.id) == app.dead.get(job.id) == dead_letter
+    assert [entry.event for entry in app.dead.history(dead_letter.id)][-1] == "fail"
 
 
 def test_secrets_are_starred_out(app: Headrace, pay: Task[..., Any, Any]) -> None:
     pay.enqueue(1, "4711-secret")
     pay.enqueue(2, card="4711-secret")
     drain(app)
-    for letter in app.dead.list():
-        assert "4711-secret" not in repr(letter)
-    assert {letter.args for letter in app.dead.list()} == {(1, "***"), (2,)}
+    for dead_letter in app.dead.list():
+        assert "4711-secret" not in repr(dead_letter)
+    assert {dead_letter.args for dead_letter in app.dead.list()} == {(1, "***"), (2,)}
 
 
 def test_why_names_the_dead_letter(app: Headrace, failed: Making) -> None:
     job = failed()
-    [letter] = app.dead.list()
-    assert f"Its dead letter {letter.id} is pending" in job.why()
+    [dead_letter] = app.dead.list()
+    assert f"Its dead letter {dead_letter.id} is pending" in job.why()
     assert "dead letter" not in app.jobs.get(_completed(app)).why()
 
 
@@ -97,17 +102,17 @@ def _completed(app: Headrace) -> str:
 
 def test_a_requeued_job_runs_again_and_can_succeed(app: Headrace, failed: Making) -> None:
     job = failed(3, priority=5)
-    [letter] = app.dead.list()
-    answer = app.dead.requeue(letter.id, by="ann", note="bank is back", kwargs={"fine": True})
+    [dead_letter] = app.dead.list()
+    answer = app.dead.requeue(dead_letter.id, by="ann", note="bank is back", kwargs={"fine": True})
     assert (answer.requeued, answer.status, answer.requeues, answer.job_id) == (True, "requeued", 1, job.id)
     assert job.refresh().priority == 15
     drain(app)
     assert job.result(PATIENCE) == 3
-    closed = app.dead.get(letter.id)
+    closed = app.dead.get(dead_letter.id)
     assert (closed.status, closed.resolved_by, closed.requeues) == ("requeued", "ann", 1)
     assert [(note.text, note.by) for note in closed.notes] == [("bank is back", "ann")]
     assert not app.dead.list()
-    assert [found.id for found in app.dead.list(status=None)] == [letter.id]
+    assert [found.id for found in app.dead.list(status=None)] == [dead_letter.id]
     assert "requeued from its dead letter by ann" in [entry.message for entry in job.history()]
     assert len(job.errors) == 1
 
@@ -124,14 +129,14 @@ def test_the_limit_of_requeues_ends_in_permanently_failed(app: Headrace, failed:
     assert app.dead.get(job.id).status == "permanently_failed"
 
 
-def test_a_job_is_put_on_the_desk_by_hand(app: Headrace, pay: Task[..., Any, Any]) -> None:
+def test_a_dead_letter_is_added_by_hand(app: Headrace, pay: Task[..., Any, Any]) -> None:
     job = pay.using(delay=3600).enqueue(1)
-    letter = app.dead.add(job.id, reason="wrong_total", note="ask the shop", by="ann")
-    assert (letter.job_id, letter.reason, letter.status, letter.original_state) == (
+    dead_letter = app.dead.add(job.id, reason="wrong_total", note="ask the shop", by="ann")
+    assert (dead_letter.job_id, dead_letter.reason, dead_letter.status, dead_letter.original_state) == (
         *(job.id, "wrong_total", "pending"),
         "scheduled",
     )
-    assert [(note.text, note.by) for note in letter.notes] == [("ask the shop", "ann")]
+    assert [(note.text, note.by) for note in dead_letter.notes] == [("ask the shop", "ann")]
     assert (job.refresh().state, job.reason) == (State.FAILED, "wrong_total")
     with pytest.raises(InvalidJob, match="has a pending dead letter"):
         app.dead.add(job.id)
@@ -148,7 +153,7 @@ def test_a_job_is_put_on_the_desk_by_hand(app: Headrace, pay: Task[..., Any, Any
     assert (again.reason, again.error_type) == ("by_hand", "ConnectionError")
 
 
-def test_a_letter_tells_when_it_is_requeued_by_itself(url: str) -> None:
+def test_a_dead_letter_shows_when_it_is_requeued_automatically(url: str) -> None:
     settings: dict[str, Any] = {"dead_requeue_after": 60, "dead_requeue_factor": 3, "dead_requeue_limit": 2}
     with Headrace(url, **settings) as app:
 
@@ -160,14 +165,16 @@ def test_a_letter_tells_when_it_is_requeued_by_itself(url: str) -> None:
         waits = []
         for _ in range(3):
             drain(app)
-            letter = app.dead.get(job.id)
-            waits.append(letter.next_requeue_at and (letter.next_requeue_at - letter.entered_at).total_seconds())
+            dead_letter = app.dead.get(job.id)
+            waits.append(
+                dead_letter.next_requeue_at and (dead_letter.next_requeue_at - dead_letter.entered_at).total_seconds()
+            )
             app.dead.requeue(job.id)
         assert waits == [60, 180, None]
         assert app.dead.get(job.id).next_requeue_at is None
 
 
-def test_a_letter_shows_how_far_the_job_had_come_without_its_secrets(app: Headrace) -> None:
+def test_a_dead_letter_shows_how_far_the_job_had_come_without_its_secrets(app: Headrace) -> None:
     @app.task(name="pay", retry=Retry(limit=1, base=0.001, jitter=0))
     def pay() -> None:
         context = current_job()
@@ -181,29 +188,29 @@ def test_a_letter_shows_how_far_the_job_had_come_without_its_secrets(app: Headra
     job.promote()
     drain(app)
     job.delete()
-    letter = app.dead.get(job.id)
-    assert (letter.steps, letter.progress) == (("charge",), {"done": 1, "password": "***"})
-    assert [(line.attempt, line.message) for line in letter.logs] == [(1, "charged"), (2, "charged")]
-    assert letter.logs[0].fields == {"card": "4111", "password": "***"}
-    assert letter.first_failed_at < letter.entered_at
-    assert "hunter2" not in repr(letter)
+    dead_letter = app.dead.get(job.id)
+    assert (dead_letter.steps, dead_letter.progress) == (("charge",), {"done": 1, "password": "***"})
+    assert [(line.attempt, line.message) for line in dead_letter.logs] == [(1, "charged"), (2, "charged")]
+    assert dead_letter.logs[0].fields == {"card": "4111", "password": "***"}
+    assert dead_letter.first_failed_at < dead_letter.entered_at
+    assert "hunter2" not in repr(dead_letter)
 
 
 def test_a_dead_letter_is_dealt_with_once(app: Headrace, failed: Making) -> None:
     job = failed()
-    letter = app.dead.resolve(job.id, "manually_resolved", by="bob", note="refunded")
-    assert (letter.status, letter.resolved_by) == ("manually_resolved", "bob")
+    dead_letter = app.dead.resolve(job.id, "manually_resolved", by="bob", note="refunded")
+    assert (dead_letter.status, dead_letter.resolved_by) == ("manually_resolved", "bob")
     for act in (
-        lambda: app.dead.requeue(letter.id),
-        lambda: app.dead.resolve(letter.id, "cancelled"),
+        lambda: app.dead.requeue(dead_letter.id),
+        lambda: app.dead.resolve(dead_letter.id, "cancelled"),
     ):
-        with pytest.raises(DeadLetterClosed, match="manually_resolved already") as told:
+        with pytest.raises(DeadLetterClosed, match="manually_resolved already") as expected:
             act()
-        assert told.value.status == "manually_resolved"
-    assert [note.text for note in app.dead.note(letter.id, "all good").notes] == ["refunded", "all good"]
+        assert expected.value.status == "manually_resolved"
+    assert [note.text for note in app.dead.note(dead_letter.id, "all good").notes] == ["refunded", "all good"]
 
 
-def test_a_letter_keeps_the_history_of_a_job_that_is_gone(app: Headrace) -> None:
+def test_a_dead_letter_keeps_the_history_of_a_job_that_is_gone(app: Headrace) -> None:
     @app.task(name="weak", retry=Retry(limit=2, base=0.001, jitter=0))
     def weak() -> None:
         raise ConnectionError("no bank")
@@ -224,9 +231,9 @@ def test_a_letter_keeps_the_history_of_a_job_that_is_gone(app: Headrace) -> None
 def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) -> None:
     job = failed(5, tags=["vip"])
     assert job.delete()
-    [letter] = app.dead.list()
-    assert [entry.event for entry in app.dead.history(letter.id)] == ["fail"]
-    answer = app.dead.requeue(letter.id, kwargs={"fine": True})
+    [dead_letter] = app.dead.list()
+    assert [entry.event for entry in app.dead.history(dead_letter.id)] == ["fail"]
+    answer = app.dead.requeue(dead_letter.id, kwargs={"fine": True})
     assert "stored again" in answer.message
     drain(app)
     back = app.jobs.get(job.id)
@@ -269,19 +276,19 @@ def test_failures_of_one_kind_are_one_group(app: Headrace, pay: Task[..., Any, A
     assert (big.task, big.count, big.error_type) == (pay.name, 3, "ConnectionError")
     assert (small.task, small.count, small.message) == ("other", 1, "odd")
     assert big.first_seen <= big.last_seen
-    assert {letter.args[0] for letter in app.dead.list(fingerprint=big.fingerprint)} == {0, 1, 2}
+    assert {dead_letter.args[0] for dead_letter in app.dead.list(fingerprint=big.fingerprint)} == {0, 1, 2}
     by_reason = {stats.reason: stats for stats in app.dead.stats()}
     assert (by_reason["attempts_used_up"].total, by_reason["permanent_error"].pending) == (3, 1)
 
 
-def test_a_job_that_lost_its_worker_is_on_the_desk(app: Headrace, pay: Task[..., Any, Any]) -> None:
+def test_a_job_that_lost_its_worker_has_a_dead_letter(app: Headrace, pay: Task[..., Any, Any]) -> None:
     job = pay.enqueue(1)
     now = app.clock.now()
     app.engine.exchange([], ClaimRequest("gone", 1, 1000), now=now)
     app.engine.reap(10, now=now + 2000)
-    letter = app.dead.get(job.id)
-    assert (letter.reason, letter.error_type) == ("worker_lost", "WorkerLost")
-    assert letter.fingerprint == fingerprint_of_lost(pay.name)
+    dead_letter = app.dead.get(job.id)
+    assert (dead_letter.reason, dead_letter.error_type) == ("worker_lost", "WorkerLost")
+    assert dead_letter.fingerprint == fingerprint_of_lost(pay.name)
 
 
 def test_many_are_requeued_by_a_filter(app: Headrace, pay: Task[..., Any, Any], failed: Making) -> None:
@@ -320,13 +327,13 @@ def test_pages_follow_each_other(app: Headrace, pay: Task[..., Any, Any]) -> Non
     first = app.dead.list(limit=3)
     second = app.dead.list(limit=3, cursor=first.cursor)
     assert (len(first), len(second), second.cursor) == (3, 2, None)
-    assert len({letter.id for letter in (*first, *second)}) == 5
+    assert len({dead_letter.id for dead_letter in (*first, *second)}) == 5
     soon = datetime.now(UTC) + timedelta(hours=1)
     assert len(app.dead.list(until=soon)) == 5
     assert len(app.dead.list(since=soon)) == 0
 
 
-def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Making) -> None:
+def test_old_dead_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Making) -> None:
     first, second = failed(), failed(2)
     app.dead.resolve(first.id, "cancelled")
     assert app.dead.purge() == 0
@@ -339,7 +346,7 @@ def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Maki
 
 
 @pytest.mark.parametrize(
-    ("act", "told"),
+    ("act", "expected"),
     [
         (lambda dead: dead.requeue_where(), "at least one filter"),
         (lambda dead: dead.list(color="red"), "unknown filter 'color'"),
@@ -356,24 +363,24 @@ def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Maki
         (lambda dead: dead.purge(status="gone"), "is not one of"),
     ],
 )
-def test_wrong_use_is_told(app: Headrace, act: Callable[[Any], Any], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_wrong_use_is_refused(app: Headrace, act: Callable[[Any], Any], expected: str) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         act(app.dead)
 
 
-def test_unknown_letters_are_told(app: Headrace) -> None:
+def test_unknown_dead_letters_are_refused(app: Headrace) -> None:
     for act in (app.dead.get, app.dead.requeue, app.dead.history):
         with pytest.raises(DeadLetterNotFound, match="no dead letter has the id 'nowhere'"):
             act("nowhere")
 
 
-def test_the_desk_has_async_twins(app: Headrace, failed: Making) -> None:
+def test_dead_letters_have_async_twins(app: Headrace, failed: Making) -> None:
     job = failed()
 
     async def look() -> None:
-        [letter] = await app.dead.alist()
-        assert await app.dead.aget(letter.id) == letter
-        assert (await app.dead.arequeue(letter.id)).job_id == job.id
+        [dead_letter] = await app.dead.alist()
+        assert await app.dead.aget(dead_letter.id) == dead_letter
+        assert (await app.dead.arequeue(dead_letter.id)).job_id == job.id
         assert await app.dead.acount() == 0
 
     asyncio.run(look())
@@ -387,7 +394,7 @@ def automatic(app: Headrace) -> AutoRequeue:
 
 
 def age(app: Headrace, seconds: float) -> None:
-    """Let all letters be older, as if that time had passed."""
+    """Make all dead letters older, as if that time had passed."""
     engine = app.engine
     rows = engine.dead_letters.find(DeadLetterFilter(), 100)
     engine.dead_letters.purge(STATUSES, app.clock.now() + 1000, 100)
@@ -395,15 +402,15 @@ def age(app: Headrace, seconds: float) -> None:
     engine.transfer.import_dead_letters([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
 
 
-def test_letters_come_back_by_themselves_when_their_time_has_come(app: Headrace, failed: Making) -> None:
+def test_dead_letters_are_requeued_automatically_when_due(app: Headrace, failed: Making) -> None:
     job = failed(priority=3)
     requeuing = automatic(app)
-    assert requeuing.look() == 0
+    assert requeuing.requeue_due() == 0
     age(app, 3601)
-    assert requeuing.look() == 1
+    assert requeuing.requeue_due() == 1
     assert (job.refresh().state, job.priority) == (State.PENDING, 3)
-    letter = app.dead.get(job.id)
-    assert (letter.status, letter.resolved_by, letter.requeues) == ("requeued", "headrace", 1)
+    dead_letter = app.dead.get(job.id)
+    assert (dead_letter.status, dead_letter.resolved_by, dead_letter.requeues) == ("requeued", "headrace", 1)
     assert "requeued automatically" in [entry.message for entry in job.history()]
 
 
@@ -411,24 +418,24 @@ def test_the_second_time_takes_longer_and_a_third_is_left_to_people(app: Headrac
     job = failed()
     for seconds, back in ((3601, 1), (3601, 0), (3601, 1), (10**6, 0)):
         age(app, seconds)
-        assert automatic(app).look() == back
+        assert automatic(app).requeue_due() == back
         drain(app)
     assert job.refresh().state is State.FAILED
     assert (app.dead.get(job.id).requeues, app.dead.get(job.id).status) == (2, "pending")
 
 
-def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: Task[..., Any, Any]) -> None:
+def test_a_dead_letter_that_can_t_be_requeued_blocks_no_other(app: Headrace, pay: Task[..., Any, Any]) -> None:
     jobs = pay_many(app, pay, 3)
     age(app, 3601)
     for job in jobs[1:]:
         job.delete()
         pay.using(job_id=job.id, delay=60).enqueue(1)  # an open job under its id
-    assert automatic(app).look() == 1
-    assert automatic(app).look() == 0
+    assert automatic(app).requeue_due() == 1
+    assert automatic(app).requeue_due() == 0
     assert app.dead.count() == 2
 
 
-def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
+def test_nothing_is_requeued_automatically_by_default(app: Headrace, failed: Making) -> None:
     failed()
     age(app, 10**7)
     assert not any(

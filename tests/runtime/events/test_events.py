@@ -26,11 +26,11 @@ from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 
 
-def _told(app: Headrace, **which: Any) -> list[str]:
+def _types(app: Headrace, **which: Any) -> list[str]:
     return [event.type for event in app.events(follow=False, **which)]
 
 
-def test_a_worker_tells_what_becomes_of_its_jobs(app: Headrace, worker: Worker) -> None:
+def test_a_worker_emits_the_events_of_its_jobs(app: Headrace, worker: Worker) -> None:
     from headrace import current_job
 
     @app.task(name="speak")
@@ -39,20 +39,20 @@ def test_a_worker_tells_what_becomes_of_its_jobs(app: Headrace, worker: Worker) 
         current_job().log("hello", level="warning")
 
     speak.enqueue().result(PATIENCE)
-    eventually(lambda: "job.completed" in _told(app, task="speak"), "the end is told")
-    told = list(app.events(follow=False, task="speak"))
-    types = [event.type for event in told]
+    eventually(lambda: "job.completed" in _types(app, task="speak"), "the end is emitted")
+    events = list(app.events(follow=False, task="speak"))
+    types = [event.type for event in events]
     assert types == ["job.enqueued", "job.started", "job.progress", "job.log", "job.completed"]
-    by_type = {event.type: event for event in told}
+    by_type = {event.type: event for event in events}
     assert by_type["job.progress"].data == {"progress": 0.5}
     assert by_type["job.log"].data == {"level": "warning", "message": "hello"}
     assert by_type["job.started"].data["wait"] >= 0
     assert by_type["job.completed"].worker == worker.id
-    assert "worker.started" in _told(app)
+    assert "worker.started" in _types(app)
 
 
 @pytest.mark.every_engine
-def test_a_worker_tells_when_nothing_is_left_to_run(app: Headrace) -> None:
+def test_a_worker_emits_an_event_when_nothing_is_left_to_run(app: Headrace) -> None:
     app.task(name="quick")(lambda: None)
     app.enqueue_many([{"task": "quick"} for _ in range(3)])
     app.run_worker(drain=True)
@@ -61,15 +61,15 @@ def test_a_worker_tells_when_nothing_is_left_to_run(app: Headrace) -> None:
     assert [event.data for event in app.events(follow=False, types="worker.drained")] == [{"jobs": 3}, {"jobs": 1}]
 
 
-def test_a_worker_that_goes_on_tells_it_once_for_each_time_it_had_work(app: Headrace, worker: Worker) -> None:
+def test_a_worker_emits_it_once_for_each_period_of_work(app: Headrace, worker: Worker) -> None:
     app.task(name="quick")(lambda: None)
     for times in (1, 2):
         app.enqueue("quick").result(PATIENCE)
-        eventually(lambda: _told(app).count("worker.drained") == times, "that nothing is left")  # noqa: B023
+        eventually(lambda: _types(app).count("worker.drained") == times, "that nothing is left")  # noqa: B023
 
 
 @pytest.mark.every_engine
-def test_a_worker_tells_that_it_could_not_reach_its_store(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_reports_an_outage_of_its_store(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     exchange, failures = app.engine.exchange, iter((EngineUnavailable("the server is away"), OSError("odd")))
 
     def fail_first(*args: Any, **more: Any) -> Any:
@@ -79,7 +79,7 @@ def test_a_worker_tells_that_it_could_not_reach_its_store(app: Headrace, monkeyp
 
     monkeypatch.setattr(app.engine, "exchange", fail_first)
     with app.worker() as worker:
-        eventually(lambda: "worker.error" in _told(app), "the error is told")
+        eventually(lambda: "worker.error" in _types(app), "the error is emitted")
     [event] = app.events(follow=False, types="worker.error")
     assert (event.worker, event.data["error"], event.data["message"]) == (
         *(worker.id, "EngineUnavailable"),
@@ -89,55 +89,55 @@ def test_a_worker_tells_that_it_could_not_reach_its_store(app: Headrace, monkeyp
 
 
 @pytest.mark.every_engine
-def test_a_handler_in_every_process_hears_that_its_own_worker_has_started(app: Headrace) -> None:
-    heard: list[str | None] = []
+def test_a_handler_in_every_process_gets_the_start_of_its_own_worker(app: Headrace) -> None:
+    workers: list[str | None] = []
 
     @app.on("worker.started", everywhere=True, name="seen")
     def seen(event: Event) -> None:
-        heard.append(event.worker)
+        workers.append(event.worker)
 
     with app.worker() as worker:
-        eventually(lambda: bool(heard), "the start is heard")
-    assert heard == [worker.id]
+        eventually(lambda: bool(workers), "the start is received")
+    assert workers == [worker.id]
 
 
 def test_a_worker_that_works_is_not_started_again(app: Headrace) -> None:
     worker = app.worker()
     assert worker.start() is worker.start() is worker
     assert len(app.workers()) == 1
-    assert _told(app).count("worker.started") == 1
+    assert _types(app).count("worker.started") == 1
     worker.stop()
     with pytest.raises(HeadraceError, match="has stopped; make a new one"):
         worker.start()
 
 
-def test_the_start_of_a_long_run_is_told_while_it_runs(app: Headrace, worker: Worker) -> None:
+def test_the_start_of_a_long_run_is_emitted_while_it_runs(app: Headrace, worker: Worker) -> None:
     gate = Gate()
     app.task(name="long")(gate.pass_through)
     job = app.enqueue("long")
     gate.wait_until_reached()
-    eventually(lambda: "job.started" in _told(app), "the start is told")
+    eventually(lambda: "job.started" in _types(app), "the start is emitted")
     gate.open()
     job.result(PATIENCE)
-    eventually(lambda: _told(app, task="long").count("job.completed") == 1, "the end is told")
-    assert _told(app, task="long").count("job.started") == 1
+    eventually(lambda: _types(app, task="long").count("job.completed") == 1, "the end is emitted")
+    assert _types(app, task="long").count("job.started") == 1
 
 
 @pytest.mark.every_engine
-def test_what_is_completed_after_the_lease_was_given_up_is_told(app: Headrace, worker: Worker) -> None:
-    """As by a worker that was suspended, if nobody has taken its jobs over meanwhile."""
+def test_a_completion_after_a_lost_lease_is_emitted(app: Headrace, worker: Worker) -> None:
+    """As by a worker that was suspended, if no other worker has taken its jobs meanwhile."""
     gate = Gate()
     app.task(name="long")(gate.pass_through)
     job = app.enqueue("long")
     gate.wait_until_reached()
-    eventually(lambda: "job.started" in _told(app), "the start is told")
+    eventually(lambda: "job.started" in _types(app), "the start is emitted")
     [lease] = [lease_of(claim) for claim in worker.held()]
-    worker._heartbeat._lose(frozenset([lease]), "no lease renewal for 60 s")
+    worker._heartbeat._drop_lost(frozenset([lease]), "no lease renewal for 60 s")
     assert not worker.held()
     gate.open()
     assert job.wait(PATIENCE) == "completed"
-    eventually(lambda: "job.completed" in _told(app, task="long"), "the end is told")
-    assert _told(app, task="long").count("job.completed") == 1
+    eventually(lambda: "job.completed" in _types(app, task="long"), "the end is emitted")
+    assert _types(app, task="long").count("job.completed") == 1
 
 
 def test_events_are_followed_as_they_happen(app: Headrace) -> None:
@@ -183,7 +183,7 @@ def test_since_may_be_a_time(app: Headrace) -> None:
             app.events(wrong, follow=False)  # type: ignore[arg-type]
 
 
-def test_what_every_job_goes_through_is_not_told_where_events_are_off(url: str) -> None:
+def test_without_the_setting_no_event_of_a_job_is_stored(url: str) -> None:
     with Headrace(url, events=False) as app:
 
         @app.task(name="fails", retry=0)
@@ -193,7 +193,7 @@ def test_what_every_job_goes_through_is_not_told_where_events_are_off(url: str) 
 
         app.enqueue_many([fails.bind(False), fails.bind(True)])
         app.run_worker(drain=True)
-        assert sorted(set(_told(app, types="job.*"))) == ["job.attempt_failed", "job.failed"]
+        assert sorted(set(_types(app, types="job.*"))) == ["job.attempt_failed", "job.failed"]
 
 
 # -- handlers
@@ -233,8 +233,8 @@ def test_a_handler_goes_on_where_the_last_one_was_killed(app: Headrace) -> None:
     assert msgspec.json.decode(document.value, type=HandlerCursor).holder == "", "the next one need not wait"
 
 
-def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_TERM", 3_600_000)
+def test_a_holder_keeps_its_subscription_while_its_lease_lasts(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_LEASE_MS", 3_600_000)
     busy = HandlerCursor(app.events.last(), holder="somebody", until=app.clock.now() + 3_600_000)
     app.engine.document_store.put([Document(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
     seen: list[Event] = []
@@ -243,7 +243,7 @@ def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace, monkeypatch: py
     app.on("job.*", name="here", everywhere=True)(everywhere.append)
     with app.listening():
         app.task_by_name("x").enqueue()
-        eventually(lambda: everywhere, "this process heard of it")
+        eventually(lambda: everywhere, "this process got it")
     assert seen == []
 
 
@@ -263,7 +263,7 @@ def test_a_handler_that_fails_is_tried_again_and_then_passed_over(
         for name in ("good", "bad", "next"):
             app.task_by_name(name).enqueue()
         eventually(lambda: tried[-1:] == ["next"], "it goes on")
-        eventually(lambda: "worker.error" in _told(app), "it is told")
+        eventually(lambda: "worker.error" in _types(app), "it is sent")
     assert tried == ["good", "bad", "bad", "bad", "next"]
     [error] = app.events(follow=False, types="worker.error")
     assert error.data["subscription"] == "picky"
@@ -282,7 +282,7 @@ def test_two_handlers_of_one_name_are_refused(app: Headrace) -> None:
 
 
 class Receiver:
-    """A web server that answers as it is told."""
+    """A web server whose answers the test sets."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -355,7 +355,7 @@ def test_what_is_not_taken_is_tried_again_and_a_redirect_is_not_followed(
 
 @pytest.mark.slow
 @pytest.mark.engines("sqlite")
-def test_who_is_gone_is_sent_no_more(app: Headrace, receiver: Receiver, worker: Worker) -> None:
+def test_a_deleted_webhook_gets_no_more_events(app: Headrace, receiver: Receiver, worker: Worker) -> None:
     hook = app.webhooks.create(receiver.url, "queue.*")
     receiver.status = 410
     app.queue("mail").pause()
@@ -369,7 +369,7 @@ def test_who_is_gone_is_sent_no_more(app: Headrace, receiver: Receiver, worker: 
 
 
 @pytest.mark.engines("sqlite")
-def test_a_secret_is_sealed_where_there_are_keys(folder: Path, receiver: Receiver) -> None:
+def test_a_secret_is_encrypted_where_there_are_keys(folder: Path, receiver: Receiver) -> None:
     import base64
 
     key = "k1:" + base64.b64encode(b"x" * 32).decode()

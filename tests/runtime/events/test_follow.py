@@ -1,4 +1,4 @@
-"""Who follows events hears all of them, in order, though the store is away for a while."""
+"""A follower gets all events, in order, though the store is unavailable for a while."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def outage(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> Outage:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long it would have waited, each time; nobody waits."""
-    told: list[float] = []
+    """The pauses it would have made; it makes none."""
+    found: list[float] = []
 
     async def asleep(seconds: float) -> None:
-        told.append(seconds)
+        found.append(seconds)
 
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=told.append, monotonic=time.monotonic))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic))
     monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
-    return told
+    return found
 
 
 def enqueue(app: Headrace, *names: str) -> str:
@@ -66,12 +66,12 @@ def enqueue(app: Headrace, *names: str) -> str:
 
 
 async def first(app: Headrace, many: int, since: str) -> list[str | None]:
-    told: list[str | None] = []
+    found: list[str | None] = []
     async for event in app.aevents(since):
-        told.append(event.task)
-        if len(told) == many:
+        found.append(event.task)
+        if len(found) == many:
             break
-    return told
+    return found
 
 
 def test_an_outage_is_waited_out_and_nothing_is_missed(
@@ -80,10 +80,10 @@ def test_an_outage_is_waited_out_and_nothing_is_missed(
     since = enqueue(app, "a", "b")
     outage(1, 3, 4)
     stream = app.events(since)
-    told = [event.task for event in itertools.islice(stream, 2)]
+    found = [event.task for event in itertools.islice(stream, 2)]
     enqueue(app, "c")
-    told += [event.task for event in itertools.islice(stream, 1)]
-    assert told == ["a", "b", "c"]
+    found += [event.task for event in itertools.islice(stream, 1)]
+    assert found == ["a", "b", "c"]
     assert pauses == [1.0, follow.POLL, 1.0, 1.0], "a second for each outage"
     assert caplog.text.count("the store is not available: no route to the server") == 3
 
@@ -98,7 +98,7 @@ def test_coroutines_wait_it_out_as_well(
     assert caplog.text.count("the store is not available: no route to the server") == 2
 
 
-def test_who_does_not_follow_is_told_of_the_outage(app: Headrace, outage: Outage, pauses: list[float]) -> None:
+def test_a_reader_that_does_not_follow_gets_the_outage(app: Headrace, outage: Outage, pauses: list[float]) -> None:
     enqueue(app, "a")
     reads = outage(1, 2)
     with pytest.raises(EngineUnavailable, match="no route"):
@@ -113,7 +113,7 @@ def test_who_does_not_follow_is_told_of_the_outage(app: Headrace, outage: Outage
     assert asyncio.run(collect()) == [event.type for event in app.events(follow=False)] == ["job.enqueued"]
 
 
-def test_at_the_end_a_follower_asks_again_after_a_moment(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_end_a_follower_reads_again_after_a_moment(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     since, pauses, names = app.events.last(), list[float](), iter("abcd")
 
     def sleep(seconds: float) -> None:

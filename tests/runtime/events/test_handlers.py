@@ -23,7 +23,7 @@ def _begin_at(app: Headrace, name: str, place: HandlerCursor) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_before(
+def test_a_handler_everywhere_that_fails_at_first_gets_no_earlier_events(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", (0.01,))
@@ -47,7 +47,7 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
 
 
 def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
+    monkeypatch.setattr(handlers, "_SAVE_EVERY", 0.0)
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
     put, outages, seen = app.engine.document_store.put, ["on purpose"], list[str | None]()
 
@@ -69,19 +69,19 @@ def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypa
 def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", ())
     monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
-    tell, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
+    append, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
 
-    def tell_unless_away(groups: Sequence[EventGroup]) -> None:
+    def append_unless_away(groups: Sequence[EventGroup]) -> None:
         if outages:
             raise EngineUnavailable(outages.pop())
-        tell(groups)
+        append(groups)
 
     def handle(event: Event) -> None:
         seen.append(event.task)
         if event.task == "bad":
             raise RuntimeError("not this one")
 
-    monkeypatch.setattr(app.engine.events, "tell", tell_unless_away)
+    monkeypatch.setattr(app.engine.events, "tell", append_unless_away)
     app.on("job.enqueued", name="picky")(handle)
     with app.listening():
         app.enqueue_many([app.task_by_name(name).bind() for name in ("bad", "good")])
@@ -121,10 +121,10 @@ def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
         for name in ("first", "second"):
             app.task_by_name(name).enqueue()
         eventually(lambda: seen == ["first", "second"], "the other one is called")
-        eventually(lambda: len(list(app.events(follow=False, types="worker.error"))) == 2, "it is told")
+        eventually(lambda: len(list(app.events(follow=False, types="worker.error"))) == 2, "it is emitted")
 
 
-def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> None:
+def test_a_wrong_clock_does_not_block_a_handler(app: Headrace) -> None:
     wrong = HandlerCursor(app.events.last(), holder="who-was-killed", until=app.clock.now() + 365 * 86_400_000)
     _begin_at(app, "audit", wrong)
     seen: list[str | None] = []
@@ -134,8 +134,8 @@ def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> No
         eventually(lambda: seen == ["x"], "it is handled")
 
 
-def test_a_place_is_noted_on_the_way_through_what_nobody_wants(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
+def test_a_position_is_stored_also_while_no_event_matches(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "_SAVE_EVERY", 0.0)
     began = app.events.last()
     _begin_at(app, "audit", HandlerCursor(began))
     for _ in range(101):  # more than are read at once

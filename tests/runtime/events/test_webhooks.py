@@ -1,4 +1,4 @@
-"""Webhooks: who is sent what from when on, whoever comes, changes or goes in between."""
+"""Webhooks: which events each one gets, also if webhooks are added, changed or removed in between."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_new_webhook_is_sent_all_that_happens_from_then_on(app: Headrace, monk
     first = app.webhooks.create(URL, "queue.paused")
     with app.listening():
         app.queue("a").pause()
-        eventually(lambda: _sent(app, first.id) == 1, "it is known who wants something")
+        eventually(lambda: _sent(app, first.id) == 1, "the webhooks are known")
         second = app.webhooks.create(URL, "queue.resumed")
         app.queue("a").resume()
         app.queue("b").pause()
@@ -56,7 +56,7 @@ def test_what_happened_while_a_webhook_was_paused_is_not_sent(app: Headrace, mon
 
 
 @pytest.mark.engines("sqlite")
-def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
+def test_two_concurrent_changes_of_a_webhook_do_not_undo_each_other(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hook = app.webhooks.create(URL, "queue.paused")
@@ -74,7 +74,7 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
 
 
 @pytest.mark.engines("sqlite")
-def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_waits_while_its_queue_is_full(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handlers, "_PAUSES", (0.01, 0.01))
     tried, hand_on = [], app.webhooks._enqueue_deliveries
 
@@ -117,7 +117,7 @@ def _stalling(status: str) -> Iterator[str]:
 
 
 @pytest.mark.engines("sqlite")
-def test_the_status_tells_though_the_rest_of_the_answer_never_comes() -> None:
+def test_the_status_decides_though_the_rest_of_the_answer_never_comes() -> None:
     with _stalling("200 OK") as url:
         assert post(url, b"{}", {}, PATIENCE / 3, [LOOPBACK]) == 200
     with _stalling("410 Gone") as url, pytest.raises(NotTaken) as raised:

@@ -1,4 +1,4 @@
-"""What a flow costs beside the jobs it is made of, in commits."""
+"""The commits of a flow beyond those of its jobs."""
 
 from __future__ import annotations
 

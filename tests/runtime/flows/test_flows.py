@@ -240,10 +240,10 @@ def test_a_circle_a_stranger_and_an_empty_flow_are_refused_and_nothing_is_stored
     a.after(b)
     with pytest.raises(InvalidJob, match=r"give -> listed -> give|listed -> give -> listed"):
         loop.enqueue()
-    ours = app.flow("ours")
-    ours.add(give.bind(app.flow("theirs").add(give.bind())))
+    flow = app.flow("ours")
+    flow.add(give.bind(app.flow("theirs").add(give.bind())))
     with pytest.raises(InvalidJob, match="'theirs'"):
-        ours.enqueue()
+        flow.enqueue()
     with pytest.raises(InvalidJob, match="has no jobs"):
         app.flow("empty").enqueue()
     assert app.jobs.count() == 0
@@ -486,8 +486,8 @@ def test_a_job_is_not_completed_before_those_it_spawned(
     assert (spawned.result(), spawned.flow, spawned.children()) == ("done", run.id, [first])
     assert run.refresh().progress == (3, 3)
     assert first.refresh().state == "completed"
-    told = [(entry.event, entry.from_state, entry.to_state) for entry in first.history()]
-    assert told[-2:] == [("succeed", "running", "waiting"), ("unblock", "waiting", "completed")]
+    found = [(entry.event, entry.from_state, entry.to_state) for entry in first.history()]
+    assert found[-2:] == [("succeed", "running", "waiting"), ("unblock", "waiting", "completed")]
 
 
 def test_what_a_failed_attempt_spawned_is_not_stored(app: Headrace, give: AnyTask) -> None:
@@ -533,17 +533,17 @@ def test_a_spawned_job_that_fails_cancels_its_parent_or_does_not(app: Headrace, 
 def test_only_calls_can_be_spawned_and_only_by_a_running_job(app: Headrace, give: AnyTask) -> None:
     @app.task(retry=0)
     def parent() -> list[str]:
-        told = []
+        found = []
         for wrong in (give, None, give.using(unique=True).bind(), give.using(parent="x").bind()):
             with pytest.raises(InvalidJob) as refused:
                 current_job().spawn(wrong)  # type: ignore[arg-type]
-            told.append(str(refused.value))
-        return told
+            found.append(str(refused.value))
+        return found
 
     job = parent.enqueue()
     drain(app)
-    told = job.result()
-    assert [word in line for word, line in zip(("call", "call", "unique", "parent"), told, strict=True)] == [True] * 4
+    found = job.result()
+    assert [part in line for part, line in zip(("call", "call", "unique", "parent"), found, strict=True)] == [True] * 4
 
 
 @pytest.mark.engines("sqlite")
@@ -594,7 +594,7 @@ def test_the_graph_of_a_flow_is_data_and_drawings(app: Headrace, give: AnyTask) 
 
 
 @pytest.mark.every_engine
-def test_a_handle_tells_the_state_of_a_job_whose_parents_were_over(app: Headrace, give: AnyTask) -> None:
+def test_a_handle_shows_the_state_of_a_job_whose_parents_were_over(app: Headrace, give: AnyTask) -> None:
     @app.task(retry=0)
     def fail() -> None:
         raise OSError
@@ -688,12 +688,12 @@ def test_what_follows_an_empty_group_gets_an_empty_list_and_keeps_its_place(app:
         return name
 
     @app.task(name="count")
-    def count(results: list[Any], told: str = "-") -> str:
+    def count(results: list[Any], suffix: str = "-") -> str:
         ran.append("count")
-        return f"{len(results)} {told}"
+        return f"{len(results)} {suffix}"
 
-    alone = group([]).then(count.bind(told="alone")).enqueue()
-    behind = chain(note.bind("first"), group([]), group([]), count.bind(told="behind")).enqueue()
+    alone = group([]).then(count.bind(suffix="alone")).enqueue()
+    behind = chain(note.bind("first"), group([]), group([]), count.bind(suffix="behind")).enqueue()
     inside = group(note.bind("x"), group([])).enqueue()
     last = chain(note.bind("last"), group([])).enqueue()
     drain(app)

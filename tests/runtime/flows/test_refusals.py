@@ -1,4 +1,4 @@
-"""What does not go together in a flow is refused, or left out, in words that speak of the flow."""
+"""Options that conflict in a flow are refused, or left out, and the error names the flow."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def give(app: Headrace) -> AnyTask:
 
 
 @pytest.mark.engines("sqlite")
-def test_a_node_of_another_flow_is_told_also_in_a_list(app: Headrace, give: AnyTask) -> None:
+def test_a_node_of_another_flow_is_refused_also_in_a_list(app: Headrace, give: AnyTask) -> None:
     stranger = app.flow("theirs").add(give.bind())
     for after in (stranger, [stranger], [[stranger]], (stranger,)):
         flow = app.flow("ours")
@@ -44,7 +44,7 @@ def test_a_node_of_another_flow_is_told_also_in_a_list(app: Headrace, give: AnyT
 
 
 @pytest.mark.parametrize("in_worker", [False, True])
-def test_a_result_that_does_not_fit_is_told_with_the_parent_it_came_from(
+def test_a_result_that_does_not_fit_is_reported_with_the_parent_it_came_from(
     app: Headrace, give: AnyTask, in_worker: bool
 ) -> None:
     @app.task
@@ -79,7 +79,7 @@ def test_results_leave_out_what_could_not_be_stored(app: Headrace, give: AnyTask
 
 
 @pytest.mark.engines("sqlite")
-def test_too_many_results_for_one_job_are_told_as_such() -> None:
+def test_too_many_results_for_one_job_have_their_own_error() -> None:
     with Headrace("memory://", max_payload=2000) as app:
         count: AnyTask = app.task(name="count")(len)
         give: AnyTask = app.task(name="give")(str)
@@ -109,7 +109,7 @@ def test_flows_before_one_that_is_nowhere_are_no_flows(app: Headrace, give: AnyT
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("make", [chain, group])
-def test_what_is_nested_too_deep_is_refused_in_our_words(app: Headrace, give: AnyTask, make: Any) -> None:
+def test_a_value_that_is_nested_too_deep_is_refused_with_our_error(app: Headrace, give: AnyTask, make: Any) -> None:
     def nested(levels: int) -> Any:
         whole = make(give.bind(1))
         for _ in range(levels - 1):

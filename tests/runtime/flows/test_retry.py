@@ -60,7 +60,7 @@ def test_a_chain_that_was_cancelled_is_run_again_in_its_order(
 def test_parents_that_were_added_last_are_revived_first(
     app: Headrace, note: AnyTask, order: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flow_run, "_AT_ONCE", 2)  # else only thousands of jobs would be revived in several commits
+    monkeypatch.setattr(flow_run, "_BATCH_SIZE", 2)  # else only thousands of jobs would be revived in several commits
     flow = app.flow("upside down")
     children = [flow.add(note.bind(f"child {number}")) for number in range(5)]
     parent = flow.add(note.bind("parent"))
@@ -79,7 +79,7 @@ def test_parents_that_were_added_last_are_revived_first(
 @pytest.mark.timed
 def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one child has thousands of parents, and must not be looked at anew for each of them."""
-    monkeypatch.setattr(flow_run, "_AT_ONCE", 3000)
+    monkeypatch.setattr(flow_run, "_BATCH_SIZE", 3000)
     total: AnyTask = app.task(name="total")(len)
     run = group(note.bind("x") for _ in range(3000)).then(total.bind()).enqueue()
     parents = [job.id for job in run.jobs[:-1]]
@@ -108,7 +108,7 @@ def test_the_result_raises_the_error_of_the_job_at_fault_and_of_no_other(app: He
     assert failed.value.job_id == fault.id
 
 
-def test_who_was_cancelled_for_a_cancelled_job_does_not_blame_a_failed_one(app: Headrace, note: AnyTask) -> None:
+def test_a_job_cancelled_by_a_cancelled_parent_does_not_name_a_failed_one(app: Headrace, note: AnyTask) -> None:
     waits = chain(note.using(delay=60).bind("first"), note.bind("second"))
     run = group(waits, note.bind("bad stranger")).enqueue()
     assert run.jobs[0].cancel()
@@ -152,7 +152,7 @@ def test_a_child_is_retried_with_its_parent_and_not_before(app: Headrace) -> Non
 
 
 @pytest.mark.every_engine
-def test_a_child_is_run_alone_if_somebody_says_so_or_its_parent_is_gone(app: Headrace) -> None:
+def test_a_child_runs_alone_on_request_or_if_its_parent_is_gone(app: Headrace) -> None:
     @app.task(name="parent", retry=0)
     def parent() -> None:
         raise OSError("away")

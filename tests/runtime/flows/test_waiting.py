@@ -1,4 +1,4 @@
-"""Who waits for a flow is told its end, whenever its jobs end between two readings of the store."""
+"""A wait for a flow ends with the flow, whenever its jobs end between two reads of the store."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def _await(run: FlowRun) -> str:
 
 
 @pytest.mark.parametrize("wait", [_wait, _await])
-@pytest.mark.parametrize("reading", ["tally", "newest"])
-def test_a_flow_that_ends_right_after_a_reading_is_told_as_it_ended(
+@pytest.mark.parametrize("reading", ["flow_summary", "newest"])
+def test_a_flow_that_ends_right_after_a_reading_is_reported_as_it_ended(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, reading: str, wait: Callable[[FlowRun], str]
 ) -> None:
     @app.task(retry=0)
@@ -42,7 +42,7 @@ def test_a_flow_that_ends_right_after_a_reading_is_told_as_it_ended(
         return found
 
     monkeypatch.setattr(Services, reading, read_and_end)
-    if reading == "tally":
+    if reading == "flow_summary":
         monkeypatch.setattr(Services, "wait", lambda *_: drain(app))
         monkeypatch.setattr(Services, "await_finish", _drained(app))
     assert wait(run) == "failed"

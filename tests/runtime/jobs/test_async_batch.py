@@ -26,27 +26,27 @@ def test_coroutines_that_come_during_a_commit_share_the_next() -> None:
         return [f"stored {item}" for item in items]
 
     async def main() -> list[str | BaseException]:
-        lane = AsyncBatch(flush)
-        return await answers_of(*(asyncio.create_task(lane.call(n)) for n in range(3)))
+        batch = AsyncBatch(flush)
+        return await answers_of(*(asyncio.create_task(batch.call(n)) for n in range(3)))
 
     assert asyncio.run(main()) == ["stored 0", "stored 1", "stored 2"]
     assert [item for commit in commits for item in commit] == [0, 1, 2]
 
 
-def test_where_no_thread_is_to_be_had_any_more_every_caller_is_told() -> None:
+def test_without_a_new_thread_every_caller_gets_an_error() -> None:
     async def main() -> list[str | BaseException]:
         pool = ThreadPoolExecutor(1)
         asyncio.get_running_loop().set_default_executor(pool)
         pool.shutdown()
-        lane: AsyncBatch[int, str] = AsyncBatch(lambda items: ["stored" for _ in items])
-        return await answers_of(*(asyncio.create_task(lane.call(n)) for n in range(3)))
+        batch: AsyncBatch[int, str] = AsyncBatch(lambda items: ["stored" for _ in items])
+        return await answers_of(*(asyncio.create_task(batch.call(n)) for n in range(3)))
 
     answers = asyncio.run(main())
     assert len(answers) == 3
     assert all(isinstance(error, EngineUnavailable) for error in answers), answers
 
 
-def test_callers_are_told_when_the_one_that_commits_for_them_is_cancelled() -> None:
+def test_callers_get_an_error_when_the_one_that_commits_for_them_is_cancelled() -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def flush(items: list[int]) -> list[str]:
@@ -55,19 +55,19 @@ def test_callers_are_told_when_the_one_that_commits_for_them_is_cancelled() -> N
         return ["stored" for _ in items]
 
     async def main() -> list[str | BaseException]:
-        lane = AsyncBatch(flush)
-        first = asyncio.create_task(lane.call(1))
+        batch = AsyncBatch(flush)
+        first = asyncio.create_task(batch.call(1))
         assert await asyncio.to_thread(inside.wait, PATIENCE)
-        second = asyncio.create_task(lane.call(2))
+        second = asyncio.create_task(batch.call(2))
         await asyncio.sleep(0)
-        assert lane._driver is not None
-        lane._driver.cancel()
+        assert batch._driver is not None
+        batch._driver.cancel()
         try:
-            told = await answers_of(first, second)
+            answers = await answers_of(first, second)
         finally:
             go_on.set()
-        assert await lane.call(3) == "stored"  # it serves whoever comes afterwards
-        return told
+        assert await batch.call(3) == "stored"  # it serves later callers
+        return answers
 
     answers = asyncio.run(main())
     assert len(answers) == 2

@@ -1,4 +1,4 @@
-"""A cancelled job is over at once: what has not begun never begins, what runs is told or stopped and can't write."""
+"""A cancelled job ends at once: an unstarted one never starts, a running one is stopped and can't write."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def test_a_retry_that_is_due_later_can_be_cancelled(app: Headrace, worker: Worke
     assert len(job.errors) == 1
 
 
-def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: Headrace, worker: Worker) -> None:
-    gate, told, reasons = Gate(), threading.Event(), []
+def test_a_running_thread_gets_a_stop_request_and_its_result_is_refused(app: Headrace, worker: Worker) -> None:
+    gate, stopped, reasons = Gate(), threading.Event(), []
 
     @app.task
     def long() -> str:
@@ -78,7 +78,7 @@ def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: He
         reasons.append(ctx.cancel_reason)
         with pytest.raises(LeaseLost, match="stop working on it"):
             ctx.heartbeat()
-        told.set()
+        stopped.set()
         return "finished all the same"
 
     job = long.enqueue()
@@ -86,7 +86,7 @@ def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: He
     assert job.cancel()
     assert job.state == "cancelled"  # at once, not when the thread has noticed
     gate.open()
-    assert told.wait(PATIENCE)
+    assert stopped.wait(PATIENCE)
     with pytest.raises(JobCancelled):
         job.result(PATIENCE)
     assert reasons == ["the job was cancelled or its lease is lost"]

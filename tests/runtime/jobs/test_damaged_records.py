@@ -32,7 +32,7 @@ def stored(file: Path) -> Iterator[Headrace]:
 
 
 def damage(file: Path, job_id: str, **columns: Any) -> None:
-    """What a bad disk, or a hand that meant well, may do to a row."""
+    """Damage of a row, as by a bad disk or a manual edit."""
     changes = ", ".join(f"{name} = :{name}" for name in columns)
     with closing(sqlite3.connect(file)) as db, db:
         db.execute(f"UPDATE headrace_jobs SET {changes} WHERE id = :id", {**columns, "id": job_id})
@@ -97,7 +97,7 @@ def test_damaged_options_fail_their_job_alone(stored: Headrace, file: Path, opti
     assert stored.jobs.count(state="running") == 0
 
 
-def test_a_damaged_result_is_told_to_who_asks_for_it_and_the_job_stays_completed(stored: Headrace, file: Path) -> None:
+def test_a_damaged_result_raises_for_its_reader_and_the_job_stays_completed(stored: Headrace, file: Path) -> None:
     task = stored.task(name="run")(lambda: "ran")
     with stored.worker():
         job = task.enqueue()
@@ -170,7 +170,7 @@ def test_a_store_that_goes_away_while_outcomes_are_sorted_out_loses_none_of_them
 
 
 @pytest.mark.engines("sqlite")
-def test_a_worker_tells_that_its_file_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_logs_that_its_file_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "jobs.db"
     with (
         caplog.at_level("WARNING", "headrace.worker"),
@@ -218,7 +218,7 @@ def test_a_damaged_field_of_a_job_breaks_no_list(shop: Headrace, address: str, f
     assert (jobs[1].state, jobs[1].reason) == (("failed", f"corrupt_{field}") if fails else ("completed", None))
     assert {job.id for job in shop.jobs.find()} == {job.id for job in jobs}
     assert all(isinstance(job.tags, tuple) for job in shop.jobs.find())
-    assert [letter.job_id for letter in shop.dead.list()] == ([jobs[1].id] if fails else [])
+    assert [dead_letter.job_id for dead_letter in shop.dead.list()] == ([jobs[1].id] if fails else [])
     assert jobs[1].refresh().why()
     assert jobs[1].history()
     if fails:
@@ -230,7 +230,7 @@ def test_a_damaged_field_of_a_job_breaks_no_list(shop: Headrace, address: str, f
 
 
 @pytest.mark.engines("sqlite")
-def test_arguments_are_hidden_if_nobody_can_tell_which_are_secret(shop: Headrace, address: str) -> None:
+def test_arguments_are_hidden_if_it_is_unknown_which_are_secret(shop: Headrace, address: str) -> None:
     task = shop.task(name="sign", redact=("word",))(lambda word, other: None)
     job = task.enqueue("open sesame", other="me")
     put_field(address, job.id, "options", BAD)
@@ -248,7 +248,7 @@ def test_drain_fails_a_job_with_damaged_options_like_a_worker(shop: Headrace, ad
 
 
 @pytest.mark.engines("sqlite", "postgres")
-def test_a_damaged_lane_stops_nobody_else(shop: Headrace, address: str) -> None:
+def test_a_damaged_lane_blocks_no_other_lane(shop: Headrace, address: str) -> None:
     keyed = shop.task_by_name("run").using(concurrency_key="ann")
     bad, good, plain = keyed.enqueue(), keyed.enqueue(), shop.task_by_name("run").enqueue()
     put_field(address, bad.id, "lane", '["c:ann')
@@ -278,7 +278,7 @@ def test_damaged_rules_stop_no_queue(shop: Headrace, address: str, rules: str) -
 
 
 @pytest.mark.every_engine
-def test_a_damaged_schedule_is_told_and_can_be_deleted(shop: Headrace, address: str) -> None:
+def test_a_damaged_schedule_is_reported_and_can_be_deleted(shop: Headrace, address: str) -> None:
     for name in ("bad", "good"):
         shop.schedules.create(name, "run", every=3600)
     for value in values_of(address):
@@ -294,7 +294,7 @@ def test_a_damaged_schedule_is_told_and_can_be_deleted(shop: Headrace, address: 
 
 
 @pytest.mark.engines("sqlite")
-def test_a_text_that_is_no_text_keeps_nobody_from_the_others(shop: Headrace, file: Path, folder: Path) -> None:
+def test_an_undecodable_text_does_not_hide_the_others(shop: Headrace, file: Path, folder: Path) -> None:
     task = shop.task_by_name("run").using(metadata={"a": "b"})
     jobs = [task.enqueue() for _ in range(3)]
     with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
@@ -305,7 +305,7 @@ def test_a_text_that_is_no_text_keeps_nobody_from_the_others(shop: Headrace, fil
 
 
 @pytest.mark.engines("sqlite")
-def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Path) -> None:
+def test_a_dead_letter_of_an_invalid_status_is_pending(shop: Headrace, folder: Path) -> None:
     job = shop.task(name="bad", retry=0)(lambda: 1 / 0).enqueue()
     drain(shop)
     with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
@@ -366,7 +366,7 @@ def test_a_deep_check_counts_damaged_history_logs_and_steps(address: str) -> Non
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize("column", ["version", "due_at"])
-def test_a_schedule_with_a_text_for_a_number_is_told_and_can_be_deleted(
+def test_a_schedule_with_a_text_for_a_number_is_reported_and_can_be_deleted(
     shop: Headrace, address: str, column: str
 ) -> None:
     for name in ("bad", "good"):

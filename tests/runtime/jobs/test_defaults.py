@@ -1,4 +1,4 @@
-"""What holds where nobody says anything, and how it is changed for a whole app."""
+"""The defaults, and how they are changed for a whole app."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from headrace import AppClosed, Headrace, Lifecycle, Retry, Worker
 from headrace.core.jobs.records import ClaimRequest
-from headrace.runtime.worker.supervisor import run_here
+from headrace.runtime.worker.supervisor import run_in_process
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE
 
@@ -118,7 +118,7 @@ def test_a_lifecycle_in_code_counts_at_once() -> None:
         assert app.engine.staleness_store.terms() == [], "to look changes nothing"
 
 
-def test_an_operators_word_goes_before_that_of_the_code(app: Headrace) -> None:
+def test_an_operators_policy_has_precedence_over_the_code(app: Headrace) -> None:
     app.task(name="strict", lifecycle=Lifecycle(max_pending=60))(lambda: None)
     assert app.lifecycle.configure(task="strict", max_pending=5).max_pending == 5
     assert app.lifecycle.reset(task="strict").max_pending == 60
@@ -135,23 +135,23 @@ def test_a_supervised_worker_that_stands_still_ends_its_process() -> None:
         def request_stop(self, patience: float | None = None) -> None: ...
 
         def join(self, timeout: float) -> bool:
-            asked, self.is_stalled = self.is_stalled, True
-            return asked and not supervised
+            was_stalled, self.is_stalled = self.is_stalled, True
+            return was_stalled and not supervised
 
     supervised = True
     stuck: Any = Stuck()
-    assert run_here(stuck, supervised=True) == 1
+    assert run_in_process(stuck, supervised=True) == 1
     supervised, stuck = False, Stuck()
-    assert run_here(stuck) == 0, "somebody else's process is not ended"
+    assert run_in_process(stuck) == 0, "a foreign process is not ended"
 
 
-def test_a_loop_counts_as_stalled_when_that_was_told_and_a_lease_has_passed_since(app: Headrace) -> None:
+def test_a_loop_counts_as_stalled_one_lease_after_that_was_logged(app: Headrace) -> None:
     with app.worker(lease=5) as worker:
         sign = worker._worker_state.sign
         assert not worker.is_stalled
         sign.back_in = lambda seconds: None  # type: ignore[method-assign]  # its loop stands still from now on
         sign._due -= 8
-        worker._heartbeat._watch.look()  # type: ignore[union-attr]
+        worker._heartbeat._stall_detector.check()  # type: ignore[union-attr]
         assert not worker.is_stalled
         sign._due -= 6
         assert worker.is_stalled

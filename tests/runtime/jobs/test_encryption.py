@@ -123,22 +123,22 @@ def test_what_was_stored_in_clear_and_with_an_older_key_still_runs(open_app: Cal
     assert used == [(None, "2026"), ("2025", "2026"), ("2026", "2026")]
 
 
-@pytest.mark.parametrize("here", [(), (NEW,)])
+@pytest.mark.parametrize("keys", [(), (NEW,)])
 def test_without_its_key_a_job_fails_and_runs_when_the_key_is_back(
-    open_app: Callable[..., Headrace], here: tuple[str, ...]
+    open_app: Callable[..., Headrace], keys: tuple[str, ...]
 ) -> None:
     job_id = open_app(OLD).enqueue("echo", MARK).id
-    without = open_app(*here)
+    without = open_app(*keys)
     without.task(name="echo", retry=SOON)(lambda text: text)
     job = without.jobs.get(job_id)
     with without.worker(), pytest.raises(JobFailed, match=r"corrupt_payload.*key '2025', and there are .* here; add"):
         job.result(PATIENCE)
     with pytest.raises(CorruptPayload, match="key '2025'"):
         _ = job.args
-    letter = without.dead.get(job_id)
-    assert (letter.args, letter.reason) == ((), "corrupt_payload")
-    assert "key '2025'" in (letter.damage or "")
-    complete = open_app(*here, OLD)
+    dead_letter = without.dead.get(job_id)
+    assert (dead_letter.args, dead_letter.reason) == ((), "corrupt_payload")
+    assert "key '2025'" in (dead_letter.damage or "")
+    complete = open_app(*keys, OLD)
     complete.task(name="echo")(lambda text: text)
     assert complete.dead.requeue(job_id).requeued
     with complete.worker():
@@ -167,7 +167,7 @@ def test_jobs_get_the_results_they_were_promised(app: Headrace) -> None:
     assert MARK not in stored(app)
 
 
-def test_a_result_that_can_not_be_opened_is_told_to_who_was_promised_it(open_app: Callable[..., Headrace]) -> None:
+def test_a_result_that_does_not_decrypt_fails_the_job_that_needs_it(open_app: Callable[..., Headrace]) -> None:
     first = open_app(OLD)
     parent = first.task(name="make")(lambda: MARK).enqueue()
     with first.worker():
@@ -178,7 +178,7 @@ def test_a_result_that_can_not_be_opened_is_told_to_who_was_promised_it(open_app
         child.result(PATIENCE)
 
 
-def test_equal_calls_are_known_without_telling_what_they_are(open_app: Callable[..., Headrace]) -> None:
+def test_equal_calls_are_recognized_without_revealing_their_arguments(open_app: Callable[..., Headrace]) -> None:
     plain, encrypted = open_app(), open_app(NEW)
 
     def pay(card: str) -> None: ...
@@ -223,8 +223,8 @@ def test_a_process_of_its_own_gets_no_key_and_returns_nothing_in_clear(app: Head
     report = app.task(isolation="process", timeout=60)(shop.report)
     with app.worker():
         job = report.enqueue()
-        told = job.result(PATIENCE)
-        assert told["id"] == job.id
+        found = job.result(PATIENCE)
+        assert found["id"] == job.id
         assert job.progress == {"step": 1}
         assert [line.message for line in job.logs()] == ["hello from the sandbox"]
     raw = stored(app)
@@ -247,7 +247,9 @@ def test_a_dead_letter_is_requeued_with_other_arguments(app: Headrace) -> None:
     assert MARK not in stored(app)
 
 
-def test_a_declared_schedule_is_stored_once_and_sealed_anew_with_a_new_key(open_app: Callable[..., Headrace]) -> None:
+def test_a_declared_schedule_is_stored_once_and_encrypted_again_with_a_new_key(
+    open_app: Callable[..., Headrace],
+) -> None:
     def declare(*keys: str) -> tuple[Headrace, list[str]]:
         app = open_app(*keys)
         app.every(hours=1, name="hourly", args=(MARK,))(app.task(name="tick")(lambda text: text))
@@ -269,11 +271,11 @@ def test_a_declared_schedule_is_stored_once_and_sealed_anew_with_a_new_key(open_
     last, changed = declare(NEW, OLD)
     assert (changed, now()) == ([], ("2026", 7))
     assert last.schedules.run_now("hourly").args == (MARK,)
-    assert declare(key("other"))[1] == [], "who can't open it leaves it alone"
+    assert declare(key("other"))[1] == [], "an app without the key leaves it alone"
     assert now() == ("2026", 7)
 
 
-def test_it_is_carried_to_another_store_as_it_is(app: Headrace, folder: Path) -> None:
+def test_it_is_copied_to_another_store_as_it_is(app: Headrace, folder: Path) -> None:
     job = app.enqueue("echo", MARK)
     (folder / "to").mkdir()
     with Headrace(f"sqlite:///{folder}/to/jobs.db", encryption_keys=[NEW]) as other:
@@ -287,7 +289,7 @@ def test_it_is_carried_to_another_store_as_it_is(app: Headrace, folder: Path) ->
 
 
 @pytest.mark.engines("sqlite")
-def test_the_testing_kit_seals_and_opens_as_a_worker_does(app: Headrace) -> None:
+def test_the_testing_kit_encrypts_and_decrypts_as_a_worker_does(app: Headrace) -> None:
     @app.task
     def work(text: str) -> str:
         current_job().log(text)

@@ -1,4 +1,4 @@
-"""What enqueue() accepts is stored, whole; what is wrong is refused there, by name, and leaves nothing behind."""
+"""enqueue() stores a valid call completely, and refuses an invalid one by name, without a trace."""
 
 from __future__ import annotations
 
@@ -391,7 +391,7 @@ def test_arguments_are_checked_for_plain_functions_too(app: Headrace) -> None:
 # -- closing
 
 
-def test_a_closed_app_opens_its_store_again_for_whoever_looks_or_works(folder: Path) -> None:
+def test_a_closed_app_opens_its_store_again_for_a_read_or_a_worker(folder: Path) -> None:
     app = Headrace(f"sqlite:///{folder}/jobs.db")
     task = app.task(name="double")(lambda n: 2 * n)
     first = task.enqueue(1)
@@ -431,7 +431,7 @@ def test_a_worker_that_was_never_started_does_not_hold_up_the_closing() -> None:
     assert worker.join(0)
 
 
-def test_whoever_waits_when_the_app_is_closed_is_told(app: Headrace, add: Any) -> None:
+def test_a_wait_ends_with_an_error_when_the_app_is_closed(app: Headrace, add: Any) -> None:
     job = add.using(delay=3600).enqueue(1, 2)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(job.result)

@@ -176,10 +176,10 @@ def test_a_snooze_spends_no_attempt_however_often(task: Register, worker: Worker
 
 def test_a_snooze_is_no_business_of_the_backoff_function(task: Register, worker: Worker) -> None:
     attempts = Attempts(Snooze(0.001))
-    asked = []
+    calls = []
 
     def backoff(attempt: int, error: BaseException) -> float:
-        asked.append(error)
+        calls.append(error)
         return 0.001
 
     @task(retry=Retry(backoff=backoff))
@@ -187,7 +187,7 @@ def test_a_snooze_is_no_business_of_the_backoff_function(task: Register, worker:
         return attempts.next()
 
     assert sleepy.enqueue().result(PATIENCE) == "done"
-    assert asked == []
+    assert calls == []
 
 
 def test_a_task_may_cancel_its_own_job(task: Register, worker: Worker) -> None:
@@ -208,10 +208,10 @@ def test_a_task_may_cancel_its_own_job(task: Register, worker: Worker) -> None:
 
 def test_a_backoff_function_decides_when_and_whether(task: Register, worker: Worker) -> None:
     attempts = Attempts(OSError("a"), OSError("b"), OSError("c"))
-    asked = []
+    calls = []
 
     def backoff(attempt: int, error: BaseException) -> float | None:
-        asked.append((attempt, str(error)))
+        calls.append((attempt, str(error)))
         return 0.001 if attempt < 3 else None
 
     @task(retry=Retry(limit=50, backoff=backoff))
@@ -221,7 +221,7 @@ def test_a_backoff_function_decides_when_and_whether(task: Register, worker: Wor
     job = flaky.enqueue()
     with pytest.raises(JobFailed, match="OSError: c"):
         job.result(PATIENCE)
-    assert asked == [(1, "a"), (2, "b"), (3, "c")]
+    assert calls == [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_a_backoff_function_may_be_async(task: Register, worker: Worker) -> None:
@@ -255,7 +255,7 @@ def test_a_backoff_function_that_answers_nonsense_fails_the_job_and_says_so(
     assert still_works(app)
 
 
-def test_a_backoff_function_that_raises_fails_the_job_and_tells_both_errors(task: Register, worker: Worker) -> None:
+def test_a_backoff_function_that_raises_fails_the_job_and_shows_both_errors(task: Register, worker: Worker) -> None:
     attempts = Attempts(OSError("away"))
 
     def backoff(attempt: int, error: BaseException) -> float:

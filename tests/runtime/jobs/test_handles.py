@@ -58,7 +58,7 @@ def test_a_handle_is_as_of_its_last_refresh(still: Headrace, add: Any) -> None:
     assert {job, still.jobs.get(job.id)} == {job}
 
 
-def test_a_job_nobody_has_is_not_found(still: Headrace, add: Any) -> None:
+def test_an_unknown_job_is_not_found(still: Headrace, add: Any) -> None:
     with pytest.raises(JobNotFound, match="no job has the id 'nothing'"):
         still.jobs.get("nothing")
     job = add.enqueue(1, 2)
@@ -169,7 +169,7 @@ def test_a_running_job_can_be_neither_deleted_nor_changed(app: Headrace, worker:
     assert job.result(PATIENCE) == "done"
 
 
-def test_the_history_tells_every_step_with_its_time(still: Headrace, clock: VirtualClock) -> None:
+def test_the_history_lists_every_step_with_its_time(still: Headrace, clock: VirtualClock) -> None:
     @still.task(retry=1)
     def flaky() -> None:
         raise OSError("away")
@@ -207,7 +207,7 @@ def test_secrets_are_starred_out_where_arguments_are_shown(still: Headrace) -> N
     assert job.redacted_call() == (("ann", "***"), {"extra": {"password": "***"}})
     with Headrace("memory://") as stranger:
         copy = stranger.enqueue("login", "ann", "s3cret")
-        assert copy.redacted_call()[0] == ("ann", "s3cret")  # nobody told this app of any secret
+        assert copy.redacted_call()[0] == ("ann", "s3cret")  # this app declares no secret
 
 
 def test_every_blocking_method_has_an_async_twin(still: Headrace, add: Any) -> None:
@@ -326,7 +326,7 @@ def test_a_wrong_limit_is_refused(still: Headrace, limit: Any) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "9" * 30, 5])
-def test_a_cursor_of_somebody_else_is_refused(still: Headrace, cursor: Any) -> None:
+def test_a_foreign_cursor_is_refused(still: Headrace, cursor: Any) -> None:
     with pytest.raises(InvalidJob, match="cursor"):
         still.jobs.find(cursor=cursor)
 
@@ -393,7 +393,7 @@ def test_a_queue_shows_what_comes_next_and_can_be_emptied(
     assert repr(queue) == "<Queue default>"
 
 
-def test_workers_tell_who_they_are(app: Headrace) -> None:
+def test_workers_report_themselves(app: Headrace) -> None:
     app.task(name="noop")(lambda: None)
     with app.worker(queues={"a": 2}, concurrency=3) as worker:
         (info,) = app.workers()
@@ -404,21 +404,21 @@ def test_workers_tell_who_they_are(app: Headrace) -> None:
     assert app.workers() == []
 
 
-def test_a_job_failed_in_a_worker_tells_the_same_through_every_handle(app: Headrace, worker: Worker) -> None:
+def test_a_job_failed_in_a_worker_shows_the_same_through_every_handle(app: Headrace, worker: Worker) -> None:
     @app.task(retry=SOON)
     def flaky() -> None:
         raise OSError("away")
 
     job = flaky.enqueue()
-    with pytest.raises(JobFailed) as here:
+    with pytest.raises(JobFailed) as local:
         job.result(PATIENCE)
     with pytest.raises(JobFailed) as there:
         asyncio.run(app.jobs.get(job.id).aresult(0))
-    assert str(here.value) == str(there.value)
+    assert str(local.value) == str(there.value)
     assert job.why().startswith("It is over: failed (attempts_used_up) at 20")
 
 
-# -- what no store can be asked for
+# -- requests that no store can answer
 
 STRANGE = "\ud800"
 

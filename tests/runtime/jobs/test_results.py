@@ -1,4 +1,4 @@
-"""What a task returns is what result() gives, for threads and coroutines, for waiters of every kind."""
+"""result() returns what the task returned, for threads and coroutines, for waiters of every kind."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_users_own_dict_is_never_taken_for_a_lost_result(app: Headrace, worker
     assert echo.enqueue({"$lost": "not at all"}).result(PATIENCE) == {"$lost": "not at all"}
 
 
-def test_a_result_nobody_wants_is_not_kept(task: Register, worker: Worker) -> None:
+def test_a_result_with_keep_result_false_is_not_stored(task: Register, worker: Worker) -> None:
     @task(keep_result=False)
     def add(a: int, b: int) -> int:
         return a + b
@@ -170,7 +170,7 @@ def test_a_result_nobody_wants_is_not_kept(task: Register, worker: Worker) -> No
     assert add.using(keep_result=True).enqueue(1, 2).result(PATIENCE) == 3
 
 
-def test_results_are_there_for_whoever_asks_later_and_by_id(app: Headrace, worker: Worker) -> None:
+def test_results_can_be_read_later_and_by_id(app: Headrace, worker: Worker) -> None:
     @app.task
     def add(a: int, b: int) -> int:
         return a + b
@@ -231,7 +231,7 @@ def test_a_job_deleted_under_its_waiter_is_not_found(app: Headrace) -> None:
             waiting.result(PATIENCE)
 
 
-def test_a_failure_tells_the_error_with_its_whole_chain(task: Register, worker: Worker) -> None:
+def test_a_failure_shows_the_error_with_its_whole_chain(task: Register, worker: Worker) -> None:
     @task(retry=0)
     def clumsy() -> None:
         try:

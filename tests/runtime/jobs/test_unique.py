@@ -1,4 +1,4 @@
-"""Of calls that count as the same one is a job: whoever makes them, however they are made, and as long as it says."""
+"""Of several equal calls one is a job, wherever and however they are made, for as long as the option says."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_of_a_task_that_is_not_known_here_arguments_are_known_by_their_names(app
         away.enqueue(1)
 
 
-def test_what_a_task_says_a_call_may_take_back(app: Headrace) -> None:
+def test_a_call_may_unset_an_option_of_its_task(app: Headrace) -> None:
     task = app.task(name="once", unique=True)(lambda: None)
     assert task.enqueue().id == task.enqueue().id
     assert task.using(unique=None).enqueue().id != task.enqueue().id
@@ -303,13 +303,13 @@ def test_in_a_batch_the_last_call_replaces_those_before(app: Headrace, mail: Any
 def test_a_batch_with_a_call_that_is_refused_stores_nothing(app: Headrace, mail: Any) -> None:
     strict = mail.using(**by(on_conflict="raise"))
     known = strict.enqueue("ann")
-    for refused, told in (
+    for refused, expected in (
         ([mail.bind("x"), strict.bind("bob"), strict.bind("ann")], "counts as the same exists already"),
         ([mail.bind("x"), strict.bind("bob"), strict.bind("bob")], "two of these calls count as the same"),
     ):
-        with pytest.raises(DuplicateJob, match=told):
+        with pytest.raises(DuplicateJob, match=expected):
             app.enqueue_many(refused)
-        with pytest.raises(DuplicateJob, match=told):
+        with pytest.raises(DuplicateJob, match=expected):
             asyncio.run(app.aenqueue_many(refused))
     assert [job.id for job in app.jobs.find()] == [known.id]
 

@@ -15,15 +15,15 @@ CASES += [(False, psycopg.IsolationLevel.REPEATABLE_READ, "REPEATABLE READ")]
 
 
 @pytest.mark.engines("postgres")
-@pytest.mark.parametrize(("autocommit", "level", "told"), CASES)
-def test_it_is_refused(url: str, autocommit: bool, level: psycopg.IsolationLevel, told: str) -> None:
+@pytest.mark.parametrize(("autocommit", "level", "expected"), CASES)
+def test_it_is_refused(url: str, autocommit: bool, level: psycopg.IsolationLevel, expected: str) -> None:
     with Headrace(url) as app:
         once = app.task(name="once", unique=True)(lambda: None)
         once.enqueue()
         address = cast(PostgresEngine, app.engine).address
         with psycopg.connect(address._conninfo, autocommit=autocommit) as connection:
             connection.isolation_level = level
-            with pytest.raises(InvalidJob, match=told):
+            with pytest.raises(InvalidJob, match=expected):
                 once.using(connection=connection).enqueue()
             connection.rollback()
         assert app.jobs.count(task="once") == 1

@@ -1,4 +1,4 @@
-"""Whoever waits for a job leaves nothing behind, however the wait ends."""
+"""A wait for a job leaves nothing behind, however it ends."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_wait_at_a_store_that_is_away_is_forgotten(
 
     def away(ids: Any) -> set[str]:
         if threading.current_thread().name == "headrace-waiter":
-            return set()  # by its own errors the watcher would forget everybody
+            return set()  # an error of the thread would end all waits
         raise EngineUnavailable("away")
 
     monkeypatch.setattr(app.engine.queries, "finished", away)
@@ -90,7 +90,7 @@ def test_a_wait_for_which_no_thread_can_be_started_is_forgotten(
     waiter.close()
 
 
-def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_closed(
+def test_all_concurrent_waits_end_with_an_error_when_the_app_is_closed(
     app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, waiting = Waiter.__init__, threading.Barrier(3)
@@ -102,7 +102,7 @@ def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_clos
 
     both = threading.Barrier(2)
     monkeypatch.setattr(Waiter, "__init__", slowly)
-    told: list[type[BaseException]] = []
+    errors: list[type[BaseException]] = []
 
     def wait() -> None:
         job = app.jobs.get(job_id)
@@ -110,7 +110,7 @@ def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_clos
         try:
             job.wait(PATIENCE)
         except Exception as error:
-            told.append(type(error))
+            errors.append(type(error))
 
     threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
     for thread in threads:
@@ -120,4 +120,4 @@ def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_clos
     app.close()
     for thread in threads:
         thread.join(PATIENCE)
-    assert told == [EngineUnavailable] * 2
+    assert errors == [EngineUnavailable] * 2

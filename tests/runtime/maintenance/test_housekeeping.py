@@ -1,4 +1,4 @@
-"""What a worker does for its store by itself: each kind can be switched off, and none is in the way of the work."""
+"""Housekeeping by workers: each kind can be switched off, and none delays the jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.builders import new_job, worker_row
 from tests.support.waiting import PATIENCE, eventually
 
 
-def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) -> None:
+def test_a_worker_trims_the_logs_and_the_histories_of_its_jobs(url: str) -> None:
     with Headrace(url, log_limit=30, history_limit=20, heartbeat=2.0) as app:
 
         @app.task
@@ -50,7 +50,7 @@ def test_workers_that_are_gone_are_forgotten_unless_that_is_switched_off(app: He
 
 
 @pytest.mark.engines("sqlite")
-def test_the_chores_follow_the_settings(app: Headrace) -> None:
+def test_the_maintenance_tasks_follow_the_settings(app: Headrace) -> None:
     def kinds(**settings: object) -> list[str]:
         tasks = maintenance_tasks_of(app.engine, Settings(**settings))  # type: ignore[arg-type]
         return [type(task).__name__ for task in tasks]
@@ -66,7 +66,7 @@ def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -
     assert maintenance_task.do() > 1
 
 
-def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
+def test_no_history_is_trimmed_while_the_store_is_closed(app: Headrace) -> None:
     app.engine.insert([new_job("job")])
     for _ in range(30):
         app.engine.queries.amend("job", JobUpdate(priority=1))

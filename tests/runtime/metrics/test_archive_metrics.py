@@ -50,7 +50,7 @@ def walk(app: Headrace) -> None:
         pass
 
 
-def test_what_was_archived_is_told_and_counted(app: Headrace, clock: VirtualClock) -> None:
+def test_archived_jobs_are_emitted_and_counted(app: Headrace, clock: VirtualClock) -> None:
     ripe(app, clock, 3)
     walk(app)
     [event] = app.events(types="archive.*", follow=False)
@@ -66,7 +66,7 @@ def test_what_was_archived_is_told_and_counted(app: Headrace, clock: VirtualCloc
     assert sum(point.value or 0 for point in app.metrics.series("archived", window=600).points) == 3
     clock.advance(120)
     walk(app)
-    assert len(list(app.events(types="archive.*", follow=False))) == 1, "nothing was ripe, nothing is told"
+    assert len(list(app.events(types="archive.*", follow=False))) == 1, "nothing was due, no event is emitted"
     assert value("archived") == 0
     assert value("archived", window="1h") == 3
 
@@ -81,7 +81,7 @@ def test_partitions_that_go_are_counted(app: Headrace, clock: VirtualClock) -> N
     assert app.metrics.value("partitions_detached") == event.data["partitions_detached"]
 
 
-def test_a_dry_run_tells_nothing(app: Headrace, clock: VirtualClock) -> None:
+def test_a_dry_run_emits_no_event(app: Headrace, clock: VirtualClock) -> None:
     ripe(app, clock, 1)
     app.lifecycle.archive()
     assert not list(app.events(types="archive.*", follow=False))
@@ -130,7 +130,7 @@ def test_prometheus_reads_what_the_archive_did(app: Headrace, clock: VirtualCloc
 
 
 @pytest.mark.engines("sqlite")
-def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
+def test_without_events_nothing_is_emitted(url: str, clock: VirtualClock) -> None:
     with Headrace(url, clock=clock, events=False) as app:
         app.task(name="work")(lambda: None)
         ripe(app, clock, 1)
@@ -140,7 +140,7 @@ def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
 
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
-    ("name", "which", "words"),
+    ("name", "which", "expected"),
     [
         ("depth.completed", {}, "depth.pending, .*depth.waiting; completed counts"),
         ("depth.failed", {}, "for open states"),
@@ -149,21 +149,21 @@ def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
         ("archivd", {}, "did you mean 'archived'"),
     ],
 )
-def test_an_error_names_what_is_offered(app: Headrace, name: str, which: dict[str, str], words: str) -> None:
-    with pytest.raises(InvalidJob, match=words):
+def test_an_error_names_what_is_offered(app: Headrace, name: str, which: dict[str, str], expected: str) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         app.metrics.value(name, **which)
 
 
 @pytest.mark.engines("sqlite")
 def test_only_the_busiest_tasks_have_lines_of_their_own(app: Headrace) -> None:
     jobs = {(f"q{n % 2}", f"t{n:03}"): MetricCell(enqueued=n, completed=n) for n in range(1000)}
-    told = bounded(jobs, 100)
-    assert len(told) == 102
-    assert [place for place in told if place[1] == OTHERS] == [("q0", OTHERS), ("q1", OTHERS)]
-    assert total(told.values()) == total(jobs.values()), "nothing is lost"
-    assert min(cell.enqueued for place, cell in told.items() if place[1] != OTHERS) >= 512
+    lines = bounded(jobs, 100)
+    assert len(lines) == 102
+    assert [place for place in lines if place[1] == OTHERS] == [("q0", OTHERS), ("q1", OTHERS)]
+    assert total(lines.values()) == total(jobs.values()), "nothing is lost"
+    assert min(cell.enqueued for place, cell in lines.items() if place[1] != OTHERS) >= 512
     busier = {**jobs, ("q0", "t600"): MetricCell(enqueued=700, completed=700)}
-    assert bounded(busier, 100).keys() == told.keys(), "who is a little busier does not trade places"
+    assert bounded(busier, 100).keys() == lines.keys(), "a slightly busier task does not change places"
     assert bounded(jobs, 1000) == jobs
     with pytest.raises(InvalidJob, match="tasks"):
         app.metrics.prometheus(tasks=0)

@@ -1,4 +1,4 @@
-"""What becomes of dead letters and of stale jobs is counted, each by its kind."""
+"""The ends of dead letters and of stale jobs are counted, each by its kind."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def still(clock: VirtualClock) -> Iterator[Headrace]:
         yield app
 
 
-def tell(app: Headrace, type_: str, count: int = 1, queue: str = "mail", task: str = "send", **more: Any) -> None:
+def append(app: Headrace, type_: str, count: int = 1, queue: str = "mail", task: str = "send", **more: Any) -> None:
     """As if jobs had just done so."""
     jobs = [f"j{number}" for number in range(count)]
     columns: dict[str, Any] = {name: values * count for name, values in more.items()}
@@ -49,8 +49,8 @@ def test_what_jobs_did_is_in_the_figures_at_once(app: Headrace) -> None:
     with app.worker() as worker:
         jobs = [send.enqueue(number % 4 == 0) for number in range(20)]
         eventually(lambda: all(job.refresh().state in ("completed", "failed") for job in jobs), "the end of all")
-        told = {"started": 20, "completed": 15, "errors": 5}
-        eventually(lambda: all(app.metrics.value(name) == count for name, count in told.items()), "all are told of")
+        expected = {"started": 20, "completed": 15, "errors": 5}
+        eventually(lambda: all(app.metrics.value(name) == count for name, count in expected.items()), "all are emitted")
         name = worker.id
     found = app.metrics.snapshot()
     assert (found.total.enqueued, found.total.completed, found.total.failed, found.total.errors) == (20, 15, 5, 5)
@@ -79,7 +79,7 @@ def test_what_retries_came_to(app: Headrace) -> None:
     jobs = [flaky.enqueue(good) for good in (1, 1, 2, 3, 9)]
     with app.worker():
         eventually(lambda: all(job.refresh().is_finished for job in jobs), "the end of all")
-        eventually(lambda: app.metrics.value("completed") == 4, "all are told of")
+        eventually(lambda: app.metrics.value("completed") == 4, "all are emitted")
     [task] = app.metrics.snapshot().tasks
     assert (task.figures.completed, task.figures.failed) == (4, 1)
     tries = 1 + 1 + 2 + 3 + jobs[-1].attempt
@@ -130,7 +130,7 @@ def test_async_twins_read_the_same(app: Headrace) -> None:
 
 
 def test_rates_are_of_the_last_minute_and_a_minute_later_they_are_gone(still: Headrace, clock: VirtualClock) -> None:
-    tell(still, "job.completed", 120, runs=[50])
+    append(still, "job.completed", 120, runs=[50])
     assert still.metrics.value("throughput", window=60) == pytest.approx(2.0)
     clock.advance(65)
     assert still.metrics.value("completed") == 120, "a window begins with a whole bucket"
@@ -141,7 +141,7 @@ def test_rates_are_of_the_last_minute_and_a_minute_later_they_are_gone(still: He
 
 def test_a_series_has_a_point_for_every_step(still: Headrace, clock: VirtualClock) -> None:
     for count in (1, 2, 3):
-        tell(still, "job.completed", count, runs=[10 * count])
+        append(still, "job.completed", count, runs=[10 * count])
         clock.advance(60)
     found = still.metrics.series("completed", queue="mail", window="5m", step=60)
     assert [(point.at - START).total_seconds() / 60 for point in found.points] == [-2, -1, 0, 1, 2, 3]
@@ -153,7 +153,7 @@ def test_a_series_has_a_point_for_every_step(still: Headrace, clock: VirtualCloc
     assert [point.value for point in earlier.points] == [1, 2]
 
 
-def test_a_gauge_over_time_is_none_where_nobody_read_it(still: Headrace, clock: VirtualClock) -> None:
+def test_a_gauge_over_time_is_none_without_a_sample(still: Headrace, clock: VirtualClock) -> None:
     still.enqueue("work")
     assert still.metrics.value("depth") == 1
     clock.advance(120)
@@ -167,15 +167,15 @@ def test_a_gauge_over_time_is_none_where_nobody_read_it(still: Headrace, clock: 
 
 def test_the_rate_of_a_step_that_is_not_over_is_of_what_is_over_of_it(still: Headrace, clock: VirtualClock) -> None:
     clock.advance(15)
-    tell(still, "job.completed", 30, runs=[1])
+    append(still, "job.completed", 30, runs=[1])
     [point] = still.metrics.series("throughput", window=10, step=60).points
     assert point.value == pytest.approx(2.0)
 
 
 def test_a_day_has_its_totals(still: Headrace, clock: VirtualClock) -> None:
     for _ in range(3):
-        tell(still, "job.enqueued", 5)
-        tell(still, "job.completed", 4, runs=[100])
+        append(still, "job.enqueued", 5)
+        append(still, "job.completed", 4, runs=[100])
         still.enqueue("work")
         still.metrics.snapshot()
         clock.advance(8 * 3600)
@@ -191,32 +191,32 @@ def test_a_day_has_its_totals(still: Headrace, clock: VirtualClock) -> None:
 def test_what_is_usual_is_of_the_last_day_without_this_hour(still: Headrace, clock: VirtualClock) -> None:
     assert still.metrics.baseline("run_p99") is None
     for _ in range(5):
-        tell(still, "job.completed", 36, runs=[100])
+        append(still, "job.completed", 36, runs=[100])
         clock.advance(3600)
-    tell(still, "job.completed", 500, runs=[9000])
+    append(still, "job.completed", 500, runs=[9000])
     assert still.metrics.baseline("run_p99") == pytest.approx(0.1, rel=0.05)
     assert still.metrics.baseline("throughput") == pytest.approx(0.01)
     assert still.metrics.value("run_p99") == pytest.approx(9.0, rel=0.05)
     assert still.metrics.baseline("depth") is not None
 
 
-def test_a_queue_tells_when_it_will_be_empty(still: Headrace, clock: VirtualClock) -> None:
+def test_a_queue_estimates_when_it_will_be_empty(still: Headrace, clock: VirtualClock) -> None:
     still.enqueue_many([{"task": "send", "queue": "mail"} for _ in range(100)])
     clock.advance(120)
-    tell(still, "job.completed", 120, runs=[5])
-    tell(still, "job.enqueued", 60)
+    append(still, "job.completed", 120, runs=[5])
+    append(still, "job.enqueued", 60)
     clock.advance(30)
     [queue] = still.metrics.snapshot(60).queues
     assert queue.eta == pytest.approx(100 / ((120 - 60) / 60))
-    tell(still, "job.enqueued", 60)
+    append(still, "job.enqueued", 60)
     assert still.metrics.snapshot(60).queues[0].eta is None
 
 
 def test_the_tasks_that_fail_most_come_first(still: Headrace) -> None:
-    tell(still, "job.completed", 50, task="fine", runs=[1])
-    tell(still, "job.attempt_failed", 3, task="bad", runs=[1])
-    tell(still, "job.attempt_failed", 9, task="worse", runs=[1])
-    tell(still, "job.attempt_failed", 20, queue="other", task="elsewhere", runs=[1])
+    append(still, "job.completed", 50, task="fine", runs=[1])
+    append(still, "job.attempt_failed", 3, task="bad", runs=[1])
+    append(still, "job.attempt_failed", 9, task="worse", runs=[1])
+    append(still, "job.attempt_failed", 20, queue="other", task="elsewhere", runs=[1])
     assert [found.task for found in still.metrics.tasks("mail")] == ["worse", "bad", "fine"]
     assert [found.task for found in still.metrics.tasks(limit=1)] == ["elsewhere"]
     assert still.metrics.tasks("mail")[0].figures.error_rate == 1.0
@@ -224,7 +224,7 @@ def test_the_tasks_that_fail_most_come_first(still: Headrace) -> None:
 
 def test_buckets_that_are_too_old_are_forgotten(still: Headrace, clock: VirtualClock) -> None:
     maintenance_task = MetricsCollector(still.engine, still.settings)
-    tell(still, "job.completed", runs=[1])
+    append(still, "job.completed", runs=[1])
     while not maintenance_task.do():
         pass
     assert still.metrics.value("completed", window="2h") == 1
@@ -240,7 +240,7 @@ def test_buckets_that_are_too_old_are_forgotten(still: Headrace, clock: VirtualC
     assert kept["metrics.ever"] == ["0000000000/q/mail"]
 
 
-def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, clock: VirtualClock) -> None:
+def test_stale_jobs_are_a_gauge_after_the_first_scan(still: Headrace, clock: VirtualClock) -> None:
     @still.task(lifecycle=Lifecycle(max_pending=60))
     def slow() -> None: ...
 
@@ -258,7 +258,7 @@ def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, c
 # -- Prometheus
 
 
-def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, clock: VirtualClock) -> None:
+def test_prometheus_gets_how_long_stale_jobs_lasted(still: Headrace, clock: VirtualClock) -> None:
     @still.task(lifecycle=Lifecycle(max_pending=60))
     def slow() -> None: ...
 
@@ -279,7 +279,7 @@ def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, c
     assert "headrace_stale_check_failures_total 0.0" in lines
 
 
-def test_prometheus_is_told_sums_that_only_grow(still: Headrace, clock: VirtualClock) -> None:
+def test_prometheus_gets_sums_that_only_grow(still: Headrace, clock: VirtualClock) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 
     def samples() -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -289,8 +289,8 @@ def test_prometheus_is_told_sums_that_only_grow(still: Headrace, clock: VirtualC
         return {(one.name, frozenset(one.labels.items())): one.value for family in families for one in family.samples}
 
     of_mail = frozenset({"queue": "mail", "task": "send"}.items())
-    tell(still, "job.completed", 3, runs=[100])
-    tell(still, "schedule.skipped", 0, queue="", task="")
+    append(still, "job.completed", 3, runs=[100])
+    append(still, "schedule.skipped", 0, queue="", task="")
     before = samples()
     assert before["headrace_jobs_completed_total", of_mail] == 3
     assert before["headrace_job_run_seconds_count", of_mail] == 3
@@ -304,7 +304,7 @@ def test_prometheus_is_told_sums_that_only_grow(still: Headrace, clock: VirtualC
     assert edges[float("inf")] == 3
     assert all(count == (3 if edge >= 0.1 else 0) for edge, count in edges.items())
     clock.advance(100 * 86_400)
-    tell(still, "job.completed", 2, runs=[100])
+    append(still, "job.completed", 2, runs=[100])
     assert samples()["headrace_jobs_completed_total", of_mail] == 5
 
 
@@ -315,7 +315,7 @@ def test_prometheus_may_ask_for_the_newer_format(still: Headrace) -> None:
 
 
 def test_a_name_that_would_break_the_text_is_escaped(still: Headrace) -> None:
-    tell(still, "job.enqueued", task='evil"\n} 1')
+    append(still, "job.enqueued", task='evil"\n} 1')
     assert re.search(
         rb'^headrace_jobs_enqueued_total\{queue="mail",task="evil\\"\\n\} 1"\} 1\.0$',
         still.metrics.prometheus()[1],
@@ -333,7 +333,7 @@ def test_without_the_extra_it_says_what_to_install(still: Headrace, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "expected"),
     [
         (lambda m: m.value("thruput"), "did you mean 'throughput'"),
         (lambda m: m.value("depth", task="send"), "not by task"),
@@ -351,8 +351,8 @@ def test_without_the_extra_it_says_what_to_install(still: Headrace, monkeypatch:
         (lambda m: m.snapshot(window=0), "out of range"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_sentence(still: Headrace, call: Any, told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_what_makes_no_sense_is_refused_in_a_sentence(still: Headrace, call: Any, expected: str) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         call(still.metrics)
 
 

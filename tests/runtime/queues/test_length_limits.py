@@ -49,7 +49,7 @@ def test_the_rules_are_shown_and_lifted(app: Headrace, task: Task[..., Any, Any]
     assert queue.length() == 3
 
 
-def test_what_is_left_of_a_rate_is_told(app: Headrace, task: Task[..., Any, Any]) -> None:
+def test_the_starts_left_of_a_rate_are_shown(app: Headrace, task: Task[..., Any, Any]) -> None:
     queue = app.queue("mail")
     assert queue.stats().starts_left is None
     queue.configure(rate="1/h", burst=3)

@@ -22,7 +22,7 @@ A_SECOND = 1000
 
 @pytest.fixture
 def start_three(app: Headrace) -> Iterator[Callable[[], None]]:
-    """Starts three workers with four slots each; they tell the tasks that are registered by then."""
+    """Starts three workers with four slots each; they report the tasks that are registered by then."""
     with ExitStack() as workers:
 
         def start() -> None:
@@ -54,11 +54,11 @@ def awaited(what: Awaitable[T]) -> T:
 
 
 class Crowd:
-    """Who is inside at once, by name; whoever is inside stays until the door is opened."""
+    """The jobs that run at once, by name; each runs until the gate is opened."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._door = threading.Event()
+        self._gate = threading.Event()
         self.inside: list[str] = []
         self.most: dict[str, int] = {}
 
@@ -67,12 +67,12 @@ class Crowd:
             self.inside.append(name)
             self.most[name] = max(self.most.get(name, 0), self.inside.count(name))
             self.most["*"] = max(self.most.get("*", 0), len(self.inside))
-        assert self._door.wait(PATIENCE), "the test never opened the door"
+        assert self._gate.wait(PATIENCE), "the test never opened the door"
         with self._lock:
             self.inside.remove(name)
 
     def open(self) -> None:
-        self._door.set()
+        self._gate.set()
 
     def gathers(self, **names: int) -> None:
         """Wait until exactly so many of each name are inside."""
@@ -189,8 +189,8 @@ def test_of_a_concurrency_key_one_runs_at_a_time_in_order_and_others_pass(
     elsewhere = book.using(queue="elsewhere").enqueue(6)
     others = [stay.using(concurrency_key="account-8").enqueue("account-8"), stay.enqueue("free")]
     crowd.gathers(**{"account-7": 1, "account-8": 1, "free": 1})
-    told = "Concurrency key 'account-7' may run 1 job at the same time, and 1 runs now."
-    assert first[-1].why() == elsewhere.why() == told
+    expected = "Concurrency key 'account-7' may run 1 job at the same time, and 1 runs now."
+    assert first[-1].why() == elsewhere.why() == expected
     crowd.open()
     assert all_done([*first, elsewhere, *others])
     assert crowd.most["account-7"] == 1

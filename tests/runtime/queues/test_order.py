@@ -127,11 +127,11 @@ def test_lifo_jobs_go_before_the_older_ones() -> None:
 
 
 def test_a_delayed_job_is_never_early_and_hardly_late(app: Headrace, kind: str) -> None:
-    def tell() -> datetime:
+    def started_at() -> datetime:
         return datetime.now(UTC)
 
     with app.worker(concurrency=4):
-        task = app.task(tell)
+        task = app.task(started_at)
         jobs = [task.using(delay=n / 100).enqueue() for n in range(1, 21)]
         for job in jobs:
             assert job.state == "scheduled"
@@ -240,9 +240,9 @@ def test_a_paused_queue_keeps_its_jobs_and_the_others_go_on(app: Headrace) -> No
 def test_a_worker_of_some_queues_leaves_the_others_alone(app: Headrace) -> None:
     task = app.task(name="noop")(lambda: current_job().queue)
     with app.worker(queues=["a", "b"]):
-        mine = [task.using(queue=queue).enqueue() for queue in "abab"]
+        jobs = [task.using(queue=queue).enqueue() for queue in "abab"]
         other = task.using(queue="c").enqueue()
-        assert [job.result(PATIENCE) for job in mine] == list("abab")
+        assert [job.result(PATIENCE) for job in jobs] == list("abab")
         assert other.refresh().state == "pending"
         assert "No live worker serves queue 'c'" in other.why()
 
@@ -257,7 +257,7 @@ def test_queues_are_served_by_weight(app: Headrace) -> None:
     assert order[:40].count("a") == 30
 
 
-def test_a_task_nobody_knows_spends_no_attempt_and_why_says_so(app: Headrace) -> None:
+def test_an_unknown_task_spends_no_attempt_and_why_says_so(app: Headrace) -> None:
     known = app.task(name="known")(lambda: 1)
     with app.worker():
         job = app.enqueue("reports.build", 7)
@@ -279,7 +279,7 @@ def test_a_job_that_an_old_worker_does_not_know_is_taken_by_a_new_one_at_once(ap
         assert [old.enqueue(n).result(PATIENCE) for n in range(3)] == [0, 1, 2]
         assert first.refresh().state == "pending"
         with newer.worker(concurrency=2):
-            assert first.result(PATIENCE) == 0, "it is offered to whoever signs on"
+            assert first.result(PATIENCE) == 0, "a new worker gets it"
             jobs = [fresh.enqueue(n) for n in range(50)]
             assert [job.result(PATIENCE) for job in jobs] == list(range(50))
         claims = [entry.worker for job in (first, *jobs) for entry in job.history() if entry.event == "claim"]

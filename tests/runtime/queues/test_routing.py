@@ -1,4 +1,4 @@
-"""Who runs a job, and in what order: needs and capabilities, strategies, ageing, and turns among queues."""
+"""Which worker runs a job, and in what order: needs and capabilities, strategies, ageing, fair shares of queues."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_a_worker_that_has_what_a_job_needs_runs_it(app: Headrace, task: Ta
     assert len(ran["none"]) >= 1
 
 
-def test_without_such_a_worker_a_job_waits_holds_up_nobody_and_says_what_is_missing(
+def test_without_such_a_worker_a_job_waits_blocks_no_other_and_why_says_what_is_missing(
     app: Headrace, task: Task[[], None, None]
 ) -> None:
     picky = app.enqueue_many([task.using(needs=("gpu", "region:eu"), priority=100).bind() for _ in range(20)])
@@ -83,16 +83,16 @@ def test_the_slots_of_workers_that_lack_something_do_not_count(app: Headrace) ->
     with app.worker(concurrency=4), app.worker(capabilities=["gpu"], concurrency=1, heartbeat=0.05):
         running, waiting = hold.enqueue(), hold.enqueue()
         gate.wait_until_reached()
-        told = "All 1 slots of queue 'default' are busy; 1 job is pending there."
-        eventually(lambda: waiting.why() == told, "the sentence")
+        expected = "All 1 slots of queue 'default' are busy; 1 job is pending there."
+        eventually(lambda: waiting.why() == expected, "the sentence")
         gate.open()
         assert [job.wait(PATIENCE) for job in (running, waiting)] == ["completed"] * 2
 
 
-def test_workers_tell_what_they_have(app: Headrace) -> None:
+def test_workers_report_their_capabilities(app: Headrace) -> None:
     with app.worker(capabilities=("gpu", "region:eu")) as able, app.worker() as plain:
-        told = {worker.id: worker.capabilities for worker in app.workers()}
-    assert told == {able.id: ["gpu", "region:eu"], plain.id: []}
+        expected = {worker.id: worker.capabilities for worker in app.workers()}
+    assert expected == {able.id: ["gpu", "region:eu"], plain.id: []}
 
 
 @pytest.mark.timed
@@ -109,7 +109,7 @@ def test_a_delayed_job_starts_when_it_is_due_whatever_it_waits_for_besides(
             assert started_at is not None
             late.append((started_at - job.run_at).total_seconds())
     assert min(late) >= 0
-    assert min(late) < 0.25, "nobody woke up for it"
+    assert min(late) < 0.25, "no worker woke up for it"
 
 
 def test_a_call_takes_back_what_its_task_needs(app: Headrace) -> None:

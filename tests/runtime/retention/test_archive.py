@@ -72,12 +72,12 @@ def archive_of(app: Headrace) -> Archive:
     return archive
 
 
-def sweep(app: Headrace) -> RetentionCounts:
-    """As a worker's chore does it, to the end."""
-    tally = RetentionCounts()
-    for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(tally, whole=False):
+def run_retention(app: Headrace) -> RetentionCounts:
+    """Run retention as a worker's maintenance task does, to the end."""
+    counts = RetentionCounts()
+    for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(counts, whole=False):
         pass
-    return tally
+    return counts
 
 
 def both(app: Headrace) -> tuple[list[str], list[str]]:
@@ -99,13 +99,13 @@ def test_finished_jobs_leave_after_their_time_and_open_ones_never(
     cancelled.cancel()
     app.dead.resolve(failed.id, "manually_resolved")
     clock.advance(7 * DAY - 1)
-    sweep(app)
+    run_retention(app)
     assert len(both(app)[0]) == 4
     clock.advance(1)
-    assert sweep(app).archived == 2
+    assert run_retention(app).archived == 2
     assert both(app) == (sorted([failed.id, waiting.id]), sorted([done.id, cancelled.id]))
     clock.advance(23 * DAY)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
     assert both(app)[0] == [waiting.id]
 
 
@@ -136,7 +136,7 @@ def test_a_task_over_its_queue_over_the_settings_says_how_long(app: Headrace, cl
     for day in (0.9, 1, 2, 6.9, 7, 100):
         clock.set(jobs["usual"].refresh().created_at)
         clock.advance(day * DAY + 1)
-        sweep(app)
+        run_retention(app)
         gone[day] = {name for name, job in jobs.items() if job.refresh().archived}
     assert gone[0.9] == set()
     assert gone[1] == {"short", "both"}
@@ -150,10 +150,10 @@ def test_a_pending_dead_letter_keeps_its_job(app: Headrace, work: Task[..., Any,
     drain(app)
     clock.advance(31 * DAY)
     assert app.lifecycle.archive().archived == 0
-    assert not sweep(app).anything
+    assert not run_retention(app).anything
     app.dead.resolve(job.id, "permanently_failed", by="ops")
     clock.advance(31 * DAY)
-    assert sweep(app).dead_letters == 0
+    assert run_retention(app).dead_letters == 0
     assert job.refresh().archived
     assert app.dead.get(job.id).status == "permanently_failed"  # it outlives the job
 
@@ -168,10 +168,10 @@ def test_closed_dead_letters_go_after_their_own_time(
     open_one = work.enqueue(fail=True)
     drain(app)
     clock.advance(30 * DAY)
-    assert sweep(app).dead_letters == 0
+    assert run_retention(app).dead_letters == 0
     clock.advance(1)
-    assert sweep(app).dead_letters == 2
-    left = {letter.status: letter.job_id for letter in app.dead.list(status=None)}
+    assert run_retention(app).dead_letters == 2
+    left = {dead_letter.status: dead_letter.job_id for dead_letter in app.dead.list(status=None)}
     assert set(left) == {"permanently_failed", "pending"}
     assert left["pending"] == open_one.id
 
@@ -214,7 +214,7 @@ def test_what_failed_runs_again_after_its_parents_time_was_over(
         jobs += [double.enqueue(jobs[1])]
     drain(app)
     clock.advance(8 * DAY)
-    assert sweep(app).archived == 0
+    assert run_retention(app).archived == 0
     fails.clear()
     app.dead.requeue(jobs[1].id)
     drain(app)
@@ -229,7 +229,7 @@ def test_the_result_of_a_flow_is_read_from_the_archive(
     run = flow.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    assert sweep(app).archived == 2
+    assert run_retention(app).archived == 2
     assert run.result(0) == 5
 
 
@@ -240,7 +240,7 @@ def test_a_job_may_come_after_an_archived_one_that_was_completed(
     drain(app)
     app.dead.resolve(app.dead.get(failed.id).id, "manually_resolved")
     clock.advance(40 * DAY)
-    assert sweep(app).archived == 2
+    assert run_retention(app).archived == 2
     live = work.enqueue(3)
     after_one = work.using(after=[done]).enqueue(4)
     after_both = work.using(after=[done, live]).enqueue(5)
@@ -258,16 +258,16 @@ def test_a_job_may_come_after_an_archived_one_that_was_completed(
 # -- removal
 
 
-def test_what_is_to_be_removed_at_once_goes_with_the_next_sweep(
+def test_jobs_to_remove_on_finish_go_with_the_next_run(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     app.lifecycle.configure(task=work.name, remove_on_complete=True)
     done, failed = work.enqueue(5), work.enqueue(fail=True)
     drain(app)
-    assert not sweep(app).anything  # whoever waits for it has a moment to see it
+    assert not run_retention(app).anything  # a waiter has a moment to see it
     assert done.result(1) == 5
     clock.advance(10)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
     assert both(app) == ([failed.id], [done.id])
     assert done.result(1) == 5  # of the archive
 
@@ -282,13 +282,13 @@ def test_only_the_newest_stay(app: Headrace, work: Task[..., Any, Any], clock: V
         clock.advance(1)
     clock.advance(10)
     assert app.lifecycle.archive().archived == 6
-    assert sweep(app).archived == 6
+    assert run_retention(app).archived == 6
     assert {job.id for job in jobs[3:]} | {elsewhere.id} <= set(both(app)[0])
-    assert sweep(app).archived == 0
+    assert run_retention(app).archived == 0
     jobs.append(work.enqueue(6))
     drain(app)
     clock.advance(11)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
     assert jobs[3].refresh().archived
 
 
@@ -318,7 +318,7 @@ def _refuse(*_: Any) -> None:
     raise EngineUnavailable("the store is full")
 
 
-def test_a_single_call_is_removed_also_by_who_has_never_run_one(
+def test_a_single_call_is_removed_also_by_a_worker_that_never_ran_one(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = work.using(remove_on_complete=True).enqueue(2)
@@ -360,13 +360,13 @@ def test_a_job_with_an_idempotency_key_is_known_for_its_day(
     first = work.using(idempotency_key="k").enqueue(1)
     drain(app)
     clock.advance(DAY - 1)
-    assert not sweep(app).anything
+    assert not run_retention(app).anything
     assert work.using(idempotency_key="k").enqueue(2).id == first.id
     clock.advance(2)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
 
 
-def test_what_had_to_stay_at_first_goes_with_the_sweep_after_the_reason_is_gone(
+def test_held_jobs_are_removed_after_their_hold_ends(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     """Once their flow is over, or the day of their key has passed."""
@@ -411,10 +411,10 @@ def test_without_an_archive_jobs_are_deleted(url: str, clock: VirtualClock) -> N
         assert both(app) == ([], [])
 
 
-# -- what a dry run tells
+# -- dry runs
 
 
-def test_a_dry_run_is_the_default_and_tells_the_very_jobs_of_the_real_run(
+def test_a_dry_run_is_the_default_and_lists_the_very_jobs_of_the_real_run(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     app.lifecycle.configure(queue="few", remove_on_complete=2)
@@ -427,13 +427,13 @@ def test_a_dry_run_is_the_default_and_tells_the_very_jobs_of_the_real_run(
     assert held.state is State.PENDING
     clock.advance(3.5 * DAY)
     before = both(app)
-    told = app.lifecycle.archive()
-    assert told.dry_run
+    found = app.lifecycle.archive()
+    assert found.dry_run
     assert both(app) == before
-    assert told.archived == 5
+    assert found.archived == 5
     real = app.lifecycle.archive(dry_run=False)
-    assert (real.archived, real.deleted, real.jobs) == (told.archived, told.deleted, told.jobs)
-    assert both(app)[1] == told.jobs
+    assert (real.archived, real.deleted, real.jobs) == (found.archived, found.deleted, found.jobs)
+    assert both(app)[1] == found.jobs
     assert app.lifecycle.archive().jobs == []
 
 
@@ -453,13 +453,21 @@ def test_an_archived_job_reads_as_any_other(app: Headrace, clock: VirtualClock) 
     clock.advance(9 * DAY)
     drain(app)
     before = app.jobs.get(job.id)
-    told = (before.state, before.args, before.priority, before.tags, before.metadata, before.attempt, before.result(1))
+    expected = (
+        before.state,
+        before.args,
+        before.priority,
+        before.tags,
+        before.metadata,
+        before.attempt,
+        before.result(1),
+    )
     history, logs, errors = before.history(), before.logs(), before.errors
     clock.advance(8 * DAY)
     app.lifecycle.archive(dry_run=False)
     for found in (app.jobs.get(job.id), job.refresh(), app.jobs.find(archived=True)[0]):
         assert found.archived
-        assert told == (
+        assert expected == (
             *(found.state, found.args, found.priority, found.tags, found.metadata, found.attempt),
             found.result(1),
         )
@@ -476,7 +484,7 @@ def test_a_failed_job_of_the_archive_raises_its_error(
     drain(app)
     app.dead.resolve(job.id, "cancelled")
     clock.advance(31 * DAY)
-    sweep(app)
+    run_retention(app)
     with pytest.raises(JobFailed, match="no 3"):
         job.result(1)
 
@@ -490,7 +498,7 @@ def test_archived_jobs_are_found_by_the_same_filters(
         drain(app)
         clock.advance(DAY)
     clock.advance(9 * DAY)
-    sweep(app)
+    run_retention(app)
     ids = [job.id for job in reversed(jobs)]
     assert [job.id for job in app.jobs.find(archived=True)] == ids
     assert [job.id for job in app.jobs.find(archived=True, queue="q1")] == [ids[1], ids[3]]
@@ -514,7 +522,7 @@ def test_what_can_not_be_done_with_an_archived_job_says_so(
     job = work.enqueue(1)
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     with pytest.raises(InvalidJob, match="archive"):
         job.retry()
     assert not job.cancel()
@@ -526,7 +534,7 @@ def test_an_archived_job_can_be_deleted_for_good(app: Headrace, work: Task[..., 
     job, other = work.enqueue(1), work.enqueue(2)
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     live = work.enqueue(3)
     assert job.delete()
     assert not job.delete()
@@ -541,7 +549,7 @@ def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, 
     job = work.enqueue(1)
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     back = app.lifecycle.restore(job.id)
     assert (back.state, back.archived) == (State.PENDING, False)
     assert both(app) == ([job.id], [])
@@ -553,7 +561,7 @@ def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, 
     assert job.result(1) == 1
     assert "revive" in [entry.event for entry in job.history()]
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     assert both(app) == ([], [job.id])
 
 
@@ -564,7 +572,7 @@ def test_nothing_is_brought_back_while_the_store_is_being_moved(
     job = work.enqueue(1)
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     app.engine.transfer.post(StoreStatus(kind, "sqlite:////elsewhere.db", 1))
     with pytest.raises(StoreMoved if kind == "moved" else EngineUnavailable, match=r"/elsewhere\.db"):
         app.lifecycle.restore(job.id)
@@ -589,12 +597,12 @@ def test_a_job_that_runs_again_meanwhile_stays(
         job.retry()
 
     monkeypatch.setattr(archive, "add", add_and_revive)
-    assert not sweep(app).anything
+    assert not run_retention(app).anything
     assert both(app) == ([job.id], [])
     assert archive.count(Filter()) == 0
 
 
-def test_a_sweep_that_died_before_the_job_left_is_done_again(
+def test_a_retention_run_that_died_before_the_removal_is_repeated(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = work.enqueue(1)
@@ -603,10 +611,10 @@ def test_a_sweep_that_died_before_the_job_left_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(app.engine.retention_store, "clear", lambda _: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            sweep(app)
+            run_retention(app)
     assert both(app) == ([job.id], [])  # found once
     assert not app.jobs.get(job.id).archived
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
     assert both(app) == ([], [job.id])
     assert archive_of(app).count(Filter()) == 1
 
@@ -622,37 +630,39 @@ def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
     job.retry()
     drain(app)
     clock.advance(8 * DAY)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1
     assert both(app) == ([], [job.id])
     [row] = archive_of(app).find(Filter(), 10).rows
     assert row.finished_at > (job_export.job.finished_at or 0)
 
 
-def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+def test_two_concurrent_retention_runs_lose_nothing(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
     jobs = app.enqueue_many([work.bind(number) for number in range(300)])
     drain(app)
     clock.advance(8 * DAY)
     start, tallies = threading.Barrier(3), [RetentionCounts(), RetentionCounts(), RetentionCounts()]
 
-    def run(tally: RetentionCounts) -> None:
+    def run(counts: RetentionCounts) -> None:
         start.wait(PATIENCE)
-        for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(tally):
+        for _ in RetentionSweep(app.engine, app.settings, app.services.archive).walk(counts):
             pass
 
-    threads = [threading.Thread(target=run, args=(tally,)) for tally in tallies]
+    threads = [threading.Thread(target=run, args=(counts,)) for counts in tallies]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert sum(tally.archived for tally in tallies) == 300
+    assert sum(counts.archived for counts in tallies) == 300
     assert both(app) == ([], sorted(job.id for job in jobs))
     assert archive_of(app).count(Filter()) == 300
 
 
-# -- the chore
+# -- the maintenance task
 
 
-def test_workers_sweep_by_themselves(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+def test_workers_run_retention_by_themselves(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
     jobs = app.enqueue_many([work.bind(number) for number in range(50)])
     drain(app)
     clock.advance(8 * DAY)
@@ -665,7 +675,7 @@ def test_workers_sweep_by_themselves(app: Headrace, work: Task[..., Any, Any], c
     assert stats.partition in [partition.name for partition in app.lifecycle.partitions()]
 
 
-def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+def test_one_worker_runs_retention_at_a_time(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
     for _ in range(3):
         work.enqueue()
     drain(app)
@@ -684,12 +694,12 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
     assert both(app)[0] == []
 
 
-def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
+def test_after_a_long_run_for_nothing_all_workers_rest_and_not_only_the_one_that_ran(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = (RetentionTask(app.engine, app.settings, 60.0, lambda: app.services.archive) for _ in range(2))
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.runtime.retention.sweep_task._FOR_NOTHING", 1e9)  # as if it had taken long
+        patch.setattr("headrace.runtime.retention.sweep_task._IDLE_FACTOR", 1e9)  # as if it had taken long
         rest = run_to_end(one)
     assert rest > 600
     clock.advance(rest / 2)
@@ -698,9 +708,7 @@ def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
     assert other.do() == 0.0
 
 
-def test_what_was_told_by_a_clock_that_was_wrong_holds_nobody_up(
-    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
-) -> None:
+def test_a_record_of_a_wrong_clock_blocks_no_run(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
     last = RetentionRun(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
     app.engine.retention_store.record(last)
     work.enqueue()
@@ -714,17 +722,17 @@ def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     names = [partition.name for partition in app.lifecycle.partitions()]
     assert len(names) in (4, 5)  # of the job, of now, and two ahead
     clock.advance(200 * DAY)
-    tally = sweep(app)
-    assert tally.dropped == names
+    counts = run_retention(app)
+    assert counts.dropped == names
     assert both(app) == ([], [])
     assert len(app.lifecycle.partitions()) == 3
 
 
-def test_no_dead_letter_goes_while_a_notice_hangs(
+def test_no_dead_letter_is_removed_while_the_store_is_closed(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     job = work.enqueue(1, fail=True)
@@ -737,7 +745,7 @@ def test_no_dead_letter_goes_while_a_notice_hangs(
     assert app.lifecycle.archive(dry_run=False).dead_letters == 1
 
 
-def test_a_dry_run_tells_dead_letters_and_partitions_that_would_go(
+def test_a_dry_run_counts_dead_letters_and_partitions_that_would_go(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
     job = work.enqueue(1, fail=True)
@@ -745,14 +753,14 @@ def test_a_dry_run_tells_dead_letters_and_partitions_that_would_go(
     drain(app)
     app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     clock.advance(400 * DAY)
-    told = app.lifecycle.archive()
+    found = app.lifecycle.archive()
     assert app.dead.count(status=None) == 1
     real = app.lifecycle.archive(dry_run=False)
-    assert (told.dead_letters, told.dropped) == (real.dead_letters, real.dropped)
-    assert told.dead_letters == 1
-    assert told.dropped
+    assert (found.dead_letters, found.dropped) == (real.dead_letters, real.dropped)
+    assert found.dead_letters == 1
+    assert found.dropped
 
 
 def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
@@ -761,7 +769,7 @@ def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    sweep(app)
+    run_retention(app)
     clock.advance(200 * DAY)
     for _ in RetentionSweep(app.engine, replace(app.settings, archive=False), app.services.archive).walk(
         RetentionCounts()
@@ -776,11 +784,11 @@ def test_what_is_older_than_the_archive_keeps_is_not_archived(
     work.enqueue()
     drain(app)
     clock.advance(200 * DAY)
-    tally = sweep(app)
-    assert (tally.archived, tally.deleted) == (0, 1)
+    counts = run_retention(app)
+    assert (counts.archived, counts.deleted) == (0, 1)
 
 
-def test_a_sweep_that_takes_long_says_so(
+def test_a_long_retention_run_is_logged(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     work.enqueue()
@@ -806,15 +814,15 @@ def test_a_walk_that_failed_begins_anew(
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_to_end(maintenance_task)
-    told = app.engine.retention_store.last()
-    assert told is not None
-    assert told.error == "ZeroDivisionError: division by zero"  # for the doctor
+    found = app.engine.retention_store.last()
+    assert found is not None
+    assert found.error == "ZeroDivisionError: division by zero"  # for the doctor
     clock.advance(60)
     run_to_end(maintenance_task)
     assert app.jobs.count(archived=True) == 1
-    told = app.engine.retention_store.last()
-    assert told is not None
-    assert told.error is None
+    found = app.engine.retention_store.last()
+    assert found is not None
+    assert found.error is None
 
 
 # -- export
@@ -828,7 +836,7 @@ def test_archived_jobs_are_exported(
         drain(app)
         clock.advance(DAY)
     clock.advance(9 * DAY)
-    sweep(app)
+    run_retention(app)
     target = tmp_path / "jobs.jsonl"
     assert app.lifecycle.export(target) == 3
     lines = [json.loads(line) for line in target.read_text().splitlines()]
@@ -851,7 +859,7 @@ def test_a_table_of_them_is_written_with_the_extra(
     work.enqueue(4)
     drain(app)
     clock.advance(9 * DAY)
-    sweep(app)
+    run_retention(app)
     try:
         from pyarrow import parquet
     except ImportError:
@@ -863,16 +871,14 @@ def test_a_table_of_them_is_written_with_the_extra(
     assert (row["task"], row["state"], row["result"], row["attempts"]) == (work.name, "completed", "4", 1)
 
 
-def test_how_long_tasks_ran_is_told_of_the_archive(
-    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
-) -> None:
+def test_the_archive_shows_how_long_tasks_ran(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
     for _ in range(3):
         work.enqueue()
     drain(app)
     clock.advance(9 * DAY)
-    sweep(app)
-    [told] = app.lifecycle.durations(task=work.name)
-    assert (told.task, told.jobs) == (work.name, 3)
+    run_retention(app)
+    [found] = app.lifecycle.durations(task=work.name)
+    assert (found.task, found.jobs) == (work.name, 3)
 
 
 def test_archived_jobs_are_counted_by_the_month_of_their_end(
@@ -886,7 +892,7 @@ def test_archived_jobs_are_counted_by_the_month_of_their_end(
         drain(app)
     assert app.lifecycle.months() == []
     clock.advance(9 * DAY)
-    sweep(app)
+    run_retention(app)
     months = app.lifecycle.months()
     assert [(one.month, one.jobs) for one in months] == [(f"{year}-09", 3), (f"{year}-10", 7), (f"{year}-12", 1)]
     filled = [one for one in app.lifecycle.partitions() if one.jobs]
@@ -908,7 +914,7 @@ def test_an_archive_in_another_store(url: str, folder: Path, clock: VirtualClock
         job = work.enqueue()
         drain(app)
         clock.advance(8 * DAY)
-        sweep(app)
+        run_retention(app)
         assert job.refresh().archived
     with Headrace(other) as looking:
         assert [found.id for found in looking.jobs.find(archived=True)] == [job.id]
@@ -920,8 +926,8 @@ def test_redis_alone_deletes_by_the_same_terms(url: str, clock: VirtualClock) ->
         app.enqueue("work")
         app.engine.queries.move(Filter(), Trigger.CANCEL, 5)
         clock.advance(8 * DAY)
-        tally = sweep(app)
-        assert (tally.archived, tally.deleted) == (0, 1)
+        counts = run_retention(app)
+        assert (counts.archived, counts.deleted) == (0, 1)
         assert both(app) == ([], [])
         assert app.lifecycle.partitions() == []
         with pytest.raises(ConfigError, match="archive_url"):
@@ -942,4 +948,4 @@ def test_a_lease_of_another_version_leaves_a_held_job_alone(
     stale = replace(row, version=row.version - 1)
     assert app.engine.retention_store.clear([Lease(stale.id, stale.version)]) == []
     clock.advance(8 * DAY)
-    assert sweep(app).archived == 1
+    assert run_retention(app).archived == 1

@@ -1,4 +1,4 @@
-"""Nothing grows without end: dead letters that nobody looks into, finished jobs, and a walk that fails in part."""
+"""Nothing grows without end: unresolved dead letters, finished jobs, and a retention run that fails in part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from headrace import ConfigError, Headrace, Lifecycle, PermanentError
 from headrace.core.settings.settings import Settings
 from headrace.errors import EngineUnavailable
-from headrace.runtime.retention.staleness import StaleCheck, last_survey
+from headrace.runtime.retention.staleness import StaleCheck, last_scan
 from headrace.runtime.retention.sweep_task import RetentionTask
 from headrace.testing import VirtualClock, drain
 
@@ -27,7 +27,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def opened(url: str, folder: Path, clock: VirtualClock) -> Iterator[Opened]:
-    """Opens an app on the store of the test, with a task that fails as it is told."""
+    """Opens an app on the store of the test, with a task that fails on demand."""
     apps: list[Headrace] = []
 
     def open_app(**settings: Any) -> Headrace:
@@ -84,7 +84,7 @@ def test_dead_letters_are_switched_by_reason(opened: Opened, clock: VirtualClock
     fail(app, clock)
     assert app.dead.count() == 0
     fail(app, clock, error="permanent")
-    assert [letter.reason for letter in app.dead.list()] == ["permanent_error"]
+    assert [dead_letter.reason for dead_letter in app.dead.list()] == ["permanent_error"]
 
 
 def test_a_worker_goes_by_the_switch_too(opened: Opened) -> None:
@@ -92,10 +92,10 @@ def test_a_worker_goes_by_the_switch_too(opened: Opened) -> None:
     with app.worker(concurrency=1):
         for error in ("away", "permanent"):
             app.enqueue("work", error).wait(20)
-    assert [letter.reason for letter in app.dead.list(status=None)] == ["permanent_error"]
+    assert [dead_letter.reason for dead_letter in app.dead.list(status=None)] == ["permanent_error"]
 
 
-def test_a_stale_job_only_fails_where_staleness_opens_no_letter(opened: Opened, clock: VirtualClock) -> None:
+def test_a_stale_job_only_fails_where_staleness_creates_no_dead_letter(opened: Opened, clock: VirtualClock) -> None:
     app = opened(dead_letters=["permanent_error"], on_stale="dead")
     job = app.enqueue("work")
     clock.advance(2 * DAY)
@@ -112,7 +112,7 @@ def test_an_unknown_reason_is_refused() -> None:
 # -- how long and how many
 
 
-def test_pending_letters_expire_and_their_jobs_follow(opened: Opened, clock: VirtualClock) -> None:
+def test_pending_dead_letters_expire_and_their_jobs_follow(opened: Opened, clock: VirtualClock) -> None:
     app = opened()
     (failed,) = fail(app, clock)
     clock.advance(180 * DAY - 2)
@@ -133,16 +133,16 @@ def test_pending_letters_expire_and_their_jobs_follow(opened: Opened, clock: Vir
     assert app.dead.count(status=None) == 0
 
 
-def test_only_so_many_letters_are_pending_the_newest(opened: Opened, clock: VirtualClock) -> None:
+def test_only_the_newest_dead_letters_stay_pending(opened: Opened, clock: VirtualClock) -> None:
     app = opened(dead_pending_max=3)
     failed = fail(app, clock, 5)
     assert app.lifecycle.archive().dead_letters_expired == 2
     walk(app)
-    assert sorted(letter.job_id for letter in app.dead.list()) == sorted(failed[2:])
-    assert sorted(letter.job_id for letter in app.dead.list(status="expired")) == sorted(failed[:2])
+    assert sorted(dead_letter.job_id for dead_letter in app.dead.list()) == sorted(failed[2:])
+    assert sorted(dead_letter.job_id for dead_letter in app.dead.list(status="expired")) == sorted(failed[:2])
 
 
-def test_letters_of_permanent_failures_go_in_the_end(opened: Opened, clock: VirtualClock) -> None:
+def test_dead_letters_of_permanent_failures_go_in_the_end(opened: Opened, clock: VirtualClock) -> None:
     app = opened()
     (failed,) = fail(app, clock)
     app.dead.resolve(failed, "permanently_failed")
@@ -155,7 +155,7 @@ def test_letters_of_permanent_failures_go_in_the_end(opened: Opened, clock: Virt
 
 
 @pytest.mark.parametrize("stays", [True, 2])
-def test_no_letter_keeps_a_job_that_is_removed_on_failure(
+def test_no_dead_letter_keeps_a_job_that_is_removed_on_failure(
     opened: Opened, clock: VirtualClock, stays: bool | int
 ) -> None:
     app = opened()
@@ -166,7 +166,7 @@ def test_no_letter_keeps_a_job_that_is_removed_on_failure(
         walk(app)
     kept = failed[1:] if stays == 2 else []
     assert sorted(job.id for job in app.jobs.find()) == sorted(kept)
-    assert sorted(letter.job_id for letter in app.dead.list()) == sorted(kept)
+    assert sorted(dead_letter.job_id for dead_letter in app.dead.list()) == sorted(kept)
 
 
 def test_requeues_go_by_the_settings_unless_a_call_says_otherwise(opened: Opened, clock: VirtualClock) -> None:
@@ -185,7 +185,7 @@ def test_requeues_go_by_the_settings_unless_a_call_says_otherwise(opened: Opened
 
 def test_only_so_many_finished_jobs_stay(opened: Opened, clock: VirtualClock) -> None:
     app = opened(job_history_size=4)
-    kept = fail(app, clock)  # a pending letter keeps it, old as it is
+    kept = fail(app, clock)  # a pending dead letter keeps it, old as it is
     for _ in range(6):
         kept.append(app.enqueue("work").id)
         drain(app)
@@ -261,8 +261,8 @@ def test_a_look_for_stale_jobs_by_hand_is_in_the_metrics(opened: Opened, clock: 
     app.enqueue("work")
     clock.advance(2 * DAY)
     app.lifecycle.detect_stale()
-    app.lifecycle.detect_stale(dry_run=False, queue="default")  # a part tells nothing of the whole
-    assert last_survey(app.engine) is None
+    app.lifecycle.detect_stale(dry_run=False, queue="default")  # a partial scan does not count for the whole
+    assert last_scan(app.engine) is None
     app.lifecycle.detect_stale(dry_run=False)
     assert app.metrics.value("stale") == 1
 
@@ -272,8 +272,8 @@ def test_a_look_for_stale_jobs_by_hand_is_in_the_metrics(opened: Opened, clock: 
 
 def test_enforced_staleness_ends_what_stays_too_long() -> None:
     with Headrace("memory://", staleness="enforce") as app:
-        told = app.settings
-        assert (told.on_stale, told.stale_running, told.stale_age) == ("dead", 1800, 86_400)
+        settings = app.settings
+        assert (settings.on_stale, settings.stale_running, settings.stale_age) == ("dead", 1800, 86_400)
     with Headrace("memory://", staleness="enforce", on_stale="fail", stale_age=None) as app:
         assert (app.settings.on_stale, app.settings.stale_running, app.settings.stale_age) == ("fail", 1800, None)
     assert (Settings().on_stale, Settings().stale_running, Settings().stale_age) == ("review", None, None)
@@ -283,15 +283,15 @@ def test_workers_may_look_for_stale_jobs_without_touching_them(opened: Opened, c
     app = opened(staleness="enforce", stale_dry_run=True)
     jobs = [app.enqueue("work") for _ in range(3)]
     clock.advance(2 * DAY)
-    survey(app, app.settings)
+    run_scan(app, app.settings)
     assert [job.refresh().state for job in jobs] == ["pending"] * 3
     assert app.metrics.value("stale") == 3
-    survey(app, replace(app.settings, stale_dry_run=False, stale_batch=2))
+    run_scan(app, replace(app.settings, stale_dry_run=False, stale_batch=2))
     assert [job.refresh().reason for job in jobs] == ["staleness_timeout"] * 3
     assert app.dead.count() == 3
 
 
-def survey(app: Headrace, settings: Settings) -> None:
+def run_scan(app: Headrace, settings: Settings) -> None:
     maintenance_task = StaleCheck(app.engine, settings, 300.0)
     maintenance_task.do()  # chooses its moment
     while maintenance_task.do() == 0.0:

@@ -1,4 +1,4 @@
-"""What is written of archived jobs: their logs go with them, and a missing package is named."""
+"""The export of archived jobs: it has their logs, and names a missing package."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def fill(app: Headrace) -> list[str]:
     raise AssertionError
 
 
-def test_a_worker_makes_room_and_settles_what_it_has_run(app: Headrace, clock: VirtualClock) -> None:
+def test_a_worker_empties_a_full_store_and_settles_its_jobs(app: Headrace, clock: VirtualClock) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     @app.task(queue="held")
@@ -62,7 +62,7 @@ def test_a_worker_makes_room_and_settles_what_it_has_run(app: Headrace, clock: V
         return "done"
 
     def is_gone_later(id: str) -> bool:
-        """What has just finished is left alone, and so is a store that was swept just now: time has to pass."""
+        """Retention skips jobs that have just finished, and a store that it has just checked: time has to pass."""
         clock.advance(0.5)
         return not app.engine.queries.get([id])
 
@@ -80,7 +80,7 @@ def test_a_worker_makes_room_and_settles_what_it_has_run(app: Headrace, clock: V
     assert "store_space" in [alert.rule for alert in app.alerts.active()]
 
 
-def test_room_is_made_by_hand_too(app: Headrace, clock: VirtualClock) -> None:
+def test_a_full_store_is_emptied_by_hand_too(app: Headrace, clock: VirtualClock) -> None:
     taken = fill(app)
     clock.advance(20)
     assert app.lifecycle.archive().deleted == 0  # none of them is over its time

@@ -1,4 +1,4 @@
-"""What a run leaves behind: nothing that only the garbage collector could clear away, at a cost for every job."""
+"""A run leaves nothing behind that only the garbage collector could free, at a cost for every job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.engines("sqlite")
 
 @pytest.fixture
 def uncollected() -> Iterator[Callable[[], int]]:
-    """How many more runs there are in memory than at the beginning, while nobody collects garbage."""
+    """How many more runs there are in memory than at the beginning, without garbage collection."""
     gc.collect()
     gc.disable()
     before = _runs()

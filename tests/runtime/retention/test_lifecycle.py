@@ -58,7 +58,7 @@ def test_the_terms_of_a_queue_hold_for_tasks_that_say_nothing(app: Headrace) -> 
     assert app.lifecycle.terms(task="send").max_waiting == 3600
 
 
-def test_it_must_be_said_of_what(app: Headrace) -> None:
+def test_a_task_or_queue_must_be_named(app: Headrace) -> None:
     for both in ({}, {"task": "send", "queue": "mail"}):
         with pytest.raises(InvalidJob, match="either a task or a queue"):
             app.lifecycle.configure(**both, max_age=1)
@@ -87,6 +87,6 @@ def test_a_lifecycle_is_the_tasks_and_not_a_calls(app: Headrace) -> None:
 
 def test_a_worker_that_only_drains_declares_them_too(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.task(name="brief", lifecycle=QUICK)(lambda: None)
-    monkeypatch.setattr("headrace.app.run_workers.run_here", lambda worker: 0)  # it would take over our signals
+    monkeypatch.setattr("headrace.app.run_workers.run_in_process", lambda worker: 0)  # it would take over our signals
     assert app.run_worker(drain=True) == 0
     assert app.lifecycle.terms(task="brief").max_pending == 600

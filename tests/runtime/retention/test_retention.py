@@ -1,4 +1,4 @@
-"""Finished jobs are deleted by the time of their end, and a job tells when anything last happened to it."""
+"""Finished jobs are deleted by the time of their end, and a job shows when it last changed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_limit_goes_for_every_way_to_delete(app: Headrace) -> None:
     assert app.jobs.count() == 2
 
 
-def test_a_job_tells_when_anything_last_happened_to_it(app: Headrace, clock: VirtualClock) -> None:
+def test_a_job_shows_when_anything_last_happened_to_it(app: Headrace, clock: VirtualClock) -> None:
     job = app.enqueue("ok")
     assert job.updated_at == START
     clock.advance(60)

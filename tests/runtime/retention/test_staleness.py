@@ -1,4 +1,4 @@
-"""Jobs that stay too long: found, told, ended or left to a person; by hand and by any worker."""
+"""Jobs that stay too long: found, reported, ended or left for review; by hand and by any worker."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def test_a_dry_run_is_the_default_and_changes_nothing(app: Headrace, stock: None
     assert app.dead.count() == 0
 
 
-def test_the_real_run_does_what_the_dry_run_told(app: Headrace, stock: None) -> None:
-    told = app.lifecycle.detect_stale(warnings=True)
+def test_the_real_run_does_what_the_dry_run_listed(app: Headrace, stock: None) -> None:
+    found = app.lifecycle.detect_stale(warnings=True)
     done = app.lifecycle.detect_stale(dry_run=False, warnings=True, batch_size=1)
-    assert [(one.id, one.action, one.is_stale) for one in done] == [(one.id, one.action, one.is_stale) for one in told]
+    assert [(one.id, one.action, one.is_stale) for one in done] == [(one.id, one.action, one.is_stale) for one in found]
     assert [(one.id, one.applied) for one in done] == [
         ("strict", True),
         ("old", True),
@@ -83,8 +83,12 @@ def test_the_real_run_does_what_the_dry_run_told(app: Headrace, stock: None) -> 
         "nearly": "pending",
         "fresh": "pending",
     }
-    [letter] = app.dead.list()
-    assert (letter.job_id, letter.reason, letter.original_state) == ("strict", "staleness_timeout", "pending")
+    [dead_letter] = app.dead.list()
+    assert (dead_letter.job_id, dead_letter.reason, dead_letter.original_state) == (
+        "strict",
+        "staleness_timeout",
+        "pending",
+    )
     entry = app.jobs.get("old").history()[-1]
     assert (entry.event, entry.from_state, entry.to_state) == ("review", "pending", "pending")
     assert "pending for 3 d" in (entry.message or "")
@@ -93,7 +97,7 @@ def test_the_real_run_does_what_the_dry_run_told(app: Headrace, stock: None) -> 
     assert len(app.engine.queries.history("old")) == 1, "it is filed once"
 
 
-def test_only_those_of_a_task_or_queue_are_looked_for_and_no_more_than_asked(app: Headrace, stock: None) -> None:
+def test_only_jobs_of_a_task_or_queue_are_searched_up_to_the_limit(app: Headrace, stock: None) -> None:
     assert [one.id for one in app.lifecycle.detect_stale(task="strict")] == ["strict"]
     assert app.lifecycle.detect_stale(queue="other", dry_run=False) == []
     assert [one.id for one in app.lifecycle.detect_stale(limit=2)] == ["strict", "old"], "the stalest"
@@ -102,17 +106,17 @@ def test_only_those_of_a_task_or_queue_are_looked_for_and_no_more_than_asked(app
 
 
 def test_a_job_that_moved_on_since_it_was_seen_is_left_alone(app: Headrace, stock: None) -> None:
-    survey = StaleScan(app.engine, app.settings)
-    found = {finding.job.id: finding for finding in survey.look()}
+    scan = StaleScan(app.engine, app.settings)
+    found = {finding.job.id: finding for finding in scan.next_findings()}
     app.jobs.get("strict").update(priority=5)
     assert apply(app.engine, [found["strict"], found["old"]]) == [False, True]
     assert states(app)["strict"] == "pending"
 
 
-def test_from_stale_to_the_desk_and_back_to_the_front_of_its_queue(app: Headrace, stock: None) -> None:
+def test_from_stale_to_a_dead_letter_and_back_to_the_front_of_its_queue(app: Headrace, stock: None) -> None:
     app.lifecycle.detect_stale(dry_run=False)
-    [letter] = app.dead.list(reason="staleness_timeout")
-    assert app.dead.requeue(letter.id, by="ops").requeued
+    [dead_letter] = app.dead.list(reason="staleness_timeout")
+    assert app.dead.requeue(dead_letter.id, by="ops").requeued
     job = app.jobs.get("strict")
     assert (job.state, job.priority, job.attempt) == ("pending", 10, 0)
     assert app.lifecycle.detect_stale(task="strict") == [], "its time begins anew"
@@ -120,7 +124,7 @@ def test_from_stale_to_the_desk_and_back_to_the_front_of_its_queue(app: Headrace
     assert job.history()[-1].from_state == "failed"
 
 
-def test_whoever_waits_for_the_result_is_told(app: Headrace, stock: None) -> None:
+def test_a_wait_for_the_result_ends_with_the_error(app: Headrace, stock: None) -> None:
     app.lifecycle.detect_stale(dry_run=False)
     with pytest.raises(JobFailed, match="job strict failed: staleness_timeout"):
         app.jobs.get("strict").result(timeout=PATIENCE)
@@ -142,14 +146,14 @@ def test_a_running_job_that_is_stale_is_fenced_and_its_worker_goes_on(app: Headr
     assert job.reason == "staleness_timeout"
 
 
-def test_why_tells_of_stale_and_nearly_stale_jobs(app: Headrace, stock: None) -> None:
+def test_why_names_stale_and_nearly_stale_jobs(app: Headrace, stock: None) -> None:
     assert "It is stale: pending for 3 d, at most 1 d; its policy leaves it for review." in app.jobs.get("old").why()
     assert "the next check makes it a dead letter." in app.jobs.get("strict").why()
     assert "It is nearly stale: pending for 20 h, at most 1 d." in app.jobs.get("nearly").why()
     assert "stale" not in app.jobs.get("fresh").why()
 
 
-def test_ages_tell_how_long_jobs_are_where_they_are(app: Headrace, stock: None) -> None:
+def test_ages_show_how_long_jobs_are_in_their_state(app: Headrace, stock: None) -> None:
     waiting, pending = sorted(app.lifecycle.ages(), key=lambda ages: ages.jobs)
     assert (waiting.state, waiting.queue, waiting.jobs, waiting.over_an_hour) == ("waiting", "mail", 1, 1)
     assert (pending.state, pending.jobs, pending.over_a_day) == ("pending", 4, 1)
@@ -162,17 +166,17 @@ def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
 ) -> None:
     for first in range(0, 10_000, 2000):
         app.engine.insert([old(now, f"j{number}", 3 * DAY) for number in range(first, first + 2000)])
-    asked = list[int]()
+    queries = list[int]()
     aged = app.engine.staleness_store.aged
 
     def note(which: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
-        asked.append(limit)
+        queries.append(limit)
         return aged(which, limit, cursor)
 
     monkeypatch.setattr(app.engine.staleness_store, "aged", note)
     assert len(app.lifecycle.detect_stale()) == 10_000
-    assert len(asked) <= 10
-    assert max(asked) <= 2000  # and none of them keeps others from the store for long
+    assert len(queries) <= 10
+    assert max(queries) <= 2000  # and none of them keeps others from the store for long
 
 
 # -- by a worker
@@ -196,14 +200,14 @@ def test_it_can_be_switched_off(app: Headrace, off: float | None) -> None:
     assert StaleCheck not in kinds(Settings(stale_check=off))
 
 
-def one_survey(maintenance_task: StaleCheck) -> list[float]:
-    """What the chore answers from a survey's beginning to its end."""
+def one_scan(maintenance_task: StaleCheck) -> list[float]:
+    """The answers of the maintenance task from a scan's beginning to its end."""
     pauses = []
     for _ in range(1000):
         pauses.append(maintenance_task.do())
         if pauses[-1]:
             return pauses
-    raise AssertionError("the survey has no end")
+    raise AssertionError("the scan has no end")
 
 
 def test_a_batch_is_a_hundred_and_more_follow_at_once(app: Headrace, now: int) -> None:
@@ -216,11 +220,11 @@ def test_a_batch_is_a_hundred_and_more_follow_at_once(app: Headrace, now: int) -
     for done in (100, 200):
         assert maintenance_task.do() == 0.0
         assert app.dead.count() == done
-    assert one_survey(maintenance_task)[-1] == 300.0
+    assert one_scan(maintenance_task)[-1] == 300.0
     assert app.dead.count() == 250
 
 
-def test_an_error_ends_neither_the_chore_nor_what_it_has_found(
+def test_an_error_ends_neither_the_task_nor_its_findings(
     app: Headrace, now: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.lifecycle.configure(queue="mail", max_pending=600)
@@ -231,7 +235,7 @@ def test_an_error_ends_neither_the_chore_nor_what_it_has_found(
         broken.setattr(type(app.engine.staleness_store), "mark_stale", _refuse)
         with pytest.raises(RuntimeError, match="no"):
             maintenance_task.do()
-    assert one_survey(maintenance_task)[-1] == 300.0
+    assert one_scan(maintenance_task)[-1] == 300.0
     assert states(app) == {"job": "failed"}
 
 
@@ -241,23 +245,23 @@ def _refuse(*_: object, **__: object) -> list[bool]:
 
 def test_two_workers_at_once_end_each_job_once(app: Headrace, stock: None) -> None:
     first, second = StaleScan(app.engine, app.settings), StaleScan(app.engine, app.settings)
-    seen = [finding for finding in first.look() if finding.is_stale]
-    also = [finding for finding in second.look() if finding.is_stale]
+    seen = [finding for finding in first.next_findings() if finding.is_stale]
+    also = [finding for finding in second.next_findings() if finding.is_stale]
     assert apply(app.engine, seen) == [True, True, True]
     assert apply(app.engine, also) == [False, False, False]
     assert app.dead.count() == 1
 
 
-def test_nothing_is_asked_of_the_store_that_no_threshold_needs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[AgeQuery] = []
+def test_the_query_has_no_state_without_a_threshold(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[AgeQuery] = []
     engine: Engine = app.engine
     aged = engine.staleness_store.aged
 
-    def listen_in(watch: AgeQuery, limit: int, cursor: str | None) -> JobAgePage:
-        asked.append(watch)
-        return aged(watch, limit, cursor)
+    def listen_in(query: AgeQuery, limit: int, cursor: str | None) -> JobAgePage:
+        queries.append(query)
+        return aged(query, limit, cursor)
 
     monkeypatch.setattr(engine.staleness_store, "aged", listen_in)
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
-    StaleScan(engine, Settings(**off)).look()  # type: ignore[arg-type]
-    assert asked == [AgeQuery({}, None)]
+    StaleScan(engine, Settings(**off)).next_findings()  # type: ignore[arg-type]
+    assert queries == [AgeQuery({}, None)]

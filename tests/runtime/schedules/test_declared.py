@@ -115,7 +115,7 @@ def test_a_deploy_that_changes_other_things_than_times_loses_no_missed_run(app: 
     assert jobs_of(app, "tick")[0].queue == "other"
 
 
-def test_what_is_no_longer_declared_goes_on_and_is_told(
+def test_a_schedule_that_is_no_longer_declared_continues_and_is_logged(
     app: Headrace, clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     declare(app, minutes=5, name="old")
@@ -136,7 +136,7 @@ def test_a_schedule_that_was_made_by_hand_is_taken_over_by_code_of_its_name(app:
 
 
 @pytest.mark.engines("sqlite")
-def test_mistakes_in_a_declaration_are_told_where_it_stands(app: Headrace) -> None:
+def test_mistakes_in_a_declaration_are_reported_where_it_stands(app: Headrace) -> None:
     with pytest.raises(InvalidSchedule, match="cron"):
         app.cron("every monday")
     with pytest.raises(InvalidSchedule, match="give an interval"):

@@ -23,7 +23,7 @@ LATEST = 2.0  # seconds; a few milliseconds where nothing else runs
 
 @pytest.fixture
 def noted(app: Headrace) -> list[str]:
-    """What the task `note` was called with."""
+    """The arguments of the task `note`."""
     seen: list[str] = []
     app.task(name="note")(seen.append)
     return seen
@@ -60,9 +60,7 @@ def test_a_worker_fires_on_time_never_early_and_runs_what_it_fired(app: Headrace
     assert median(late) < LATEST
 
 
-def test_a_schedule_made_by_another_process_is_heard_of_at_once(
-    app: Headrace, other: Headrace, noted: list[str]
-) -> None:
+def test_a_schedule_made_by_another_process_is_seen_at_once(app: Headrace, other: Headrace, noted: list[str]) -> None:
     with app.worker():
         other.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
         eventually(lambda: noted == ["x"], "the run")
@@ -90,7 +88,7 @@ def test_a_worker_that_only_works_off_what_is_there_fires_nothing(app: Headrace,
     assert app.schedules.get("s").fired == 0
 
 
-def test_of_many_who_fire_one_occurrence_exactly_one_does(app: Headrace, url: str) -> None:
+def test_of_many_workers_exactly_one_fires_an_occurrence(app: Headrace, url: str) -> None:
     apps = [Headrace(url) for _ in range(4)] if url != "memory://" else []
     engines = [each.engine for each in apps] or [app.engine] * 4
     schedule_store = app.engine.schedule_store
@@ -181,7 +179,7 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
     app: Headrace, noted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.every(0.1, args=("x",), limit=1)(app.tasks["note"])
-    away, asked = threading.Event(), threading.Event()
+    away, waits = threading.Event(), threading.Event()
     away.set()
     real = app.engine.schedule_store
 
@@ -189,19 +187,19 @@ def test_an_outage_is_survived_and_declarations_are_made_up_for(
         def __getattr__(self, name: str) -> Any:
             if away.is_set():
                 if name == "next_due":
-                    asked.set()
+                    waits.set()
                 raise EngineUnavailable("the store is away")
             return getattr(real, name)
 
     monkeypatch.setattr(app.engine, "schedule_store", Away())
     with app.worker():
-        assert asked.wait(PATIENCE), "it goes on asking"
+        assert waits.wait(PATIENCE), "it goes on asking"
         away.clear()
         eventually(lambda: noted == ["x"], "it fires when the store is back")
 
 
 @pytest.mark.engines("sqlite")
-def test_a_stumble_of_its_own_does_not_end_it(
+def test_an_error_of_the_heartbeat_does_not_end_it(
     app: Headrace, noted: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.schedules.create("s", "note", args=("x",), every=0.1, limit=1)
@@ -249,11 +247,11 @@ def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.Monke
         """Tells how long its listener wants to sleep, and lets it until it is rung."""
 
         def __init__(self) -> None:
-            self.asked: list[float | None] = []
+            self.waits: list[float | None] = []
             self._rung = threading.Event()
 
         def wait(self, timeout: float | None) -> bool:
-            self.asked.append(timeout)
+            self.waits.append(timeout)
             asleep.set()
             return self._rung.wait(PATIENCE)
 
@@ -270,10 +268,10 @@ def test_an_idle_scheduler_hardly_looks(app: Headrace, monkeypatch: pytest.Monke
     step_store.start()
     assert asleep.wait(PATIENCE)
     step_store.stop()
-    assert (len(looks), pillow.asked) == (1, [60.0])
+    assert (len(looks), pillow.waits) == (1, [60.0])
 
 
-def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(
+def test_a_scheduler_that_came_too_late_waits_and_one_that_fired_does_not(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app.schedules.create("s", "nobody", every=0.1, limit=1)
@@ -283,9 +281,9 @@ def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(
         with monkeypatch.context() as others:
             others.setattr(app.engine.schedule_store, "fire", lambda firings, now=None: [False] * len(firings))
             assert step_store._turn() == 0.0
-        assert 0 < step_store._behind <= 0.05
+        assert 0 < step_store._delay <= 0.05
         eventually(lambda: step_store._turn() == 0.0, "its moment comes all the same")
-        assert step_store._behind == 0.0
+        assert step_store._delay == 0.0
         assert app.jobs.count() == 1
     finally:
         step_store._bell.close()

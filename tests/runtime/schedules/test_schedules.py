@@ -61,11 +61,11 @@ def test_each_time_becomes_a_job_that_says_where_it_comes_from(app: Headrace, cl
     seen: list[dict[str, Any]] = []
 
     @app.task
-    def tell(word: str) -> None:
+    def record(text: str) -> None:
         seen.append(dict(current_job().metadata))
 
     made = app.schedules.create(
-        "words", tell.using(metadata={"a": 1}, priority=7, tags=("t",)).bind("x"), cron="*/2 * * * *"
+        "words", record.using(metadata={"a": 1}, priority=7, tags=("t",)).bind("x"), cron="*/2 * * * *"
     )
     assert isinstance(made, Schedule)
     assert made.next_run == START + timedelta(minutes=2)
@@ -115,7 +115,7 @@ def test_a_one_time_schedule_is_gone_once_it_fired(app: Headrace, clock: Virtual
 def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever changes it in the very moment between its firing and its end is not overruled."""
+    """A change between its firing and its end is not overwritten."""
     app.schedules.create("once", "note", at=START + timedelta(hours=1))
     delete = app.engine.schedule_store.delete
 
@@ -134,7 +134,7 @@ def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
     assert times_of(app, "once") == ["09:00", "10:00"]
 
 
-def test_a_schedule_made_anew_is_not_fired_by_who_saw_the_one_before(app: Headrace, clock: VirtualClock) -> None:
+def test_a_recreated_schedule_is_not_fired_by_a_reader_of_the_old_one(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("once", "note", at=START + timedelta(hours=1))
     clock.advance(3600)
     seen = app.engine.schedule_store.get("once")
@@ -176,7 +176,7 @@ def test_what_was_missed_is_made_up_for_as_the_schedule_says(app: Headrace, cloc
     assert "catch_up='none'" in str(skipped.detail)
 
 
-def test_a_year_of_misses_is_told_in_few_lines(app: Headrace, clock: VirtualClock) -> None:
+def test_a_year_of_misses_is_recorded_in_few_rows(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("busy", "note", every=1, catch_up="latest")
     clock.advance(timedelta(days=365))
     assert drain(app) == 1
@@ -396,7 +396,7 @@ def test_nothing_is_run_by_hand_in_a_store_that_has_moved(app: Headrace, clock: 
     assert drain(app) == 0
 
 
-def test_deleting_tells_whether_there_was_one(app: Headrace, clock: VirtualClock) -> None:
+def test_delete_returns_whether_there_was_one(app: Headrace, clock: VirtualClock) -> None:
     app.schedules.create("d", "note", every=60)
     assert app.schedules.delete("d") is True
     assert app.schedules.delete("d") is False
@@ -415,7 +415,7 @@ def test_the_next_times_can_be_seen_before_anything_is_stored(app: Headrace) -> 
     assert app.schedules.list() == []
 
 
-def test_times_are_told_in_the_schedules_own_zone(app: Headrace) -> None:
+def test_times_are_shown_in_the_schedules_own_zone(app: Headrace) -> None:
     made = app.schedules.create("vienna", "note", cron="0 2 * * *", tz="Europe/Vienna")
     assert str(made.next_run) == "2026-03-03 02:00:00+01:00"
     assert str(app.schedules.preview("vienna", n=1)[0]) == "2026-03-03 02:00:00+01:00"
@@ -460,10 +460,10 @@ def test_coroutines_have_all_of_it(app: Headrace, clock: VirtualClock) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "expected"),
     [
         ({}, "exactly one of cron, every and at"),
-        ({"cron": "0 0 31 2 *"}, "never comes"),
+        ({"cron": "0 0 31 2 *"}, "never occurs"),
         ({"cron": "nonsense"}, "cron"),
         ({"cron": "@daily", "tz": "Europe/Wien"}, "tz"),
         ({"every": 0}, "every"),
@@ -477,8 +477,8 @@ def test_coroutines_have_all_of_it(app: Headrace, clock: VirtualClock) -> None:
     ],
 )
 @pytest.mark.engines("sqlite")
-def test_what_can_not_be_is_refused_with_the_reason(app: Headrace, how: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidSchedule, match=told):
+def test_what_can_not_be_is_refused_with_the_reason(app: Headrace, how: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidSchedule, match=expected):
         app.schedules.create("x", "note", **how)
     assert app.schedules.list() == []
 
@@ -498,7 +498,7 @@ def test_a_wrong_call_is_refused_when_it_is_scheduled(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
-def test_names_that_are_taken_unknown_or_wrong_are_told(app: Headrace) -> None:
+def test_names_that_are_taken_unknown_or_wrong_are_refused(app: Headrace) -> None:
     app.schedules.create("nightly", "note", every=60)
     with pytest.raises(InvalidSchedule, match="schedule 'nightly' exists already"):
         app.schedules.create("nightly", "note", every=60)

@@ -81,15 +81,15 @@ def forwarded(app: Headrace) -> None:
 
 
 def answers(app: Headrace) -> None:
-    """A server that came back is asked again only after a pause."""
+    """The forwarder tries a server that came back only after a pause."""
 
-    def ask() -> bool:
+    def ping() -> bool:
         with contextlib.suppress(EngineUnavailable):
             app.engine.queries.queues()
             return True
         return False
 
-    eventually(ask, "that the server answers")
+    eventually(ping, "that the server answers")
 
 
 def in_order(app: Headrace) -> list[int]:
@@ -231,7 +231,7 @@ def test_an_id_that_the_server_knows_is_found_out_when_it_returns(
     with caplog.at_level(logging.WARNING):
         outage.end()
         forwarded(app)
-    assert job.refresh().args == (1,), "whoever came first has the id"
+    assert job.refresh().args == (1,), "the first job has the id"
     assert in_order(app) == [1, 3]
     assert app.spool is not None
     assert app.spool.stats().duplicates == 1
@@ -244,7 +244,7 @@ def test_times_are_those_of_the_submission(app: Headrace, outage: Outage) -> Non
     [at], [late], [lapsing] = double(app, 1, run_at=soon), double(app, 2, delay=0.01), double(app, 3, expires=0.01)
     assert (at.state, late.state, lapsing.state) == ("scheduled", "scheduled", "pending")
     kept = {job.id: (job.created_at, job.run_at, job.expires_at) for job in (at, late, lapsing)}
-    # What becomes due, or lapses, does so while the server is away.
+    # Jobs become due, or expire, while the server is unavailable.
     eventually(lambda: datetime.now(UTC) > max(late.run_at, lapsing.expires_at), "that time has passed")
     outage.end()
     forwarded(app)
@@ -284,7 +284,7 @@ def test_a_job_can_be_changed_when_it_has_arrived_and_not_before(
 
 
 @pytest.mark.slow
-def test_a_job_that_the_server_refuses_is_told_as_failed(
+def test_a_job_that_the_server_refuses_is_reported_as_failed(
     app: Headrace, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outage.begin()
@@ -344,8 +344,8 @@ def test_several_processes_share_a_spool(app: Headrace, outage: Outage, folder: 
     found = in_order(app)
     assert sorted(found) == [first + n for first in (0, 1000, 2000, 9000) for n in range(50)]
     for first in (0, 1000, 2000, 9000):
-        mine = [n for n in found if first <= n < first + 50]
-        assert mine == sorted(mine), "the jobs of each are in its order"
+        own = [n for n in found if first <= n < first + 50]
+        assert own == sorted(own), "the jobs of each are in its order"
 
 
 @pytest.mark.slow
@@ -413,12 +413,12 @@ def test_a_child_can_forward_what_its_parent_spooled(app: Headrace, outage: Outa
     assert job.refresh().state == "completed"
 
 
-def test_the_doctor_tells_what_waits(outage: Outage, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_reports_waiting_jobs(outage: Outage, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_URL", outage.url)
     monkeypatch.setenv("HEADRACE_SPOOL", "spool.db")
     well = shell("doctor", "--json").json
     assert well["spool"]["waiting"] == 0
-    assert not any("spool" in told for told in (*well["findings"], *well["remarks"]))
+    assert not any("spool" in finding for finding in (*well["findings"], *well["remarks"]))
     assert list(shell.folder.iterdir()) == []
     outage.begin()
     with Headrace() as app:

@@ -11,7 +11,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.slow
-def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_without_a_claim_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when runners finish all they hold between the look at their queue and the turn that settles it."""
 
     @app.task
@@ -20,9 +20,9 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
 
     monkeypatch.setattr("headrace.runtime.worker.worker._MAINTAIN_EVERY", 0.05)
     job = double.enqueue(4)
-    answers, room = [0, 0], WorkerExchange.room
+    answers, capacity = [0, 0], WorkerExchange.capacity
     monkeypatch.setattr(
-        WorkerExchange, "room", lambda worker_exchange: answers.pop() if answers else room(worker_exchange)
+        WorkerExchange, "capacity", lambda worker_exchange: answers.pop() if answers else capacity(worker_exchange)
     )
     app.run_worker(drain=True)
     assert job.result(timeout=0) == 8

@@ -1,4 +1,4 @@
-"""drain() tells what a worker tells: events are read and metrics are counted in a test as elsewhere."""
+"""drain() emits the events of a worker: events and metrics work in a test as elsewhere."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ def app(clock: VirtualClock) -> Iterator[Headrace]:
         yield app
 
 
-def told(app: Headrace) -> list[str]:
+def types(app: Headrace) -> list[str]:
     return [event.type.removeprefix("job.") for event in app.events(types="job.*", follow=False)]
 
 
-def test_a_success_and_a_failure_are_told_as_by_a_worker(app: Headrace, clock: VirtualClock) -> None:
+def test_a_success_and_a_failure_have_the_events_of_a_worker(app: Headrace, clock: VirtualClock) -> None:
     app.enqueue("work")
     clock.advance(5)
     drain(app)
-    assert told(app) == ["enqueued", "started", "log", "completed"], "a run and its notes are told in one turn"
+    assert types(app) == ["enqueued", "started", "log", "completed"], "a run and its notes are one exchange"
     completed = next(event for event in app.events(types="job.completed", follow=False))
     started = next(event for event in app.events(types="job.started", follow=False))
     assert (started.data["wait"], completed.data["run"]) == (5.0, 2.0)
-    before = len(told(app))
+    before = len(types(app))
     app.enqueue("work", True)
     drain(app)
     clock.advance(3600)
     drain(app)
-    after = [kind for kind in told(app)[before:] if kind != "log"]
+    after = [kind for kind in types(app)[before:] if kind != "log"]
     assert after[0] == "enqueued"
     assert after.count("started") == after.count("attempt_failed") == 2
     assert after.count("retry_scheduled") == after.count("failed") == 1
@@ -66,26 +66,26 @@ def test_metrics_count_what_was_drained(app: Headrace, clock: VirtualClock) -> N
     assert value("wait_max", queue="default") == 5.0
 
 
-def test_adrain_and_inline_tell_it_too(app: Headrace) -> None:
+def test_adrain_and_inline_emit_events_too(app: Headrace) -> None:
     app.enqueue("work")
     asyncio.run(adrain(app))
     with inline(app):
         app.enqueue("work")
     assert app.metrics.value("completed") == 2
-    assert told(app).count("completed") == 2
+    assert types(app).count("completed") == 2
 
 
-def test_handlers_are_for_workers_and_for_who_listens(app: Headrace) -> None:
-    heard: list[Event] = []
-    app.on("job.completed")(heard.append)
+def test_handlers_run_in_workers_and_with_listen(app: Headrace) -> None:
+    seen: list[Event] = []
+    app.on("job.completed")(seen.append)
     app.enqueue("work")
     drain(app)
-    assert heard == []
+    assert seen == []
 
 
-def test_without_events_drain_tells_nothing() -> None:
+def test_without_events_drain_emits_nothing() -> None:
     with Headrace("memory://", events=False) as app:
         app.task(name="work")(lambda: None)
         app.enqueue("work")
         drain(app)
-        assert told(app) == []
+        assert types(app) == []

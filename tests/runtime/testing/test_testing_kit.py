@@ -116,9 +116,7 @@ def test_many_threads_may_move_it(clock: VirtualClock) -> None:
 # -- drain
 
 
-def test_drain_runs_what_is_due_and_tells_how_many_attempts_that_were(
-    app: Headrace, add: Any, clock: VirtualClock
-) -> None:
+def test_drain_runs_due_jobs_and_returns_the_number_of_attempts(app: Headrace, add: Any, clock: VirtualClock) -> None:
     jobs = [add.enqueue(n, n) for n in range(3)]
     later = add.using(delay=60).enqueue(9, 9)
     assert drain(app) == 3
@@ -314,7 +312,7 @@ def test_a_process_task_runs_here_too(app: Headrace) -> None:
     assert job.result(0) == os.getpid()
 
 
-def test_a_task_nobody_knows_is_an_error_in_a_test_and_leaves_the_job(app: Headrace) -> None:
+def test_an_unknown_task_is_an_error_in_a_test_and_leaves_the_job(app: Headrace) -> None:
     job = app.enqueue("reports.build")
     with pytest.raises(UnknownTask, match=r"task 'reports\.build', which this app does not know"):
         drain(app)
@@ -424,9 +422,9 @@ def test_inline_leaves_what_is_delayed_or_retried_to_its_time(app: Headrace, add
 def test_inline_works_for_jobs_inside_of_jobs(app: Headrace) -> None:
     @app.task
     def factorial(n: int) -> int:
-        here = current_job().id
+        job_id = current_job().id
         result = n * factorial.enqueue(n - 1).result(0) if n else 1
-        assert current_job().id == here
+        assert current_job().id == job_id
         return result
 
     @app.task
@@ -500,10 +498,10 @@ def test_isolated_ends_also_when_the_test_fails(app: Headrace, add: Any) -> None
 
 
 def test_isolated_takes_a_clock_of_ones_own_and_may_be_nested(app: Headrace, add: Any) -> None:
-    mine = VirtualClock(datetime(2000, 1, 1, tzinfo=UTC))
-    with isolated(app, clock=mine) as clock:
-        assert clock is mine
-        assert add.enqueue(1).created_at == mine.moment
+    own_clock = VirtualClock(datetime(2000, 1, 1, tzinfo=UTC))
+    with isolated(app, clock=own_clock) as clock:
+        assert clock is own_clock
+        assert add.enqueue(1).created_at == clock.moment
         with isolated(app), inline(app):
             assert add.enqueue(2).state == "completed"
         assert app.jobs.count() == 1
@@ -779,7 +777,7 @@ def test_inline_raises_the_error_of_any_job_that_ran() -> None:
         assert app.jobs.count(state="cancelled") == 1
 
 
-def test_what_ran_inline_is_told_as_it_is_without_another_look(app: Headrace, add: Any) -> None:
+def test_an_inline_job_has_its_state_without_a_refresh(app: Headrace, add: Any) -> None:
     @app.task
     def makes(number: int) -> int:
         current_job().spawn(add.bind(number))

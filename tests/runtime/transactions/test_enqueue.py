@@ -181,7 +181,7 @@ def test_a_worker_has_the_job_within_a_second(app: Headrace, add: Any, database:
     assert min(took) < 1.0
 
 
-def test_nobody_sees_the_job_before_the_commit(app: Headrace, add: Any, database: str, url: str) -> None:
+def test_the_job_is_invisible_before_the_commit(app: Headrace, add: Any, database: str, url: str) -> None:
     with plain(database, url) as lender:
         job = add.using(connection=lender.connection).enqueue(1, 1)
         with pytest.raises(JobNotFound):
@@ -207,7 +207,7 @@ def test_a_connection_in_autocommit_stores_at_once(app: Headrace, add: Any, data
             app.enqueue_many([inside.using(job_id=name).bind(1, 1) for name in ("free", job.id)])
         assert app.jobs.count() == 1
         after = inside.enqueue(1, 1)
-        assert after.refresh().row.seq == job.row.seq + 1  # nobody could have seen the free one for a moment
+        assert after.refresh().row.seq == job.row.seq + 1  # the free one was never visible
 
 
 def test_a_caller_that_is_killed_leaves_no_job(app: Headrace, add: Any, database: str, url: str) -> None:
@@ -390,7 +390,7 @@ def test_tables_that_others_made_are_found_while_the_caller_writes(url: str, mon
 
 @on("sqlite")
 @pytest.mark.usefixtures("table")
-def test_a_locked_file_is_told_as_the_caller_would_be_told(app: Headrace, add: Any, url: str) -> None:
+def test_a_locked_file_gives_the_error_that_the_caller_would_get(app: Headrace, add: Any, url: str) -> None:
     with lenders.by_sqlite3(url) as holder, lenders.by_sqlite3(url, timeout=0.05) as lender:
         holder.execute("INSERT INTO orders (name) VALUES ('tea')")
         with pytest.raises(sqlite3.OperationalError, match="database is locked"):
@@ -403,7 +403,7 @@ def test_a_locked_file_is_told_as_the_caller_would_be_told(app: Headrace, add: A
 
 @on("sqlite")
 @pytest.mark.parametrize("how", ["sqlite3", "sqlite3 by hand", "Django"])
-def test_a_caller_waits_for_its_turn_to_write_as_everybody_does(app: Headrace, add: Any, how: str, url: str) -> None:
+def test_a_caller_waits_for_the_write_lock_like_any_other(app: Headrace, add: Any, how: str, url: str) -> None:
     """In a transaction that has read before it writes, SQLite would not wait."""
     enough = threading.Event()
 
@@ -442,8 +442,8 @@ def test_an_id_that_is_taken_at_the_same_moment_spoils_the_whole_batch(app: Head
         loser.start()
         backend = second.connection.info.backend_pid
         waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = %s"
-        watch = servers.postgres_connection(url)
-        eventually(lambda: watch.execute(waits, [backend]).fetchone() == ("Lock",), "the second waits for the first")
+        observer = servers.postgres_connection(url)
+        eventually(lambda: observer.execute(waits, [backend]).fetchone() == ("Lock",), "the second waits for the first")
         first.commit()
         loser.join(PATIENCE)
         assert [str(error) for error in errors] == [str(DuplicateJob("wanted"))]
@@ -453,7 +453,7 @@ def test_an_id_that_is_taken_at_the_same_moment_spoils_the_whole_batch(app: Head
 
 
 @on("postgres")
-def test_a_new_queue_holds_nobody_up_until_the_commit(app: Headrace, add: Any, url: str) -> None:
+def test_a_new_queue_blocks_no_other_insert_until_the_commit(app: Headrace, add: Any, url: str) -> None:
     with lenders.by_psycopg(url) as lender, Headrace(url) as other:
         add.using(connection=lender.connection, queue="brand-new").enqueue(1, 1)
         there = other.task_by_name("add").using(queue="brand-new").enqueue(2, 2)
@@ -467,10 +467,10 @@ def test_redis_has_no_transaction_to_join(app: Headrace) -> None:
         app.task_by_name("add").using(connection=db).enqueue(1, 1)
 
 
-# -- the one who waits for commits
+# -- the commit watcher
 
 
-def vigils() -> list[threading.Thread]:
+def watcher_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "headrace-commit-watcher"]
 
 
@@ -479,16 +479,16 @@ def test_one_thread_waits_for_all_commits_and_ends_with_them(app: Headrace, add:
     with lenders.by_sqlite3(url) as lender:
         for n in range(20):
             add.using(connection=lender.connection).enqueue(n, n)
-        assert len(vigils()) == 1
+        assert len(watcher_threads()) == 1
         lender.commit()
-    eventually(lambda: not vigils(), "the end of the thread")
+    eventually(lambda: not watcher_threads(), "the end of the thread")
 
 
 @on("sqlite")
 def test_closing_the_app_ends_the_wait(app: Headrace, add: Any, url: str) -> None:
     with lenders.by_sqlite3(url) as lender:
         job = add.using(connection=lender.connection).enqueue(1, 1)
-        [thread] = vigils()
+        [thread] = watcher_threads()
         app.close()
         assert not thread.is_alive()
         lender.commit()
@@ -496,12 +496,14 @@ def test_closing_the_app_ends_the_wait(app: Headrace, add: Any, url: str) -> Non
 
 
 @on("sqlite")
-def test_nobody_waits_for_ever(app: Headrace, add: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commit_watcher_ends_after_a_timeout(
+    app: Headrace, add: Any, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._PATIENCE", 0.05)
     with lenders.by_sqlite3(url) as lender:
         add.using(connection=lender.connection).enqueue(1, 1)
         lender.rollback()
-        eventually(lambda: not vigils(), "the end of the thread")
+        eventually(lambda: not watcher_threads(), "the end of the thread")
 
 
 @on("sqlite")
@@ -520,9 +522,9 @@ def test_an_error_of_the_store_does_not_end_the_wait(
             broken.setattr(app.engine.store, "change_count", fail)
             add.using(connection=lender.connection).enqueue(1, 1)
             assert failed.wait(PATIENCE)
-        assert vigils()
+        assert watcher_threads()
         lender.commit()
-        eventually(lambda: not vigils(), "the end of the thread, which has seen the job")
+        eventually(lambda: not watcher_threads(), "the end of the thread, which has seen the job")
 
 
 @on("sqlite")
@@ -530,14 +532,14 @@ def test_a_forked_child_waits_for_its_own_commits(app: Headrace, add: Any, url: 
     with lenders.by_sqlite3(url) as lender:
         add.using(connection=lender.connection).enqueue(1, 1)
         lender.rollback()
-        assert len(vigils()) == 1  # it does not know of the rollback
+        assert len(watcher_threads()) == 1  # it does not know of the rollback
 
         def shop(_: object) -> int:
             with lenders.by_sqlite3(url) as own:
                 add.using(connection=own.connection, job_id="of-the-child").enqueue(2, 2)
-                found = len(vigils())
+                found = len(watcher_threads())
                 own.commit()
-            eventually(lambda: not vigils(), "the end of the child's thread")
+            eventually(lambda: not watcher_threads(), "the end of the child's thread")
             return found
 
         child = Child(shop)

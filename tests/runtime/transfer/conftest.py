@@ -41,7 +41,7 @@ def target(target_store: StoreUnderTest) -> Engine:
 
 @pytest.fixture
 def bare(engine_name: str, folder: Path) -> Iterator[Engine]:
-    """A place for a store, where nobody has made tables yet."""
+    """A place for a store without tables."""
     (folder / "bare").mkdir()
     with ExitStack() as at_end:
         address = str(folder / "bare/q.db") if engine_name == "sqlite" else _bare_address(engine_name, at_end)

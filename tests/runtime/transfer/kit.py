@@ -42,7 +42,7 @@ def cut_off(source: Engine, target: Engine, number: int, *, into_used: bool = Fa
 
 
 def finish(made: StoreCopy) -> None:
-    """What a run of its own does to the end."""
+    """Run a transfer to the end."""
     made.run(0)
     assert made.verify().differences == []
     made.open()

@@ -94,7 +94,7 @@ def without_nul(job_exports: list[JobExport]) -> list[JobExport]:
 
 @contextmanager
 def by_force(target: Engine) -> Iterator[None]:
-    """As if somebody had done it without looking at the door."""
+    """As by a writer that ignores the store status."""
     store_status = target.transfer.store_status()
     target.transfer.post(None)
     yield

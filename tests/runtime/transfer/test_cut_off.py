@@ -37,8 +37,8 @@ def test_a_move_that_was_cut_off_goes_on_where_it_stopped(
     assert 0 < there < JOBS
     again = StoreCopy(source, target)
     assert again.copy_status() == "begun"
-    carried = again.run(0)
-    assert (carried.jobs, carried.known) == (JOBS - there, 0)
+    copied = again.run(0)
+    assert (copied.jobs, copied.known) == (JOBS - there, 0)
     assert again.verify().differences == []
     assert contents(target) == without_nul(contents(source))
 
@@ -104,15 +104,15 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
         claims = target.exchange([], want(1000)).claims
         target.exchange([succeed(claim) for claim in claims], None)
         target.queries.move(Filter(), Trigger.DELETE, 1000)
-        for letter in dead_letters(target):
-            target.dead_letters.remove([letter.id])
+        for dead_letter in dead_letters(target):
+            target.dead_letters.remove([dead_letter.id])
         target.queries.pause_queue("mail", True)
         left.extend(contents(target))
 
     made = StoreCopy(source, target, progress=overtake)
-    carried = made.run(0)
+    copied = made.run(0)
     assert begun
-    assert carried.dead_letters == 0
+    assert copied.dead_letters == 0
     assert contents(target) == left
     assert dead_letters(target) == []
     assert {queue.name: queue.paused for queue in target.queries.queues()}["mail"]
@@ -126,7 +126,7 @@ def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
 def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
     make_store: Callable[[str, str], StoreUnderTest], monkeypatch: pytest.MonkeyPatch, kind: str, behind: int
 ) -> None:
-    """It looked at the doors when nothing hung there, and was slow since."""
+    """It read the status of both stores while they were open, and was slow since."""
     source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
     source.insert([new_job("job")])
     others = iter([StoreCopy(source, target)])
@@ -168,10 +168,10 @@ def test_of_two_that_move_the_same_jobs_to_different_stores_at_once_one_is_refus
     def slow() -> StoreStatus | None:
         nonlocal looks
         looks += 1
-        told = store_status()
+        expected = store_status()
         if looks == behind:
             finish(StoreCopy(source, third))
-        return told
+        return expected
 
     monkeypatch.setattr(source.transfer, "store_status", slow)
     with pytest.raises(ConfigError, match="were copied to"):
@@ -190,11 +190,11 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
     store_status = target.transfer.store_status
 
     def slow() -> StoreStatus | None:
-        told = store_status()
-        if told is None:
+        expected = store_status()
+        if expected is None:
             monkeypatch.setattr(target.transfer, "store_status", store_status)
             StoreCopy(third, target).run(0)
-        return told
+        return expected
 
     monkeypatch.setattr(target.transfer, "store_status", slow)
     with pytest.raises(ConfigError, match="is being filled from"):
@@ -204,7 +204,7 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
 
 
 @pytest.mark.parametrize("stage", ["copying", "comparing"])
-def test_a_store_that_somebody_else_began_to_fill_is_not_said_to_have_all(
+def test_a_store_that_another_run_began_to_fill_is_not_reported_as_complete(
     source: Engine, target: Engine, stage: str
 ) -> None:
     fill(source, 100)

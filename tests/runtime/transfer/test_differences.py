@@ -1,4 +1,4 @@
-"""Moving to another store: what is there stays, and what is not as it was is told."""
+"""A transfer into a store with jobs: these stay, and differences are reported."""
 
 from __future__ import annotations
 
@@ -33,18 +33,21 @@ from tests.support.engines import StoreUnderTest
 def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: Engine, target: Engine) -> None:
     fill(source, 300)
     source.reap(300, alive=True)
-    ours = without_nul(contents(source))
+    source_jobs = without_nul(contents(source))
     target.insert([new_job("mine"), new_job("job-000010", payload='["mine"]')], now=1_000_000)
     target.queries.pause_queue("mail", True)
     target.queries.pause_queue("paused", False)
-    mine = contents(target)
+    target_jobs = contents(target)
     made = StoreCopy(source, target, into_used=True)
-    carried = made.run(0)
-    assert (carried.jobs, carried.known) == (299, 1)
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], {"job-000010"})
+    copied = made.run(0)
+    assert (copied.jobs, copied.known) == (299, 1)
+    result = made.verify()
+    assert (result.differences, result.taken) == ([], {"job-000010"})
     made.open()
-    assert contents(target) == [*mine, *(job_export for job_export in ours if job_export.job.id != "job-000010")]
+    assert contents(target) == [
+        *target_jobs,
+        *(job_export for job_export in source_jobs if job_export.job.id != "job-000010"),
+    ]
     paused = {queue.name: queue.paused for queue in target.queries.queues()}
     assert (paused["mail"], paused["paused"]) == (True, False), "what the store in use has set stays"
 
@@ -63,15 +66,15 @@ def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_
         claims = engine.exchange([], only("mail"), now=at).claims
         engine.exchange([(succeed if c.id == "completed" else fail)(c, at=at) for c in claims], None, now=at)
     target.queries.move(Filter(ids=("failed and deleted",)), Trigger.DELETE, 1)
-    before, before_letters = contents(target), dead_letters(target)
+    before, before_dead_letters = contents(target), dead_letters(target)
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], {"completed", "failed"})
+    result = made.verify()
+    assert (result.differences, result.taken) == ([], {"completed", "failed"})
     made.open()
     assert [job_export for job_export in contents(target) if job_export.job.id != "failed and deleted"] == before
     assert states(target)["failed and deleted"] == State.FAILED
-    assert dead_letters(target) == before_letters, "one is open for each"
+    assert dead_letters(target) == before_dead_letters, "one is open for each"
 
 
 def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None:
@@ -79,9 +82,9 @@ def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None
     target.insert([new_job("mine")])
     cut_off(source, target, 100, into_used=True)
     made = StoreCopy(source, target, into_used=True)
-    carried = made.run(0)
-    assert carried.jobs + carried.known == JOBS
-    assert carried.known > 0
+    copied = made.run(0)
+    assert copied.jobs + copied.known == JOBS
+    assert copied.known > 0
     assert made.verify().differences == []
     assert [job_export.job.id for job_export in contents(target)] == ["mine", *(p.job.id for p in contents(source))]
 
@@ -117,18 +120,16 @@ def open_a_queue(target: Engine) -> str:
 
 
 @pytest.mark.parametrize("tamper", [delete_one, amend_one, cancel_one, open_a_queue])
-def test_what_is_not_as_it_was_is_found_and_told(
-    source: Engine, target: Engine, tamper: Callable[[Engine], str]
-) -> None:
+def test_differences_are_found_and_reported(source: Engine, target: Engine, tamper: Callable[[Engine], str]) -> None:
     fill(source, JOBS)
     made = StoreCopy(source, target)
     made.run(0)
     with by_force(target):
-        told = tamper(target)
-    verdict = made.verify()
-    assert verdict.different == len(verdict.differences) == 1
-    [difference] = map(str, verdict.differences)
-    assert re.fullmatch(told, difference), difference
+        expected = tamper(target)
+    result = made.verify()
+    assert result.different == len(result.differences) == 1
+    [difference] = map(str, result.differences)
+    assert re.fullmatch(expected, difference), difference
 
 
 def test_a_job_that_is_missing_is_brought_by_another_run_if_nothing_behind_it_is_there(
@@ -151,10 +152,10 @@ def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
     target.transfer.unpack(job_exports)
     target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
-    verdict = StoreCopy(source, target).verify()
-    assert verdict.different == 20
-    assert all("is out of order" in str(difference) for difference in verdict.differences)
-    assert [difference.id for difference in verdict.differences] == [f"job-{number:06d}" for number in range(21, 41)]
+    result = StoreCopy(source, target).verify()
+    assert result.different == 20
+    assert all("is out of order" in str(difference) for difference in result.differences)
+    assert [difference.id for difference in result.differences] == [f"job-{number:06d}" for number in range(21, 41)]
 
 
 def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
@@ -176,8 +177,8 @@ def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
     target.transfer.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in job_exports])
     target.transfer.import_dead_letters(dead_letters(source))
     target.transfer.import_queues(source.queries.queues())
-    verdict = StoreCopy(source, target).verify()
-    assert {difference.id: difference.how for difference in verdict.differences} == {
+    result = StoreCopy(source, target).verify()
+    assert {difference.id: difference.how for difference in result.differences} == {
         job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
     }
 
@@ -189,8 +190,8 @@ def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine)
     target.transfer.unpack(without_nul(source.transfer.pack(0, 1000)))
     target.transfer.import_dead_letters([msgspec.structs.replace(second, reason="another"), *rest])
     target.transfer.import_queues(source.queries.queues())
-    verdict = StoreCopy(source, target).verify()
-    assert [str(difference) for difference in verdict.differences] == [
+    result = StoreCopy(source, target).verify()
+    assert [str(difference) for difference in result.differences] == [
         f"dead letter {first.id} of job {first.job_id} is missing",
         f"dead letter {second.id} of job {second.job_id} differs",
     ]
@@ -212,30 +213,30 @@ def test_jobs_that_the_source_does_not_hand_out_are_found(
     assert str(difference) == f"queue {hidden.queue} has {count} jobs by its count, of which {count - 1} were found"
 
 
-def test_many_differences_are_counted_and_the_first_are_told(source: Engine, target: Engine) -> None:
+def test_many_differences_are_counted_and_the_first_are_reported(source: Engine, target: Engine) -> None:
     fill(source, 100)
     target.transfer.post(StoreStatus("arriving", source.url, 1))
     target.transfer.import_queues(source.queries.queues())
     target.transfer.import_dead_letters(dead_letters(source))
-    verdict = StoreCopy(source, target).verify()
-    assert (verdict.different, len(verdict.differences)) == (100, 20)
+    result = StoreCopy(source, target).verify()
+    assert (result.different, len(result.differences)) == (100, 20)
 
 
 # -- why a job does not run
 
 
 @pytest.mark.parametrize(
-    ("store_status", "told"),
+    ("store_status", "expected"),
     [
         (StoreStatus("moved", ELSEWHERE, 1), f"The jobs of this store were copied to {ELSEWHERE}"),
         (StoreStatus("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
     ],
     ids=lambda given: getattr(given, "kind", "told"),
 )
-def test_why_tells_of_a_notice(source: Engine, store_status: StoreStatus, told: str) -> None:
+def test_why_names_the_store_status(source: Engine, store_status: StoreStatus, expected: str) -> None:
     source.insert([new_job("waits"), new_job("runs", queue="mail")])
     claim_from(source, "mail")
     now = source.clock.now()
-    assert explain(row(source, "waits"), source.queries, now, store_status).startswith(told)
+    assert explain(row(source, "waits"), source.queries, now, store_status).startswith(expected)
     assert explain(row(source, "runs"), source.queries, now, store_status).startswith("It is running")
     assert "No worker is alive" in explain(row(source, "waits"), source.queries, now)

@@ -35,7 +35,7 @@ from tests.support.cases import PAIRS
 from tests.support.damage import put_field
 from tests.support.engines import KINDS, StoreUnderTest
 
-# -- all is carried
+# -- everything is copied
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -46,23 +46,23 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     fill(source, JOBS)
     steps: list[CopyStep] = []
     made = StoreCopy(source, target, progress=steps.append)
-    carried = made.run(0)
-    expected, expected_letters = without_nul(contents(source)), dead_letters(source)
+    copied = made.run(0)
+    expected, expected_dead_letters = without_nul(contents(source)), dead_letters(source)
     assert {job_export.job.state for job_export in expected} == set(State) - {State.RUNNING}
-    assert (carried.jobs, carried.known, carried.dead_letters) == (JOBS, 0, len(expected_letters))
-    assert carried.running
+    assert (copied.jobs, copied.known, copied.dead_letters) == (JOBS, 0, len(expected_dead_letters))
+    assert copied.running
 
     assert contents(target) == expected
-    assert dead_letters(target) == expected_letters != []
+    assert dead_letters(target) == expected_dead_letters != []
     assert target.queries.queues() == source.queries.queues()
     assert any(queue.paused for queue in target.queries.queues())
 
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], set())
-    assert verdict.contents.jobs == JOBS
-    assert verdict.contents.history == sum(len(job_export.history) for job_export in expected) > 0
-    assert verdict.contents.logs == sum(len(job_export.logs) for job_export in expected) > 0
-    assert verdict.contents.dead_letters == len(expected_letters)
+    result = made.verify()
+    assert (result.differences, result.taken) == ([], set())
+    assert result.contents.jobs == JOBS
+    assert result.contents.history == sum(len(job_export.history) for job_export in expected) > 0
+    assert result.contents.logs == sum(len(job_export.logs) for job_export in expected) > 0
+    assert result.contents.dead_letters == len(expected_dead_letters)
     assert {step.stage for step in steps} == {"waiting", "copying", "comparing"}
     assert steps[-1] == CopyStep("comparing", JOBS, JOBS)
 
@@ -75,7 +75,7 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
-def test_damaged_tags_are_carried_as_they_are_and_told(
+def test_damaged_tags_are_copied_as_they_are_and_reported(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     store, target = make_store(kind, "source"), make_store(other_kind, "target").open()
@@ -111,7 +111,7 @@ def test_schedules_arrive_with_what_became_of_their_times(
         past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
         source.schedule_store.record(past)
     move(source, target)
-    assert source.schedule_store.due(10) == [], "nobody fires where nobody is any more"
+    assert source.schedule_store.due(10) == [], "a moved store fires nothing"
     assert target.schedule_store.all() == source.schedule_store.all() != []
     for name in ("nightly", "weekly"):
         assert target.schedule_store.occurrences(name) == source.schedule_store.occurrences(name) != []
@@ -139,7 +139,7 @@ def test_rules_arrive_over_those_of_an_unused_store(
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
-def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
+def test_documents_are_copied_except_existing_and_local_ones(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
@@ -175,7 +175,7 @@ def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
     assert [document.key for document in target.document_store.browse("alert")] == ["a"]
 
 
-def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_same_moment(
+def test_documents_are_copied_though_workers_of_the_target_put_some_at_the_same_moment(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.document_store.put([Document("metrics.10s", str(number), 0, "ours") for number in range(5)])
@@ -197,7 +197,7 @@ def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_s
     ]
 
 
-def test_a_paper_that_can_not_be_stored_is_told(
+def test_a_document_that_can_not_be_stored_is_reported(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.document_store.put([Document("rule", "lost", 0, "ours")])
@@ -244,7 +244,7 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_run(
+def test_changed_settings_are_reported_and_corrected_by_another_run(
     source: Engine, target: Engine, change: str
 ) -> None:
     source.queries.rule_queue("mail", QueueRules(weight=3))
@@ -255,18 +255,18 @@ def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_ru
     made = StoreCopy(source, target)
     made.run(0)
     assert made.verify().differences == []
-    act, told = CHANGES[change]
+    act, expected = CHANGES[change]
     act(target)
-    verdict = made.verify()
-    assert [str(difference) for difference in verdict.differences] == [told]
-    assert verdict.kept == []
+    result = made.verify()
+    assert [str(difference) for difference in result.differences] == [expected]
+    assert result.kept == []
     made.run(0)
-    verdict = made.verify()
-    assert (verdict.differences, verdict.kept) == ([], [])
+    result = made.verify()
+    assert (result.differences, result.kept) == ([], [])
     assert target.schedule_store.occurrences("tick") == source.schedule_store.occurrences("tick")
 
 
-def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine, target: Engine) -> None:
+def test_a_schedule_that_the_target_has_already_stays_and_is_reported(source: Engine, target: Engine) -> None:
     source.schedule_store.put(schedule("nightly", created_at=1, updated_at=1), new=True)
     source.schedule_store.put(schedule("weekly", created_at=1, updated_at=1), new=True)
     target.schedule_store.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
@@ -275,9 +275,9 @@ def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine
     changed = msgspec.structs.replace(schedule("weekly", created_at=1, updated_at=1), paused=True)
     assert target.schedule_store.put(changed), "an operator at the new store"
     made.run(0)
-    verdict = made.verify()
-    assert verdict.differences == []
-    assert [str(kept) for kept in verdict.kept] == [
+    result = made.verify()
+    assert result.differences == []
+    assert [str(kept) for kept in result.kept] == [
         "schedule nightly differs in created_at, updated_at",
         "schedule weekly differs in version, paused",
     ]
@@ -290,18 +290,20 @@ def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
     source: Engine, target: Engine, declared: str, is_paused: bool
 ) -> None:
     """Workers may be started at the new store before all is there. A pause at the old one must not be lost to them."""
-    ours = schedule("nightly", created_at=1, updated_at=5, fired=7, paused=True, origin="code", declared="same")
-    source.schedule_store.put(ours, new=True)
+    source_schedule = schedule(
+        "nightly", created_at=1, updated_at=5, fired=7, paused=True, origin="code", declared="same"
+    )
+    source.schedule_store.put(source_schedule, new=True)
     theirs = schedule("nightly", created_at=9, updated_at=9, origin="code", declared=declared)
     target.schedule_store.put(theirs, new=True)
     made = StoreCopy(source, target)
     made.run(0)
-    verdict = made.verify()
-    assert (verdict.differences, len(verdict.kept)) == ([], 0 if is_paused else 1)
-    assert target.schedule_store.all() == [ours if is_paused else theirs]
+    result = made.verify()
+    assert (result.differences, len(result.kept)) == ([], 0 if is_paused else 1)
+    assert target.schedule_store.all() == [source_schedule if is_paused else theirs]
 
 
-def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, target: Engine) -> None:
+def test_a_store_in_use_keeps_its_settings_and_reports_which(source: Engine, target: Engine) -> None:
     for engine, weight in ((source, 2), (target, 3)):
         engine.queries.rule_queue("mail", QueueRules(weight=weight))
         engine.queries.rule_task("send", TaskRules(concurrency=weight))
@@ -310,9 +312,9 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
     source.queries.rule_task("other", TaskRules(paused=True))
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
-    verdict = made.verify()
-    assert verdict.differences == []
-    assert [(kept.what, kept.id) for kept in verdict.kept] == [
+    result = made.verify()
+    assert result.differences == []
+    assert [(kept.what, kept.id) for kept in result.kept] == [
         ("queue", "mail"),
         ("task", "send"),
         ("lifecycle", "queue mail"),
@@ -347,7 +349,7 @@ def test_what_waits_for_what_arrives_and_goes_on(
 def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
-    """Bonds arrive last: who ended a job before them would find nobody that waits for it."""
+    """Dependencies arrive last: a job that ended before them would have no dependents."""
     source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
     names, now = ("lapses", "is lost"), source.clock.now()
     late = now + HOUR
@@ -358,7 +360,7 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     source.insert_graph([new_job("lapses", expires_at=late), *children], edges)
 
     def work() -> None:
-        """What every worker does, also one that came early."""
+        """Register as every worker does, also one that came early."""
         target.exchange([], only("no such queue"), now=late)
         target.reap(10, now=late)
 
@@ -392,8 +394,8 @@ def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
     target.exchange([ends[claim.id](claim) for claim in claims], None)
     made = StoreCopy(source, target, into_used=True)
     made.run(0)
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], set(names[:3]))
+    result = made.verify()
+    assert (result.differences, result.taken) == ([], set(names[:3]))
     made.open()
     assert {name: state for name, state in states(target).items() if name.startswith("child")} == {
         "child of completed": State.PENDING,
@@ -423,7 +425,7 @@ def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_ne
         target.exchange([succeed(claim)], None)
 
 
-def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
+def test_dependencies_are_copied_also_by_a_run_that_continues_behind_them(source: Engine, target: Engine) -> None:
     edges = [Dependency(f"j{n}", f"j{n + 1}") for n in range(599)]
     source.insert_graph([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], edges)
     cut_off(source, target, 300)
@@ -431,7 +433,7 @@ def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine
     assert len(target.queries.edges([f"j{n}" for n in range(600)])) == 599
 
 
-def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: Engine) -> None:
+def test_a_missing_dependency_or_flow_is_reported(source: Engine, target: Engine) -> None:
     source.insert_graph(
         [new_job("a"), new_job("b", state=State.WAITING)], [Dependency("a", "b")], FlowRow("f", "family", 7)
     )
@@ -440,9 +442,9 @@ def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: En
         patch.setattr(type(target.transfer), "import_flows", lambda *_: None)
         made = StoreCopy(source, target)
         made.run(0)
-    told = [str(difference) for difference in made.verify().differences]
-    assert "dependency a -> b is missing" in told
-    assert "flow f is missing" in told
+    expected = [str(difference) for difference in made.verify().differences]
+    assert "dependency a -> b is missing" in expected
+    assert "flow f is missing" in expected
 
 
 def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
@@ -453,9 +455,7 @@ def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
 
 
 @pytest.mark.slow
-def test_heavy_jobs_are_carried_a_few_at_a_time(
-    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_jobs_are_copied_a_few_at_a_time(source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     heavy = '["' + "x" * 1_000_000 + '"]'
     for start in range(0, 60, 10):
         source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])

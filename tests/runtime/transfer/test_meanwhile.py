@@ -36,7 +36,7 @@ from tests.support.waiting import PATIENCE
 # -- running jobs
 
 
-def test_running_jobs_may_end_before_they_are_carried(source: Engine, target: Engine) -> None:
+def test_running_jobs_may_end_before_they_are_copied(source: Engine, target: Engine) -> None:
     source.insert([new_job("job", queue="mail")])
     [claim] = claim_from(source, "mail")
     left = []
@@ -64,7 +64,7 @@ def test_what_still_runs_is_taken_from_its_worker_and_what_that_brings_later_is_
     made = StoreCopy(source, target)
     orders = source.listen("orders")
     assert sorted(made.run(0).running) == sorted(names)
-    assert orders.wait(PATIENCE), "the workers are told at once"
+    assert orders.wait(PATIENCE), "the workers are woken at once"
     orders.close()
     left = contents(source)
     late = [succeed(claims["finished late"]), fail(claims["failed late"]), succeed(claims["last time"])]
@@ -121,7 +121,7 @@ def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_
     assert states(target) == {"parent": "failed", "child": "cancelled"}
 
 
-def test_nobody_waits_for_the_dead(source: Engine, target: Engine) -> None:
+def test_a_transfer_does_not_wait_for_jobs_of_a_dead_worker(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job("job", queue="mail")], now=past)
     assert source.exchange([], only("mail"), now=past).claims
@@ -148,8 +148,8 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
     made.run(0)
     assert producer > 1
     assert made.verify().differences == []
-    ours = [job_export for job_export in contents(target) if not job_export.job.id.startswith("new-")]
-    assert ours == without_nul(contents(source))
+    copied_jobs = [job_export for job_export in contents(target) if not job_export.job.id.startswith("new-")]
+    assert copied_jobs == without_nul(contents(source))
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
@@ -165,8 +165,8 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
     acts: dict[str, Act] = {"replaced": "replace", "later": "reschedule"}
     for name, act in acts.items():
         newer = new_job("new", unique_key=name, payload="[2]", created_at=now + 5, run_at=now + HOUR)
-        [verdict] = target.insert_unique([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
-        assert verdict.id == name
+        [result] = target.insert_unique([UniqueInsert(newer, UniqueRule((UniqueCondition((State.PENDING,)),), act))])
+        assert result.id == name
     target.insert_graph([new_job("child", state=State.WAITING)], [Dependency("parent", "child")])
     move(source, target)
     assert states(target) == {
@@ -178,16 +178,16 @@ def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
     assert states(target)["child"] == State.PENDING
 
 
-def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:
+def test_an_id_that_was_reused_at_the_target_meanwhile_is_reported(source: Engine, target: Engine) -> None:
     past = source.clock.now() - HOUR
     source.insert([new_job(name, created_at=past, run_at=past) for name in ("a", "daily", "z")], now=past)
     target.transfer.post(StoreStatus("arriving", source.url, 0))
     target.insert([new_job("daily", created_at=past + HOUR, run_at=past + HOUR)])
     made = StoreCopy(source, target)
-    carried = made.run(0)
-    assert (carried.jobs, carried.known) == (2, 1)
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], {"daily"})
+    copied = made.run(0)
+    assert (copied.jobs, copied.known) == (2, 1)
+    result = made.verify()
+    assert (result.differences, result.taken) == ([], {"daily"})
     assert row(target, "daily").created_at == past + HOUR
 
 

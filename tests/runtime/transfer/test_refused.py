@@ -81,7 +81,7 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
 
 
 @pytest.mark.parametrize(
-    ("at_source", "at_target", "told"),
+    ("at_source", "at_target", "expected"),
     [
         (StoreStatus("moved", ELSEWHERE, 1), None, "were copied to postgresql://elsewhere/db on 1970-01-01"),
         (StoreStatus("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
@@ -90,19 +90,19 @@ def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engin
     ],
 )
 def test_stores_that_take_part_in_another_move_are_refused(
-    source: Engine, target: Engine, at_source: StoreStatus | None, at_target: StoreStatus | None, told: str
+    source: Engine, target: Engine, at_source: StoreStatus | None, at_target: StoreStatus | None, expected: str
 ) -> None:
     fill(source, 5)
     source.transfer.post(at_source)
     target.transfer.post(at_target)
     for into_used in (False, True):
-        with pytest.raises(ConfigError, match=told):
+        with pytest.raises(ConfigError, match=expected):
             StoreCopy(source, target, into_used=into_used).run(0)
     assert (source.transfer.store_status(), target.transfer.store_status()) == (at_source, at_target)
     assert contents(target) == []
 
 
-def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(source: Engine, target: Engine) -> None:
+def test_a_store_that_was_reopened_in_the_middle_is_not_copied_further(source: Engine, target: Engine) -> None:
     fill(source, JOBS)
     cut_off(source, target, 200)
     store_status = source.transfer.store_status()
@@ -116,7 +116,7 @@ def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(sour
     assert source.transfer.store_status() is None
 
 
-def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engine) -> None:
+def test_a_store_without_tables_has_nothing_to_copy(bare: Engine, target: Engine) -> None:
     for act in (lambda: StoreCopy(bare, target).run(0), lambda: StoreCopy(bare, target).plan()):
         with pytest.raises(ConfigError, match="has no tables of headrace"):
             act()
@@ -146,9 +146,9 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
     assert unchanged(target)
 
 
-@pytest.mark.parametrize("can_be_asked", [True, False])
-def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_next_run(
-    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, can_be_asked: bool
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_a_source_that_was_closed_though_the_answer_was_lost_is_copied_by_the_next_run(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, is_reachable: bool
 ) -> None:
     fill(source, 5)
     swap = source.transfer.swap
@@ -158,7 +158,7 @@ def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_n
 
     def lose_answer(before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         swap(before, store_status)
-        if not can_be_asked:
+        if not is_reachable:
             monkeypatch.setattr(source.transfer, "store_status", away)
         raise EngineUnavailable("the connection was lost")
 
@@ -184,8 +184,8 @@ def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engi
     assert plan.contents.logs == sum(len(job_export.logs) for job_export in before)
     assert plan.contents.dead_letters == len(dead_letters(source))
     assert plan.contents.bytes > JOBS * 100
-    told = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
-    assert told == {(depth.queue, depth.state): depth.jobs for depth in source.queries.queue_counts()}
+    expected = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
+    assert expected == {(depth.queue, depth.state): depth.jobs for depth in source.queries.queue_counts()}
     assert contents(source) == before
     assert source.transfer.store_status() is None
     assert list((folder / "bare").iterdir()) == []

@@ -52,10 +52,10 @@ def in_child(act: Callable[[], object]) -> int:
 
 def test_a_child_can_enqueue_on_an_app_that_was_used_before_the_fork(stored: Headrace) -> None:
     double = stored.tasks["double"]
-    mine = double.enqueue(1)
+    job = double.enqueue(1)
 
     def child() -> None:
-        assert stored.jobs.get(mine.id).args == (1,)
+        assert stored.jobs.get(job.id).args == (1,)
         double.using(job_id="childs").enqueue(21)
         stored.close()
 

@@ -1,4 +1,4 @@
-"""Tasks that do their worst, and moments that fit badly: the worker, its slots and everybody's jobs survive."""
+"""Hostile tasks and bad timing: the worker, its slots and the other jobs survive."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_an_argument_may_be_called_self(app: Headrace, worker: Worker) -> None:
     assert app.task(about).enqueue(self=1, task=2).result(PATIENCE) == {"self": 1, "task": 2}
 
 
-def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decides_about_its_result(
+def test_a_lease_not_renewed_in_time_stops_the_job_and_the_version_decides_about_its_result(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, reasons = Gate(), []
@@ -249,7 +249,7 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
         reasons.append(ctx.cancel_reason)
         return "finished all the same"
 
-    monkeypatch.setattr(app.engine, "reap", lambda *_, **__: [])  # nobody takes the job when its lease has run out
+    monkeypatch.setattr(app.engine, "reap", lambda *_, **__: [])  # no worker takes the job when its lease has expired
     with app.worker(lease=1, heartbeat=0.05) as worker:
         job = long.enqueue()
         gate.wait_until_reached()
@@ -260,9 +260,9 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
         with monkeypatch.context() as outage:
             outage.setattr(app.engine, "renew", away)
             gate.open()
-            eventually(lambda: reasons, "the job told")
+            eventually(lambda: reasons, "the job stopped")
         assert re.fullmatch(r"no lease renewal for \d+ s", reasons[0] or "")
-        assert job.result(PATIENCE) == "finished all the same", "nobody else had taken it meanwhile"
+        assert job.result(PATIENCE) == "finished all the same", "no other worker had taken it meanwhile"
         assert not list(worker.held())
 
 

@@ -1,4 +1,4 @@
-"""How little an idle worker asks of its store. Time is let pass by the test: ten minutes take a moment."""
+"""How rarely an idle worker reads its store. The test moves the time: ten minutes take a moment."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headrace.core.events.event import EventFilter
 from headrace.runtime.alerts import evaluate
 from headrace.runtime.events import handlers
 from headrace.runtime.events.handlers import EventHandlers, Subscription
-from headrace.runtime.maintenance import loop, pace
+from headrace.runtime.maintenance import loop, pause_factor
 from headrace.runtime.maintenance.loop import MaintenanceLoop
-from headrace.runtime.maintenance.pace import MaintenancePace
+from headrace.runtime.maintenance.pause_factor import PauseFactor
 from headrace.runtime.maintenance.tasks import maintenance_tasks_of
 from headrace.runtime.retention import staleness
 from tests.support.builders import worker_row
@@ -30,7 +30,7 @@ IDLE_AFTER, MEASURED = 900.0, 1200.0  # seconds
 
 
 class Time:
-    """The clock of the store and of the process, which goes on when somebody waits."""
+    """The clock of the store and of the process, which a wait moves."""
 
     def __init__(self) -> None:
         self.seconds = 1_800_000_000.0
@@ -50,7 +50,7 @@ class Time:
 
 
 class Until(threading.Event):
-    """What a loop waits for between its turns: time passes until its end."""
+    """The wait of a loop between its turns: the time moves to its end."""
 
     def __init__(self, time: Time, end: float) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Until(threading.Event):
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
-    for module in (loop, pace, handlers):
+    for module in (loop, pause_factor, handlers):
         monkeypatch.setattr(module, "time", made)
     for module in (evaluate, staleness):
         monkeypatch.setattr(module, "random", random.Random(1))
@@ -94,28 +94,28 @@ def idle_operations(app: Headrace, time: Time, worker: str) -> float:
     time.each_beat = lambda: [engine.renew(row(name, number), (), 30_000) for name, number in started.items()]
     time.each_beat()
     idle: Any = SimpleNamespace(began=0, has_jobs=lambda: False)
-    kept = MaintenanceLoop(maintenance_tasks_of(engine, settings), idle.has_jobs, MaintenancePace(engine, worker, idle))
+    kept = MaintenanceLoop(maintenance_tasks_of(engine, settings), idle.has_jobs, PauseFactor(engine, worker, idle))
     kept._stopping = Until(time, time.seconds + IDLE_AFTER)
-    kept._keep()
+    kept._run()
     kept._stopping = Until(time, time.seconds + MEASURED)
     with operations() as count:
-        kept._keep()
+        kept._run()
     others = MEASURED / BEAT  # the heartbeats of the other one
     return (count.operations - others) / MEASURED
 
 
 @pytest.mark.parametrize("worker", ["first", "second"])
-def test_an_idle_worker_hardly_asks_its_store(app: Headrace, time: Time, worker: str) -> None:
+def test_an_idle_worker_hardly_reads_its_store(app: Headrace, time: Time, worker: str) -> None:
     assert idle_operations(app, time, worker) <= {"first": 0.4, "second": 0.2}[worker]
 
 
-def test_who_listens_for_events_does_not_ask_for_them(app: Headrace, time: Time) -> None:
-    told: list[str] = []
-    handler = Subscription("handler", lambda event: told.append(event.type), EventFilter(frozenset(["job.failed"])))
+def test_a_handler_waits_for_a_ring_and_does_not_poll(app: Headrace, time: Time) -> None:
+    events: list[str] = []
+    handler = Subscription("handler", lambda event: events.append(event.type), EventFilter(frozenset(["job.failed"])))
     listener = EventHandlers(app.engine, app.engine.clock, "w1", [handler, app.webhooks.subscription])
     listener._bell = app.engine.listen("events")
-    for seat in listener._seats:
-        seat.open()
+    for run in listener._runs:
+        run.open()
 
     def listen(seconds: float) -> None:
         listener._stopping = Until(time, time.seconds + seconds)

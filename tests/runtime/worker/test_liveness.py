@@ -14,7 +14,7 @@ from headrace import Headrace
 from headrace.core.health.stalls import KIND
 from headrace.runtime.alerts.inputs import AlertInputs
 from headrace.runtime.process import liveness as watching
-from headrace.runtime.process.liveness import StallWatch, ThreadLiveness
+from headrace.runtime.process.liveness import StallDetector, ThreadLiveness
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -28,7 +28,7 @@ class Snag:
 
     def _hang(self, *given: Any, **named: Any) -> Any:
         self.caught.set()
-        assert self.free.wait(PATIENCE), "a snag that nobody let go"
+        assert self.free.wait(PATIENCE), "a snag that was never released"
         return self._act(*given, **named)
 
 
@@ -49,15 +49,15 @@ def test_a_scheduler_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.1, lease=0.5) as worker:
         assert snag.caught.wait(PATIENCE)
-        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is told")
+        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is recorded")
         assert task.enqueue().result(PATIENCE) == "done", "all else goes on"
         (info,) = app.workers()
         assert (info.state, info.silent, info.condition) == ("running", False, "stalled")
         (finding,) = [one for one in app.admin.check() if one.code == "stalled_workers"]
         assert f"the scheduler of worker {worker.id} has hung for" in str(finding)
         assert healthy(app) == 0.0
-        (told,) = [line.getMessage() for line in caplog.records if "has hung" in line.getMessage()]
-        assert "in _hang" in told, "the log has the place"
+        (message,) = [line.getMessage() for line in caplog.records if "has hung" in line.getMessage()]
+        assert "in _hang" in message, "the log has the place"
         snag.free.set()
         eventually(lambda: not stalled(app), "a stall that is over")
         assert healthy(app) == 1.0
@@ -70,7 +70,7 @@ def test_a_scheduler_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
 def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     snag = Snag(app.engine, "reap", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5):
-        eventually(lambda: stalled(app) == ["worker loop"], "a stall that is told")
+        eventually(lambda: stalled(app) == ["worker loop"], "a stall that is recorded")
         assert not app.workers()[0].silent, "its heart beats"
         snag.free.set()
         eventually(lambda: not stalled(app), "a stall that is over")
@@ -84,7 +84,7 @@ def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(
 ) -> None:
     snag = Snag(app.engine.schedule_store, "next_due", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5) as worker:
-        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is told")
+        eventually(lambda: stalled(app) == ["scheduler"], "a stall that is recorded")
         worker.request_stop()
         snag.free.set()
     assert app.engine.document_store.browse(KIND) == []
@@ -101,28 +101,28 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.engines("sqlite")
-def test_an_hour_of_rest_is_no_stall_and_a_process_that_was_held_up_accuses_nobody(
+def test_an_hour_of_rest_is_no_stall_and_a_suspended_process_reports_none(
     app: Headrace, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     sign = ThreadLiveness("part")
-    watch = StallWatch(app.engine, "w1", [sign], patience=30)
+    detector = StallDetector(app.engine, "w1", [sign], timeout=30)
 
     def later(seconds: float) -> list[str]:
         for _ in range(int(seconds // 10)):
             clock[0] += 10
-            watch.look()
+            detector.check()
         return [document.key for document in app.engine.document_store.browse(KIND)]
 
-    assert later(100) == [], "who has not begun is not waited for"
+    assert later(100) == [], "a loop that has not begun is not waited for"
     sign.back_in(3600)
     assert later(3620) == []
     clock[0] += 5000
-    watch.look()
+    detector.check()
     sign.back_in(0)
     assert later(20) == [], "all were held up together"
     assert caplog.records == []
     assert later(20) == ["w1/part"]
     assert later(100) == ["w1/part"]
-    assert len(caplog.records) == 1, "it is told once"
+    assert len(caplog.records) == 1, "it is logged once"
     sign.over()
     assert later(10) == []

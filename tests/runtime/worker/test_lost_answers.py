@@ -26,7 +26,7 @@ class LossyLine:
         self._exchange, self._release_unknown_claims = app.engine.exchange, app.engine.release_unknown_claims
         self._loses: Loses | None = None
         self.lost = threading.Event()
-        self.away = 0  # how many more times the store can't be asked to take claims back
+        self.away = 0  # how many more releases of claims fail
         self.disowned: list[list[str]] = []
         monkeypatch.setattr(app.engine, "exchange", self._lossy_exchange)
         monkeypatch.setattr(app.engine, "release_unknown_claims", self._counted_disown)
@@ -130,9 +130,7 @@ def test_each_of_them_runs_once(app: Headrace, line: LossyLine) -> None:
     assert sorted(ran) == list(range(50))
 
 
-def test_it_is_told_which_jobs_were_given_back(
-    app: Headrace, line: LossyLine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_names_the_released_jobs(app: Headrace, line: LossyLine, caplog: pytest.LogCaptureFixture) -> None:
     job = app.task(name="run")(lambda: None).enqueue()
     line.lose(with_claims)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker():
@@ -166,7 +164,7 @@ def test_outcomes_whose_receipt_was_lost_count_once(app: Headrace, line: LossyLi
     assert history_rows(app, job.id) == []  # it was not handed in again as if it were late
 
 
-def test_a_store_that_is_away_for_longer_is_asked_again(app: Headrace, line: LossyLine) -> None:
+def test_a_store_that_is_unavailable_for_longer_is_tried_again(app: Headrace, line: LossyLine) -> None:
     job = app.task(name="run", retry=0)(lambda: current_job().attempt).enqueue()
     line.away = 2
     line.lose(with_claims)
@@ -175,7 +173,7 @@ def test_a_store_that_is_away_for_longer_is_asked_again(app: Headrace, line: Los
     assert (line.away, line.disowned) == (0, [[job.id]])
 
 
-def test_a_turn_that_asked_for_nothing_leaves_nothing_in_doubt(app: Headrace, line: LossyLine) -> None:
+def test_a_turn_without_a_claim_leaves_nothing_in_doubt(app: Headrace, line: LossyLine) -> None:
     gate = Gate()
     job = app.task(name="held")(through("thread", gate, lambda: "ran")).enqueue()
     with app.worker(concurrency=1) as worker:

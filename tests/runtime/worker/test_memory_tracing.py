@@ -1,4 +1,4 @@
-"""Who wishes for it is told which code of a worker holds more and more memory."""
+"""With memory tracing, a worker reports which code holds more and more memory."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def tracing() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("tracing")
-def test_the_code_that_grew_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_code_that_grew_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     maintenance_task, leak = TracingMemory(60.0), list[bytes]()
     with caplog.at_level(logging.INFO, "headrace.memory"):
         assert maintenance_task.do() == 60.0
         assert caplog.messages == []
         leak += [bytes(1000) for _ in range(1000)]
         assert maintenance_task.do() == 60.0
-    [told] = caplog.records
-    [*grown] = told.__dict__["growth"]
+    [trace_of] = caplog.records
+    [*grown] = trace_of.__dict__["growth"]
     assert any(line.startswith(__file__) and "+1,0" in line for line in grown), grown
-    assert told.__dict__["allocated"] > 1_000_000
+    assert trace_of.__dict__["allocated"] > 1_000_000
     assert leak
 
 
-def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
+def test_it_is_off_by_default(app: Headrace) -> None:
     def traces(settings: Settings) -> bool:
         return any(
             isinstance(maintenance_task, TracingMemory)
@@ -57,7 +57,7 @@ def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
 
 
 @pytest.mark.usefixtures("tracing")
-def test_what_was_traced_is_told_with_the_worker(app: Headrace) -> None:
+def test_the_memory_trace_is_shown_with_the_worker(app: Headrace) -> None:
     own = worker_row("w1", seen_at=app.clock.now(), host=socket.gethostname(), pid=os.getpid())
     app.engine.renew(own, [], LEASE)
     maintenance_tasks = maintenance_tasks_of(app.engine, Settings(trace_memory=300))
@@ -68,14 +68,14 @@ def test_what_was_traced_is_told_with_the_worker(app: Headrace) -> None:
         maintenance_task for maintenance_task in maintenance_tasks if isinstance(maintenance_task, ProcessStatsReport)
     )
 
-    def told() -> MemoryTrace | None:
+    def trace_of() -> MemoryTrace | None:
         tracing.do()
         vitals.do()
         return app.workers()[0].memory_trace
 
-    assert told() is None  # there is nothing to compare with yet
+    assert trace_of() is None  # there is nothing to compare with yet
     leak = [bytes(1000) for _ in range(1000)]
-    trace = told()
+    trace = trace_of()
     assert trace is not None
     assert len(leak) * 1000 < trace.allocated <= trace.peak
     assert any(line.startswith(__file__) for line in trace.growth)

@@ -48,8 +48,8 @@ def test_the_urgent_job_runs_at_once_and_the_other_one_again(app: Headrace) -> N
     ("preemptible", "priority", "held_up"),
     [(False, 5, "no"), (True, 0, "no"), (True, 5, "paused"), (True, 5, "rate")],
 )
-def test_nobody_makes_way(app: Headrace, preemptible: bool, priority: int, held_up: str) -> None:
-    """Who did not agree; for a job that is no more urgent; for one that could not start anyway."""
+def test_no_run_is_preempted(app: Headrace, preemptible: bool, priority: int, held_up: str) -> None:
+    """Runs that are not preempted: not preemptible, the job is no more urgent, or it could not start anyway."""
     began, may_end = threading.Event(), threading.Event()
 
     @app.task(preemptible=preemptible, queue="slow")

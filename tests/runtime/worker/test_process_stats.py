@@ -1,4 +1,4 @@
-"""What a process tells of its share of a core and its memory, on every engine."""
+"""The reported CPU share and memory of a process, on every engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headrace.core.health.process_stats import KIND, ProcessStats, document_of
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 
-def test_a_worker_tells_how_its_process_does(app: Headrace) -> None:
+def test_a_worker_reports_its_process_stats(app: Headrace) -> None:
     with app.worker(concurrency=1):
         ProcessStatsReport(app.engine).do()
         (worker,) = app.workers()
@@ -20,14 +20,14 @@ def test_a_worker_tells_how_its_process_does(app: Headrace) -> None:
     assert worker.cpu >= 0
 
 
-def test_two_workers_of_a_process_share_a_paper(app: Headrace) -> None:
+def test_two_workers_of_a_process_share_a_document(app: Headrace) -> None:
     one, other = ProcessStatsReport(app.engine), ProcessStatsReport(app.engine)
-    for telling in (one, other, one, other, one):
-        telling.do()
+    for report in (one, other, one, other, one):
+        report.do()
     assert len(app.engine.document_store.browse(KIND)) == 1
 
 
-def test_what_was_told_long_ago_is_not_shown_and_then_removed(app: Headrace) -> None:
+def test_old_process_stats_are_hidden_and_then_removed(app: Headrace) -> None:
     now = app.clock.now()
     assert app.engine.document_store.put([document_of("gone:1", 0, ProcessStats(now - 3_700_000, 0.5, 1))])
     ProcessStatsReport(app.engine).do()

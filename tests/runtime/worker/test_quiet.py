@@ -1,4 +1,4 @@
-"""What is not read again while nothing is told, and what ends that."""
+"""Values that are not read again without new events, and what ends that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clo
         clock.advance(60)
         with operations() as count:
             assert gathering.do() > 0
-        assert count.operations == 3, "what was told last, the workers that are alive, and the commit"
+        assert count.operations == 3, "the newest event, the live workers, and the commit"
     assert pending(app) == [1.0] * 4
     app.enqueue("nobody")
     clock.advance(60)
@@ -54,12 +54,12 @@ def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clo
 
 def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: VirtualClock) -> None:
     app.enqueue("nobody")
-    mine, other = GaugeSampler(app.engine), GaugeSampler(app.engine)
-    mine.sample()
-    for sampler in (other, mine, mine):
+    first, other = GaugeSampler(app.engine), GaugeSampler(app.engine)
+    first.sample()
+    for sampler in (other, first, first):
         clock.advance(60)
         assert sampler.sample(quiet=True)
-    assert pending(app) == [1.0] * 3, "the first one of mine came second, and the next reads anew"
+    assert pending(app) == [1.0] * 3, "the first sampler was second to write, so it reads again"
 
 
 CHANGES: dict[str, Callable[[Headrace], object]] = {
@@ -72,13 +72,13 @@ CHANGES: dict[str, Callable[[Headrace], object]] = {
 def test_rules_are_not_checked_again_until_something_changes(app: Headrace, clock: VirtualClock, change: str) -> None:
     rounds: list[int] = []
     alerting = AlertCheck(app.engine, app.settings, 15.0)
-    readings = alerting._readings
+    make_inputs = alerting._make_source
 
     def counted() -> Any:
         rounds.append(1)
-        return readings()
+        return make_inputs()
 
-    alerting._readings = counted
+    alerting._make_source = counted
 
     def check() -> None:
         while not alerting.do():

@@ -1,4 +1,4 @@
-"""A task in a process of its own reports like any other, and whatever happens to that process harms nobody else."""
+"""A task in a sandbox reports like any other, and a crash of the sandbox harms no other job."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_coroutine_may_run_there_too(app: Headrace, worker: Worker) -> None:
     assert process(app, shop.async_pid).enqueue().result(PATIENCE) != os.getpid()
 
 
-def test_one_call_may_ask_for_a_process(app: Headrace, worker: Worker) -> None:
+def test_one_call_may_use_a_sandbox(app: Headrace, worker: Worker) -> None:
     pid = app.task(shop.pid)
     assert pid.enqueue().result(PATIENCE) == os.getpid()
     assert pid.using(isolation="process").enqueue().result(PATIENCE) != os.getpid()
@@ -43,9 +43,9 @@ def test_one_call_may_ask_for_a_process(app: Headrace, worker: Worker) -> None:
 def test_the_job_reports_through_the_wall(app: Headrace, worker: Worker) -> None:
     report = process(app, shop.report, timeout=60).using(metadata={"who": "ann"})
     job = report.enqueue()
-    told = job.result(PATIENCE)
-    assert (told["id"], told["attempt"], told["metadata"]) == (job.id, 1, {"who": "ann"})
-    assert told["deadline"] > datetime.now(UTC)
+    found = job.result(PATIENCE)
+    assert (found["id"], found["attempt"], found["metadata"]) == (job.id, 1, {"who": "ann"})
+    assert found["deadline"] > datetime.now(UTC)
     assert job.progress == {"step": 1}
     (line,) = job.logs()
     assert (line.level, line.message) == ("warning", "hello from the sandbox")
@@ -107,7 +107,7 @@ def _is_dead(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("isolation", ["process", "thread"])
-def test_the_copy_of_a_job_that_forks_answers_for_nobody(app: Headrace, isolation: Any) -> None:
+def test_the_forked_copy_of_a_job_settles_nothing(app: Headrace, isolation: Any) -> None:
     forks = app.task(isolation=isolation, retry=0)(shop.fork_and_return)
     pid = app.task(isolation=isolation, retry=0)(shop.pid)
     with app.worker(concurrency=1):
@@ -200,7 +200,7 @@ def test_a_step_of_a_job_that_ended_there_is_not_taken_for_the_next_ones(app: He
     assert [app.engine.queries.steps(job.id) for job in (first, second)] == [[], []]
 
 
-def test_a_store_that_stays_away_is_told_there(
+def test_a_store_that_stays_unavailable_raises_in_the_job(
     app: Headrace, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: Any, **__: Any) -> bool:

@@ -55,7 +55,7 @@ def test_a_backlog_of_one_kind_does_not_keep_a_job_of_the_other_waiting(
 
 
 class Runners:
-    """What a worker runs jobs with, and no worker: the test places them."""
+    """The runners of a worker without the worker: the test places the jobs."""
 
     def __init__(self, app: Headrace, concurrency: int) -> None:
         self._app = app
@@ -78,10 +78,10 @@ class Runners:
         return claims
 
     def withdraw(self, claim: Claim) -> None:
-        """As the pulse does with a job that was cancelled before it began."""
+        """As the heartbeat does with a job that was cancelled before it began."""
         engine = cast(Engine, SimpleNamespace(listen=lambda _: SimpleNamespace(ring=lambda: None)))
         reports = cast(HeartbeatHost, SimpleNamespace())
-        Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw(
+        Heartbeat(engine, self.worker_state, self.threads, self.loop, reports, 60.0, 10.0)._withdraw_lost(
             frozenset([lease_of(claim)])
         )
 
@@ -179,9 +179,9 @@ def test_a_thread_between_its_slot_and_its_job_does_not_keep_the_other_slot_idle
     runners.place(through("thread", lasting))
     runners.threads.ensure()
     line.gate.wait_until_reached()
-    runners.worker_state.loop_came.clear()
+    runners.worker_state.loop_responded.clear()
     runners.place(through("async", coroutine))
-    assert runners.worker_state.loop_came.wait(PATIENCE), (
+    assert runners.worker_state.loop_responded.wait(PATIENCE), (
         "the loop looked for a slot: one is free, and one job seems to wait"
     )
     line.gate.open()
@@ -202,4 +202,4 @@ def test_both_kinds_have_their_turns_and_all_slots_come_back(runners: Runners, c
     runners.threads.ensure()
     eventually(lambda: len(order) == 200, "the end of all jobs")
     eventually(lambda: len(runners.worker_state.slots) == concurrency, "the return of all slots")
-    assert not runners.worker_state.handed_over
+    assert not runners.worker_state.slots_for_loop

@@ -1,4 +1,4 @@
-"""What a worker fetches ahead lasts for its turns with the store. What gets no turn is given back, in good time."""
+"""Prefetched jobs last for the exchanges with the store, and a worker releases those that do not start in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))
 
     def turn() -> int:
-        claims, _ = worker_exchange.exchange(worker_exchange.room())
+        claims, _ = worker_exchange.exchange(worker_exchange.capacity())
         worker_state.place(worker_exchange.planned(claims))
         worker_exchange.give_back_if_stalled()
         return len(claims)
@@ -82,8 +82,8 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
 
     monkeypatch.setattr(app.engine, "exchange", exchange)
     for _ in range(30):
-        while not (room := worker_exchange.room()):
+        while not (capacity := worker_exchange.capacity()):
             run_one()
-        claims, _ = worker_exchange.exchange(room)
+        claims, _ = worker_exchange.exchange(capacity)
         worker_state.place(worker_exchange.planned(claims))
     assert least <= 2 * worker_state.low_water <= most

@@ -46,7 +46,7 @@ def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(app: Hea
         assert job.attempt == 1
 
 
-def test_a_released_thread_is_told_and_its_late_result_is_dropped(app: Headrace) -> None:
+def test_a_released_thread_gets_a_stop_request_and_its_late_result_is_dropped(app: Headrace) -> None:
     gate, over = Gate(), threading.Event()
     reasons = []
 
@@ -147,7 +147,7 @@ def test_a_worker_that_is_stopped_does_not_ask_to_be_replaced(app: Headrace) -> 
 
 
 def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.process.recycling.resident_megabytes", lambda: 500.0)
+    monkeypatch.setattr("headrace.runtime.process.memory.resident_megabytes", lambda: 500.0)
     worker = app.worker(max_memory=400).start()
     assert worker.join(PATIENCE)
     assert worker.recycle
@@ -234,7 +234,7 @@ def test_at_most_one_means_one(app: Headrace) -> None:
     assert app.jobs.count(state="running") == 0
 
 
-def test_whoever_waits_for_the_end_is_told_even_if_the_end_goes_wrong(
+def test_join_returns_even_if_the_stop_fails(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(worker_id: str) -> None:
@@ -275,24 +275,24 @@ def test_a_worker_that_starts_while_the_store_is_away_begins_when_it_is_back(
 
 @pytest.mark.engines("sqlite")
 def test_a_worker_that_waits_for_its_store_can_be_stopped(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = threading.Event()
+    called = threading.Event()
 
     def refuse(worker_id: str) -> None:
-        asked.set()
+        called.set()
         raise EngineUnavailable("it is away")
 
     monkeypatch.setattr(app.engine, "unregister_worker", refuse)
     worker = app.worker()
     starting = threading.Thread(target=worker.start)
     starting.start()
-    assert asked.wait(PATIENCE)
+    assert called.wait(PATIENCE)
     worker.stop()
     starting.join(PATIENCE)
     assert not starting.is_alive()
 
 
 @pytest.mark.engines("sqlite")
-def test_what_somebody_has_to_put_right_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_permanent_error_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "jobs.db").write_text("no database " * 1000)
     with (
         Headrace(f"sqlite:///{tmp_path}/jobs.db") as app,

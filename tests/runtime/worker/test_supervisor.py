@@ -30,7 +30,7 @@ class Fleeting:
 
 
 class Lasting(Fleeting):
-    """A worker that ends only when it is told to, or after seconds."""
+    """A worker that ends only on request, or after seconds."""
 
     def join(self, timeout: float) -> bool:
         time.sleep(10)
@@ -42,11 +42,11 @@ class StopAtFirstEnd(logging.Handler):
 
     def __init__(self, supervisor: Supervisor) -> None:
         super().__init__()
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._supervisor = supervisor
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.messages.append(record.getMessage())
         self._supervisor._stop(False)
 
 
@@ -73,10 +73,10 @@ def test_a_process_that_ignores_the_end_of_its_children_supervises_all_the_same(
         assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGCHLD, before)
-    assert "ended with code 0" in ends.said[0]
+    assert "ended with code 0" in ends.messages[0]
 
 
-def test_a_worker_whose_end_somebody_else_took_note_of_counts_as_ended(
+def test_a_worker_whose_exit_status_was_already_collected_counts_as_ended(
     supervisor: Supervisor, ends: StopAtFirstEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waitpid = os.waitpid
@@ -87,7 +87,7 @@ def test_a_worker_whose_end_somebody_else_took_note_of_counts_as_ended(
 
     monkeypatch.setattr(os, "waitpid", too_late)
     assert supervisor.run() == 0
-    assert "ended with an unknown status" in ends.said[0]
+    assert "ended with an unknown status" in ends.messages[0]
 
 
 def test_a_signal_that_comes_before_the_child_is_a_worker_is_not_lost(
@@ -103,11 +103,11 @@ def test_a_signal_that_comes_before_the_child_is_a_worker_is_not_lost(
 
     monkeypatch.setattr(os, "fork", fork_and_signal)
     assert supervisor.run() == 0
-    assert "was killed by signal 15" in ends.said[0]
+    assert "was killed by signal 15" in ends.messages[0]
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-def test_without_room_for_a_process_it_is_tried_again(
+def test_without_memory_for_a_process_it_is_tried_again(
     ends: StopAtFirstEnd, supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> int:
@@ -115,4 +115,4 @@ def test_without_room_for_a_process_it_is_tried_again(
 
     monkeypatch.setattr(os, "fork", refuse)
     assert supervisor.run() == 0
-    assert "trying again in 0.2 s" in ends.said[0]
+    assert "trying again in 0.2 s" in ends.messages[0]

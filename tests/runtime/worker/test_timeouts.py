@@ -60,7 +60,7 @@ def test_a_timeout_is_final_where_it_is_not_to_be_retried(app: Headrace, worker:
 
 
 @pytest.mark.parametrize("kind", ["thread", "async", "process"])
-def test_a_timeout_error_of_the_task_itself_is_told_apart(app: Headrace, worker: Worker, kind: str) -> None:
+def test_a_timeout_error_of_the_task_itself_is_distinguished(app: Headrace, worker: Worker, kind: str) -> None:
     def theirs(how: str = "timeout") -> None:
         raise TimeoutError("the server did not answer")
 
@@ -115,18 +115,18 @@ def test_a_thread_over_time_gives_its_place_to_the_next_job_and_its_late_result_
     assert [history_row.event for history_row in history_rows(app, job.id)] == ["fail"]
 
 
-def test_a_thread_over_time_is_told_to_stop_and_why(app: Headrace, worker: Worker) -> None:
-    told = []
+def test_a_thread_past_its_timeout_gets_a_stop_request_with_the_reason(app: Headrace, worker: Worker) -> None:
+    reasons = []
 
     @app.task(timeout=0.05, retry=0)
     def considerate() -> None:
         ctx = current_job()
         eventually(lambda: ctx.cancel_requested, "the request to stop")
-        told.append(ctx.cancel_reason)
+        reasons.append(ctx.cancel_reason)
 
     assert considerate.enqueue().wait(PATIENCE) == "failed"
-    eventually(lambda: told, "the task's end")
-    assert told == ["timed out"]
+    eventually(lambda: reasons, "the task's end")
+    assert reasons == ["timed out"]
 
 
 def test_a_coroutine_over_time_is_cancelled_and_may_clean_up(app: Headrace, worker: Worker) -> None:
@@ -187,16 +187,16 @@ def test_no_timeout_is_missed_among_many(app: Headrace, kind: str) -> None:
 
 def test_an_async_backoff_function_is_asked_about_a_timeout_too(app: Headrace, worker: Worker, kind: str) -> None:
     gate = Gate()
-    asked = []
+    calls = []
 
     async def backoff(attempt: int, error: BaseException) -> float:
-        asked.append((attempt, type(error).__name__))
+        calls.append((attempt, type(error).__name__))
         gate.open()
         return 0.001
 
     job = app.task(name="held", timeout=0.05, retry=Retry(backoff=backoff))(through(kind, gate, lambda: "done"))
     assert job.enqueue().result(PATIENCE) == "done"
-    assert asked == [(1, "JobTimeout")]
+    assert calls == [(1, "JobTimeout")]
 
 
 @pytest.mark.timed

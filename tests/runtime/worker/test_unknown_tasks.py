@@ -16,15 +16,13 @@ from tests.support.waiting import PATIENCE
 
 
 def marks(app: Headrace, *jobs: Job[Any]) -> list[tuple[str, int, int, str | None, int | None]]:
-    """What a claim would leave in the store."""
+    """The traces of a claim in the store."""
     rows = app.engine.queries.get([job.id for job in jobs])
     return [(row.state, row.version, row.attempt, row.worker, row.started_at) for row in rows]
 
 
 @pytest.mark.every_engine
-def test_nothing_tells_of_a_job_that_no_worker_knows_but_that_it_was_enqueued(
-    app: Headrace, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_of_an_unknown_task_has_no_event_but_enqueued(app: Headrace, caplog: pytest.LogCaptureFixture) -> None:
     known = app.task(name="known")(lambda: 1)
     strange: list[Job[Any]] = app.enqueue_many([{"task": f"reports.build{number % 3}"} for number in range(9)])
     before = marks(app, *strange)
@@ -32,8 +30,8 @@ def test_nothing_tells_of_a_job_that_no_worker_knows_but_that_it_was_enqueued(
         assert [known.enqueue().result(PATIENCE) for _ in range(5)] == [1] * 5
     assert marks(app, *strange) == before
     assert {entry.event for job in strange for entry in job.history()} == {"submit"}
-    told = [record.message for record in caplog.records if "is not known to this worker" in record.message]
-    assert len(told) == len(set(told)) == 3, "each task is told once"
+    messages = [record.message for record in caplog.records if "is not known to this worker" in record.message]
+    assert len(messages) == len(set(messages)) == 3, "each task is logged once"
 
 
 @pytest.fixture
@@ -56,7 +54,7 @@ def test_a_function_that_an_importable_module_lacks_is_never_claimed(module: str
         assert [entry.event for entry in lacking.history()] == ["submit"]
 
 
-def test_who_works_off_what_is_there_runs_what_had_to_be_imported_first(module: str) -> None:
+def test_a_draining_worker_runs_tasks_that_had_to_be_imported_first(module: str) -> None:
     with Headrace("memory://", importable=(module,)) as app:
         jobs = [app.enqueue(f"{module}.there") for _ in range(3)]
         app.run_worker(drain=True)
@@ -66,7 +64,7 @@ def test_who_works_off_what_is_there_runs_what_had_to_be_imported_first(module: 
 # -- how it finds out
 
 
-def test_a_task_is_asked_for_by_name_and_imported_only_between_claims() -> None:
+def test_a_task_is_looked_up_by_name_and_imported_only_between_claims() -> None:
     imported: list[str] = []
     names = ["add", "jobs.*"]
 
@@ -74,15 +72,15 @@ def test_a_task_is_asked_for_by_name_and_imported_only_between_claims() -> None:
         imported.append(task)
         return task != "jobs.missing"
 
-    knowledge = TaskLookup(lambda: names, can_run)
-    tasks: KnownTasks = knowledge.tasks
-    asked = ["add", "sub", "jobs.run", "jobs.missing", "headrace.webhook", "jobs"]
-    assert [task in tasks for task in asked] == [True, False, False, False, False, False]
-    assert [tasks.excludes(task) for task in asked] == [False, True, False, False, False, True]
+    task_lookup = TaskLookup(lambda: names, can_run)
+    tasks: KnownTasks = task_lookup.tasks
+    requested = ["add", "sub", "jobs.run", "jobs.missing", "headrace.webhook", "jobs"]
+    assert [task in tasks for task in requested] == [True, False, False, False, False, False]
+    assert [tasks.excludes(task) for task in requested] == [False, True, False, False, False, True]
     assert (imported, tasks.undecided) == ([], {"jobs.run", "jobs.missing", "headrace.webhook"})
-    knowledge.settle()
+    task_lookup.settle()
     assert (sorted(imported), tasks.undecided) == (["headrace.webhook", "jobs.missing", "jobs.run"], set())
-    assert [task in tasks for task in asked] == [True, False, True, False, True, False]
+    assert [task in tasks for task in requested] == [True, False, True, False, True, False]
     assert (len(imported), tasks.undecided) == (3, set())
 
 
@@ -97,6 +95,6 @@ def test_what_was_not_known_is_looked_for_again(monkeypatch: pytest.MonkeyPatch)
     assert tasks.unknown == {"sub"}
     now += 5.0
     assert "sub" in tasks
-    assert (tasks.unknown, tasks.familiar) == (set(), "\nsub\n")
+    assert (tasks.unknown, tasks.known_names) == (set(), "\nsub\n")
     tasks.forget("sub")
-    assert tasks.familiar == "\n"
+    assert tasks.known_names == "\n"

@@ -22,18 +22,18 @@ def test_a_coroutine_that_blocks_the_loop_is_named_with_its_place(
         assert free.wait(PATIENCE)
         return "done"
 
-    def told() -> list[str]:
+    def warnings() -> list[str]:
         return [r.getMessage() for r in caplog.records if "blocked the event loop" in r.getMessage()]
 
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.2, lease=30):
         job = rude.enqueue()
         assert inside.wait(PATIENCE)
-        eventually(told, "the warning")
+        eventually(warnings, "the warning")
         free.set()
         assert job.result(PATIENCE) == "done"
-    assert f"job {job.id} (rude) has blocked the event loop" in told()[0]
-    assert "in rude" in told()[0]
-    assert len(told()) == 1
+    assert f"job {job.id} (rude) has blocked the event loop" in warnings()[0]
+    assert "in rude" in warnings()[0]
+    assert len(warnings()) == 1
 
 
 def test_a_blocked_loop_keeps_its_leases_and_threads_go_on(app: Headrace) -> None:

@@ -460,7 +460,7 @@ RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult",
 INNER = {
     "Headrace": {"on_another_store", "intercepting", "start_afresh", "trace"},
     "Worker": {"describe", "held", "drop", "apply_command", "now", "note", "renew", "steps", "save_step"},
-    "JobContext": {"relay", "still_held", "tell", "step_store", "enclosed"},
+    "JobContext": {"relay", "still_held", "add_stop_reason", "step_store", "enclosed"},
     "Task": {"submits"},
 }
 

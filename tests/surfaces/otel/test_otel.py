@@ -20,7 +20,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from headrace import ConfigError, EngineUnavailable, Headrace, InvalidJob, Retry, Snooze, chain, current_job
 from headrace.contrib.otel import context_of, instrument, uninstrument
 from headrace.runtime.retention.removal import RetentionCounts
-from headrace.runtime.retention.sweep_event import tell_sweep
+from headrace.runtime.retention.sweep_event import emit_run
 from headrace.testing import drain
 from tests.support.gates import SOON, Gate
 from tests.support.waiting import PATIENCE, eventually
@@ -356,13 +356,13 @@ def test_what_is_archived_is_counted_by_one_of_those_who_listen(scene: Scene) ->
     instrument(app, scene.provider, MeterProvider([other := InMemoryMetricReader()]))
     assert other.get_metrics_data() is None
     with app.listening():
-        tell_sweep(
+        emit_run(
             app.engine,
             app.settings,
             RetentionCounts(archived=3, prepared=["a", "b"], dropped=["c"], unprepared=1),
             1500,
         )
-        tell_sweep(app.engine, app.settings, RetentionCounts(), 20, "OSError: no room")
+        emit_run(app.engine, app.settings, RetentionCounts(), 20, "OSError: no room")
         found = Scene(app, scene.exporter, other, scene.provider)
         eventually(lambda: "headrace.archive.failures" in found.counts(), "both walks are counted")
     counts = found.counts()

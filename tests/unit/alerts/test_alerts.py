@@ -1,4 +1,4 @@
-"""What becomes of an alert from one look to the next, when somebody is told, and what the shipped rules say."""
+"""The state of an alert from one evaluation to the next, its notifications, and the default rules."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from headrace.core.alerts.alert import (
     AlertTransition,
     SilenceRow,
     acknowledge,
-    is_forgotten,
+    evaluate,
+    is_removable,
     key_of,
-    look,
     resolve,
     step,
     trigger,
@@ -49,7 +49,7 @@ class Story:
 
     def take(self, done: AlertTransition) -> tuple[str | None, bool]:
         self.alert = done.alert
-        return done.deed, done.tell
+        return done.action, done.notify
 
     @property
     def state(self) -> str | None:
@@ -87,10 +87,10 @@ def test_without_a_time_to_hold_it_fires_at_once() -> None:
     assert Story(AlertRuleRow(name="x", when="depth > 10")).look(0, True) == ("raised", True)
 
 
-def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> None:
+def test_it_is_notified_again_after_its_cooldown_until_it_is_acknowledged() -> None:
     story = Story()
-    told = [minute for minute in range(60) if story.look(minute, True)[1]]
-    assert told == [1, 11, 21, 31, 41, 51]
+    notified = [minute for minute in range(60) if story.look(minute, True)[1]]
+    assert notified == [1, 11, 21, 31, 41, 51]
     assert story.alert is not None
     assert story.alert.told == 6
     story.take(acknowledge(story.alert, at(60), "kim", "on it"))
@@ -99,14 +99,21 @@ def test_it_is_told_again_after_its_cooldown_until_somebody_has_seen_it() -> Non
     assert story.look(121, False) == ("resolved", True)
 
 
-def test_one_that_comes_and_goes_is_told_once_in_its_cooldown() -> None:
+def test_one_that_comes_and_goes_is_notified_once_in_its_cooldown() -> None:
     story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
-    told = [(minute, deed[0]) for minute in range(24) if (deed := story.look(minute, minute % 2 == 0))[1]]
-    assert told == [(0, "raised"), (1, "resolved"), (10, "raised"), (11, "resolved"), (20, "raised"), (21, "resolved")]
+    notified = [(minute, action[0]) for minute in range(24) if (action := story.look(minute, minute % 2 == 0))[1]]
+    assert notified == [
+        (0, "raised"),
+        (1, "resolved"),
+        (10, "raised"),
+        (11, "resolved"),
+        (20, "raised"),
+        (21, "resolved"),
+    ]
     assert story.look(26, True) == ("raised", False), "it is shown all the same"
 
 
-def test_one_that_came_back_too_early_is_told_when_its_cooldown_is_over() -> None:
+def test_one_that_came_back_too_early_is_notified_after_its_cooldown() -> None:
     story = Story(AlertRuleRow(name="x", when="depth > 10", cooldown=10 * MINUTE))
     story.look(0, True)
     story.look(1, False)
@@ -126,7 +133,7 @@ def test_no_figure_changes_nothing_and_is_no_secret() -> None:
     assert story.alert.no_data_since is None
 
 
-def test_an_hour_without_a_figure_ends_it_and_that_is_told() -> None:
+def test_an_hour_without_data_ends_it_with_a_notification() -> None:
     story = Story()
     story.look(0, True)
     story.look(1, True)
@@ -137,7 +144,7 @@ def test_an_hour_without_a_figure_ends_it_and_that_is_told() -> None:
     assert story.alert.resolved_by == "no data for an hour"
 
 
-def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
+def test_while_silenced_it_does_not_notify_and_afterwards_at_once() -> None:
     story = Story()
     story.look(0, True, muted=True)
     assert story.look(1, True, muted=True) == ("raised", False)
@@ -146,7 +153,9 @@ def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
     silent = Story()
     silent.look(0, True, muted=True)
     silent.look(1, True, muted=True)
-    assert silent.look(2, False) == ("resolved", False), "who was not told of its begin is not told of its end"
+    assert silent.look(2, False) == ("resolved", False), (
+        "without a notification of its beginning there is none of its end"
+    )
 
 
 def test_a_silence_mutes_what_matches_until_it_is_over() -> None:
@@ -167,11 +176,11 @@ def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
     over = resolve(story.alert, at(2), by="kim").alert
     assert over is not None
     assert over.resolved_by == "kim"
-    assert [is_forgotten(over, 10 * MINUTE, at(minute)) for minute in (10, 11)] == [False, True]
-    assert not is_forgotten(story.alert, 10 * MINUTE, at(99)), "it is open"
+    assert [is_removable(over, 10 * MINUTE, at(minute)) for minute in (10, 11)] == [False, True]
+    assert not is_removable(story.alert, 10 * MINUTE, at(99)), "it is open"
 
 
-def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> None:
+def test_a_wrong_clock_blocks_no_notification_and_no_end_of_an_alert() -> None:
     year = 365 * 24 * 60
     pending, firing, blind = Story(), Story(), Story()
     pending.look(year, True)
@@ -183,17 +192,22 @@ def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> Non
     blind.look(year, None)
     assert [blind.look(minute, None)[0] for minute in (0, 60)] == [None, "resolved"]
     assert blind.alert is not None
-    assert is_forgotten(blind.alert, 10 * MINUTE, at(60))
+    assert is_removable(blind.alert, 10 * MINUTE, at(60))
 
 
-def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
+def test_one_that_is_raised_by_hand_is_notified_once_in_its_cooldown() -> None:
     rule = AlertRuleRow(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
     first = trigger(rule, {"host": "a"}, None, at(0), "id1", False)
     assert first.alert is not None
-    assert (first.deed, first.tell, first.alert.summary, first.alert.by_hand) == ("raised", True, rule.summary, True)
+    assert (first.action, first.notify, first.alert.summary, first.alert.by_hand) == (
+        "raised",
+        True,
+        rule.summary,
+        True,
+    )
     second = trigger(rule, {"host": "a"}, first.alert, at(0.5), "id2", False)
-    assert (second.deed, second.tell, second.alert and second.alert.id) == (None, False, "id1")
-    assert trigger(rule, {"host": "a"}, second.alert, at(1), "id3", False).deed == "repeated"
+    assert (second.action, second.notify, second.alert and second.alert.id) == (None, False, "id1")
+    assert trigger(rule, {"host": "a"}, second.alert, at(1), "id3", False).action == "repeated"
 
 
 def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() -> None:
@@ -202,12 +216,12 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
             return [{"queue": "mail"}, {"queue": "slow"}]
 
     rule = AlertRuleRow(name="depth", when="depth > 10", per=("queue",))
-    found = look(rule, Queues(depth=11.0), [{"queue": "gone"}, {"queue": "mail"}, {}])
+    found = evaluate(rule, Queues(depth=11.0), [{"queue": "gone"}, {"queue": "mail"}, {}])
     assert sorted(series["queue"] for series, _ in found) == ["gone", "mail", "slow"]
     assert all(answer.holds for _, answer in found)
 
 
-def test_keys_tell_label_sets_apart() -> None:
+def test_keys_distinguish_label_sets() -> None:
     assert key_of("r", {"a": "1", "b": "2"}) == key_of("r", {"b": "2", "a": "1"})
     assert key_of("r", {"a": "1"}) != key_of("r", {"a": "2"}) != key_of("r", {})
 
@@ -236,7 +250,7 @@ def test_every_metric_has_a_source_that_can_be_computed() -> None:
 def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
     rule = SHIPPED[name]
     condition = parsed(rule.when)
-    assert all(set(rule.per) & set(one.metric.labels) for one in condition.readings()[:1] if rule.per)
+    assert all(set(rule.per) & set(one.metric.labels) for one in condition.metrics()[:1] if rule.per)
     assert json.decode(json.encode(rule), type=AlertRuleRow) == rule
     assert rule.summary
 
@@ -259,6 +273,6 @@ def test_every_shipped_rule_can_be_read_and_kept(name: str) -> None:
 )  # fmt: skip
 def test_shipped_rules_hold_where_they_should(name: str, calm: dict[str, Any], bad: dict[str, Any]) -> None:
     condition = parsed(SHIPPED[name].when)
-    assert condition.answer(Figures(**calm), {}).holds is False
-    assert condition.answer(Figures(**bad), {}).holds is True
-    assert condition.answer(Figures(), {}).holds is None
+    assert condition.evaluate(Figures(**calm), {}).holds is False
+    assert condition.evaluate(Figures(**bad), {}).holds is True
+    assert condition.evaluate(Figures(), {}).holds is None

@@ -18,10 +18,10 @@ class Figures:
 
     def __init__(self, **figures: float | None) -> None:
         self.figures: dict[str, float | None] = dict(figures)
-        self.asked: list[tuple[str, dict[str, str], int | None]] = []
+        self.reads: list[tuple[str, dict[str, str], int | None]] = []
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        self.asked.append((name, dict(labels), window))
+        self.reads.append((name, dict(labels), window))
         return self.figures.get(name.replace(".", "_"))
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
@@ -32,7 +32,7 @@ class Figures:
 
 
 def holds(text: str, **figures: float | None) -> bool | None:
-    return parsed(text).answer(Figures(**figures), {}).holds
+    return parsed(text).evaluate(Figures(**figures), {}).holds
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_measure_is_read_with_its_labels_and_window_and_only_once() -> None:
     figures = Figures(error_rate=0.1, depth=3, depth_running=2, usual_depth=1)
     text = """error_rate{queue='mail', task="send"}[10m] > 5% and error_rate{queue="mail", task="send"}[10m] < 1
               and depth > 2 * baseline(depth) and depth.running == 2 and store_bytes >= 0"""
-    answer = parsed(text).answer(figures, {"queue": "other"})
-    assert figures.asked == [
+    answer = parsed(text).evaluate(figures, {"queue": "other"})
+    assert figures.reads == [
         ("error_rate", {"queue": "mail", "task": "send"}, 600_000),
         ("depth", {"queue": "other"}, None),
         ("depth.running", {"queue": "other"}, None),
@@ -98,12 +98,12 @@ def test_a_measure_is_read_with_its_labels_and_window_and_only_once() -> None:
     assert answer.figures["baseline(depth)"] == 1
 
 
-def test_a_window_that_is_not_said_is_five_minutes() -> None:
-    assert [reading.window for reading in parsed("failed > 0 or depth > 0").readings()] == [300_000, None]
+def test_the_default_window_is_five_minutes() -> None:
+    assert [reading.window for reading in parsed("failed > 0 or depth > 0").metrics()] == [300_000, None]
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "said"),
+    ("text", "column", "expected"),
     [
         ("depth > > 5", 9, "expected a metric, a number or '('"),
         ("depth >", 8, "expected a metric, a number or '('"),
@@ -134,12 +134,12 @@ def test_a_window_that_is_not_said_is_five_minutes() -> None:
         ("depth > " + 400 * "9", 9, "too large"),
     ],
 )
-def test_an_error_points_at_its_place(text: str, column: int, said: str) -> None:
+def test_an_error_points_at_its_place(text: str, column: int, expected: str) -> None:
     with pytest.raises(InvalidAlert) as raised:
         parsed(text)
-    told, line, caret = str(raised.value).split("\n")
-    assert said in told
-    assert f"at column {column}" in told
+    message, line, caret = str(raised.value).split("\n")
+    assert expected in message
+    assert f"at column {column}" in message
     assert line == f"  {text}"
     assert caret.index("^") == column + 1
 
@@ -161,5 +161,5 @@ def test_whatever_is_written_is_a_condition_or_an_error_that_says_so(text: str) 
         condition = parsed(text)
     except InvalidAlert:
         return
-    assert condition.answer(Figures(), {}).holds in (True, False, None)
+    assert condition.evaluate(Figures(), {}).holds in (True, False, None)
     assert parsed(condition.text) == condition

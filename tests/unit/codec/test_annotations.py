@@ -40,7 +40,7 @@ class Parcel:
 
 
 class Alias:
-    """As Python 3.12 makes one of `type Tree = dict[str, Tree] | Color`: its value is asked for later."""
+    """As Python 3.12 makes one of `type Tree = dict[str, Tree] | Color`: its value is computed later."""
 
     @property
     def __value__(self) -> Any:
@@ -48,7 +48,7 @@ class Alias:
 
 
 class Unasked(type):
-    """A class that can't be asked what its instances are."""
+    """A class that isinstance() can't use."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         raise TypeError("no")
@@ -57,33 +57,33 @@ class Unasked(type):
 class Odd(metaclass=Unasked): ...
 
 
-def told(annotation: Any, value: Any, *, rebuilt: bool = False) -> str:
-    """What is told of a value that does not fit."""
+def refusal(annotation: Any, value: Any, *, rebuilt: bool = False) -> str:
+    """The message for a value that does not fit."""
     shape = shape_of(annotation)
     with pytest.raises(TypeMismatch) as refused:
         shape.rebuilt(value) if rebuilt else shape.fit(value)
-    return refused.value.tell(hide=False)
+    return refused.value.message(hide=False)
 
 
 def test_none_and_notes_are_looked_through() -> None:
-    assert told(None, 0) == ": expected NoneType, got int 0"
+    assert refusal(None, 0) == ": expected NoneType, got int 0"
     shape_of(None).fit(None)
     noted = Annotated[list[Annotated[int, "inner"]], "outer"]
-    assert told(noted, ["x"]) == "[0]: expected int, got str 'x'"
+    assert refusal(noted, ["x"]) == "[0]: expected int, got str 'x'"
     shape_of(noted).fit([1])
 
 
 def test_an_alias_is_what_it_stands_for_and_may_hold_itself() -> None:
     shape = shape_of(Alias())
     assert shape.rebuilt("red") is Color.RED
-    assert told(Alias(), 7) == ": expected dict[str, anything] | Color, got int 7"
+    assert refusal(Alias(), 7) == ": expected dict[str, anything] | Color, got int 7"
     deep: dict[str, Any] = {"a": {"b": {"c": 1}}}
     shape.fit(deep)
     assert shape.rebuilt(deep) == deep
 
 
 @pytest.mark.parametrize("annotation", [Odd, ClassVar[int], "Unknown", T])
-def test_what_tells_nothing_fits_everything(annotation: Any) -> None:
+def test_an_unclear_annotation_fits_everything(annotation: Any) -> None:
     shape = shape_of(annotation)
     for value in (1, "x", None, [1]):
         shape.fit(value)
@@ -92,28 +92,28 @@ def test_what_tells_nothing_fits_everything(annotation: Any) -> None:
 
 def test_a_generic_model_is_rebuilt_as_the_plain_one() -> None:
     assert shape_of(Box[int]).rebuilt({"inside": 7}) == Box(7)
-    assert told(Box[int], 7) == ": expected Box, got int 7"
+    assert refusal(Box[int], 7) == ": expected Box, got int 7"
 
 
 def test_what_can_be_iterated_but_is_no_list_stays_as_it_is() -> None:
     shape = shape_of(Iterable[Color])
     assert shape.rebuilt(["red"]) == [Color.RED]
     assert shape.rebuilt({"red": 1}) == {"red": 1}
-    assert told(Iterable[Color], 7, rebuilt=True) == ": expected Iterable[Color], got int 7"
+    assert refusal(Iterable[Color], 7, rebuilt=True) == ": expected Iterable[Color], got int 7"
 
 
 def test_a_named_tuple_is_made_of_a_tuple_alone() -> None:
     assert shape_of(Place).rebuilt((1, "red")) == Place(1, Color.RED)
-    assert told(Place, [1, "red"], rebuilt=True).startswith(": expected Place, got list")
-    assert told(Place, (1, "blue"), rebuilt=True).startswith("[1]: expected Color, got str 'blue'")
-    assert "positional arguments" in told(Place, (1, "red", 3), rebuilt=True)
+    assert refusal(Place, [1, "red"], rebuilt=True).startswith(": expected Place, got list")
+    assert refusal(Place, (1, "blue"), rebuilt=True).startswith("[1]: expected Color, got str 'blue'")
+    assert "positional arguments" in refusal(Place, (1, "red", 3), rebuilt=True)
 
 
 def test_a_model_with_a_name_that_only_type_checkers_know_is_made_of_plain_values() -> None:
     assert shape_of(Parcel).rebuilt({"sender": {"a": 1}, "color": "red"}) == Parcel({"a": 1}, "red")  # type: ignore[arg-type]
 
 
-def test_a_model_of_an_older_pydantic_is_validated_without_words_it_does_not_know() -> None:
+def test_a_model_of_an_older_pydantic_is_validated_without_unknown_arguments() -> None:
     class Older:
         model_fields: ClassVar = {"n": None}
         model_dump = None
@@ -125,7 +125,7 @@ def test_a_model_of_an_older_pydantic_is_validated_without_words_it_does_not_kno
     assert shape_of(Older).rebuilt({"n": 1}).n == 2
 
 
-def test_a_model_whose_error_says_nothing_is_told_by_its_kind() -> None:
+def test_a_model_error_without_a_text_is_named_by_its_type() -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("not even that")
@@ -137,4 +137,4 @@ def test_a_model_whose_error_says_nothing_is_told_by_its_kind() -> None:
         def __post_init__(self) -> None:
             raise Mute
 
-    assert told(Strict, {"n": 1}, rebuilt=True) == ": expected Strict, got dict {'n': 1} (Mute: )"
+    assert refusal(Strict, {"n": 1}, rebuilt=True) == ": expected Strict, got dict {'n': 1} (Mute: )"

@@ -1,4 +1,4 @@
-"""What goes in comes out, nothing forges a tag, and no text, however broken, is more than a CorruptPayload."""
+"""Values come back as they were, nothing forges a tag, and a broken text is always a CorruptPayload."""
 
 from __future__ import annotations
 
@@ -602,7 +602,7 @@ def test_a_value_that_fans_out_without_end_is_refused_in_a_moment() -> None:
 
 @given(st.text(st.characters()))
 @example("\ud800")
-def test_the_checksum_tells_a_changed_text(text: str) -> None:
+def test_the_checksum_detects_a_changed_text(text: str) -> None:
     verify(text, checksum(text))
     with pytest.raises(CorruptPayload, match="checksum"):
         verify(text + "x", checksum(text))

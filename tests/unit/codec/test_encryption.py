@@ -32,9 +32,9 @@ TEXTS = st.text() | st.binary().map(lambda raw: raw.decode("utf-8", "surrogatees
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_what_was_sealed_opens_as_it_was(text: str, what: str, whom: str) -> None:
+def test_an_encrypted_text_decrypts_to_the_same_text(text: str, what: str, whom: str) -> None:
     encrypted = SEAL.encrypted(text, what, whom)
-    assert SEAL.opened(encrypted, what, whom) == text
+    assert SEAL.decrypted(encrypted, what, whom) == text
     assert key_of(encrypted) == "2026"
     assert list(json.loads(encrypted)) == ["$sealed"]
 
@@ -45,7 +45,7 @@ def test_it_opens_nowhere_else(text: str, what: str, whom: str, other_what: str,
     if f"{what}\n{whom}" == f"{other_what}\n{other_whom}":
         return
     with pytest.raises(CorruptPayload, match="does not open"):
-        SEAL.opened(encrypted, other_what, other_whom)
+        SEAL.decrypted(encrypted, other_what, other_whom)
 
 
 @given(st.data())
@@ -59,7 +59,7 @@ def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
     parts[part] = bytes(raw)
     changed = json.dumps({"$sealed": [name, *(base64.b64encode(one).decode() for one in parts)]}, separators=(",", ":"))
     with pytest.raises(CorruptPayload, match="does not open"):
-        SEAL.opened(changed, "call", "pay")
+        SEAL.decrypted(changed, "call", "pay")
 
 
 @pytest.mark.parametrize(
@@ -74,28 +74,28 @@ def test_not_one_bit_of_it_can_be_changed(data: st.DataObject) -> None:
         '{"$sealed":7}',
     ],
 )
-def test_a_damaged_one_is_told_as_such(text: str) -> None:
+def test_a_damaged_one_is_reported_as_damaged(text: str) -> None:
     with pytest.raises(CorruptPayload, match="payload can't be read: its call is encrypted, and damaged"):
-        SEAL.opened(text, "call", "pay")
+        SEAL.decrypted(text, "call", "pay")
     with pytest.raises(CorruptPayload, match="payload can't be read"):
         codec.decode_call(text)
 
 
-def test_the_first_key_seals_and_all_of_them_open() -> None:
+def test_the_first_key_encrypts_and_all_of_them_decrypt() -> None:
     before = Cipher([OLD]).encrypted("x", "call", "pay")
-    assert SEAL.opened(before, "call", "pay") == "x"
+    assert SEAL.decrypted(before, "call", "pay") == "x"
     assert (key_of(before), key_of(SEAL.encrypted("x", "call", "pay"))) == ("2025", "2026")
 
 
 def test_what_was_stored_in_clear_is_read_in_clear() -> None:
-    assert SEAL.opened('{"args":[1],"kwargs":{}}', "call", "pay") == '{"args":[1],"kwargs":{}}'
+    assert SEAL.decrypted('{"args":[1],"kwargs":{}}', "call", "pay") == '{"args":[1],"kwargs":{}}'
     assert key_of('{"args":[1],"kwargs":{}}') is None
 
 
 def test_a_missing_key_is_named_with_what_to_do() -> None:
     encrypted = SEAL.encrypted('{"args":[1],"kwargs":{}}', "call", "pay")
     with pytest.raises(CorruptPayload, match=r"key '2026', and there are only '2025' here; add that key to encryption"):
-        Cipher([OLD]).opened(encrypted, "call", "pay")
+        Cipher([OLD]).decrypted(encrypted, "call", "pay")
     for decode in (codec.decode, codec.decode_call):
         with pytest.raises(CorruptPayload, match="key '2026', and there are none here; add that key"):
             decode(encrypted)
@@ -104,15 +104,15 @@ def test_a_missing_key_is_named_with_what_to_do() -> None:
 def test_another_key_of_the_same_name_does_not_open_it() -> None:
     encrypted = Cipher([key("2026", 9)]).encrypted("x", "call", "pay")
     with pytest.raises(CorruptPayload, match="another key has this name"):
-        SEAL.opened(encrypted, "call", "pay")
+        SEAL.decrypted(encrypted, "call", "pay")
 
 
-def test_the_same_text_is_never_sealed_the_same() -> None:
+def test_the_same_text_never_encrypts_to_the_same() -> None:
     encrypted = {SEAL.encrypted("x", "call", "pay") for _ in range(1000)}
     assert len({json.loads(text)["$sealed"][1] for text in encrypted}) == 1000
 
 
-def test_a_forked_process_never_seals_as_its_parent_does() -> None:
+def test_a_forked_process_never_repeats_its_parents_nonces() -> None:
     forked = copy.copy(SEAL)
     encrypted = [
         json.loads(one.encrypted("x", "call", "pay"))["$sealed"][1] for one in (SEAL, forked) for _ in range(500)
@@ -121,21 +121,21 @@ def test_a_forked_process_never_seals_as_its_parent_does() -> None:
 
 
 def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.core.codec.encryption._OF_ONE_SALT", 10)
-    monkeypatch.setattr("headrace.core.codec.encryption._KNOWN_SALTS", 3)
+    monkeypatch.setattr("headrace.core.codec.encryption._TEXTS_PER_SALT", 10)
+    monkeypatch.setattr("headrace.core.codec.encryption._MAX_CACHED_SALTS", 3)
     fresh = Cipher([NEW])
     encrypted = [fresh.encrypted(str(n), "call", "pay") for n in range(100)]
     salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in encrypted]
     assert [salts.count(salt) for salt in dict.fromkeys(salts)] == [10] * 10
-    assert [SEAL.opened(text, "call", "pay") for text in encrypted] == [str(n) for n in range(100)]
+    assert [SEAL.decrypted(text, "call", "pay") for text in encrypted] == [str(n) for n in range(100)]
     assert len(fresh._ciphers) <= 3
 
 
-def test_promises_stand_beside_a_sealed_call_and_are_inside_of_it() -> None:
+def test_result_references_are_beside_an_encrypted_call_and_inside_it() -> None:
     call = '{"args":[{"$result":"job-1"},{"$results":["job-2","job-1"]}],"kwargs":{"note":"{\\"$result\\":\\"x\\"}"}}'
     encrypted = SEAL.encrypted(call, "call", "pay")
     assert ids_in(encrypted) == ids_in(call) == ["job-1", "job-2"]
-    assert SEAL.opened(encrypted, "call", "pay") == call
+    assert SEAL.decrypted(encrypted, "call", "pay") == call
     assert "promises" not in SEAL.encrypted(call, "result", "pay"), "only a call is given results"
 
 
@@ -150,7 +150,7 @@ def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "message"),
     [
         (["2026"], "number 1 is no key; write a name, a colon and 32 bytes in base64"),
         ([NEW, "old:c2hvcnQ="], "number 2 is no key"),
@@ -160,15 +160,15 @@ def test_a_unique_key_can_only_be_computed_with_the_secret() -> None:
         ([], "give at least one"),
     ],
 )
-def test_what_is_no_key_is_told_without_showing_it(keys: list[str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as caught:
+def test_an_invalid_key_is_refused_without_showing_it(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
         Cipher(keys)
     for one in keys:
         assert one.partition(":")[2][:10] not in str(caught.value) or not one.partition(":")[2]
 
 
 def test_a_key_needs_no_padding() -> None:
-    assert Cipher([NEW.rstrip("=")]).opened(SEAL.encrypted("x", "a", "b"), "a", "b") == "x"
+    assert Cipher([NEW.rstrip("=")]).decrypted(SEAL.encrypted("x", "a", "b"), "a", "b") == "x"
 
 
 @pytest.mark.parametrize("value", [f"{NEW}, {OLD}", [NEW, OLD], (NEW, OLD)])

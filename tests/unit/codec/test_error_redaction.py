@@ -1,4 +1,4 @@
-"""What a call hides is hidden in any text that quotes it, and nothing else is."""
+"""The redactor masks the hidden arguments of a call in any text, and nothing else."""
 
 from __future__ import annotations
 

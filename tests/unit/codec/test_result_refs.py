@@ -1,4 +1,4 @@
-"""A promise is found in a stored call wherever it is, and nothing else is ever taken for one."""
+"""A result reference is found in a stored call wherever it is, and nothing else is taken for one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Order:
 
 
 @given(JSON)
-def test_no_value_of_a_user_is_taken_for_a_promise(value: Any) -> None:
+def test_no_value_of_a_user_is_taken_for_a_result_reference(value: Any) -> None:
     text = codec.encode_call((value,), {})
     assert MARK not in text
     assert ids_in(text) == []
@@ -44,7 +44,7 @@ def test_no_value_of_a_user_is_taken_for_a_promise(value: Any) -> None:
 
 
 @given(JSON, JSON)
-def test_a_result_comes_in_the_place_of_its_promise_whatever_it_and_its_neighbors_are(beside: Any, result: Any) -> None:
+def test_a_result_replaces_its_reference_whatever_it_and_its_neighbors_are(beside: Any, result: Any) -> None:
     text = codec.encode_call((beside, ONE, [ONE, OTHER]), {"k": {"deep": (OTHER,)}})
     texts = {"job-1": codec.encode(result), OTHER.id: codec.encode([result])}
     assert ids_in(text) == ["job-1", OTHER.id]
@@ -52,14 +52,14 @@ def test_a_result_comes_in_the_place_of_its_promise_whatever_it_and_its_neighbor
     assert whole == ((beside, result, [result, [result]]), {"k": {"deep": ([result],)}})
 
 
-def test_a_list_of_promises_takes_no_more_room_than_their_ids() -> None:
+def test_a_list_of_result_references_takes_no_more_bytes_than_their_ids() -> None:
     text = codec.encode_call(([ResultRef(f"job-{number}") for number in range(1000)],), {})
     assert len(text) < 1000 * len('"job-999",') + 100
     assert len(ids_in(text)) == 1000
     assert codec.decode_call(filled(text, lambda job_id: job_id.removeprefix("job-")))[0] == (list(range(1000)),)
 
 
-def test_the_arguments_of_a_call_are_a_list_also_if_all_of_them_are_promises() -> None:
+def test_the_arguments_of_a_call_are_a_list_also_if_all_are_result_references() -> None:
     text = codec.encode_call((ONE, OTHER), {})
     assert codec.decode_call(text) == ((ONE, OTHER), {})
 
@@ -72,19 +72,19 @@ def test_what_is_read_back_stands_for_the_same_result() -> None:
     assert repr(ONE) == "<result of job-1>"
 
 
-def test_a_handle_is_a_promise_in_a_call_and_nowhere_else() -> None:
+def test_a_handle_is_a_result_reference_in_a_call_and_nowhere_else() -> None:
     assert ids_in(codec.encode_call((Handle(),), {})) == ["job-9"]
     with pytest.raises(InvalidJob, match="Handle"):
         codec.encode(Handle())
 
 
 @pytest.mark.parametrize("value", [{ONE}, frozenset({ONE}), {ONE: 1}, {(1, ONE)}], ids=repr)
-def test_a_promise_can_be_no_member_of_a_set_and_no_key(value: Any) -> None:
+def test_a_result_reference_can_be_no_member_of_a_set_and_no_key(value: Any) -> None:
     with pytest.raises(InvalidJob, match="pass a list"):
         codec.encode_call((value,), {})
 
 
-def test_promises_are_found_in_any_nesting_in_the_order_they_are_given() -> None:
+def test_result_references_are_found_in_any_nesting_in_the_given_order() -> None:
     assert result_refs_in([1, (ONE,), {"a": [OTHER, "x"]}, ONE], {"b": ONE}) == [ONE, OTHER, ONE, ONE]
     assert result_refs_in([1, "x"], {}) == []
 
@@ -95,7 +95,7 @@ def test_promises_are_found_in_any_nesting_in_the_order_they_are_given() -> None
 def task(number: int, orders: list[Order], either: Order | None = None) -> None: ...
 
 
-def test_a_promise_passes_for_any_annotation_and_its_neighbors_are_still_checked() -> None:
+def test_a_result_reference_fits_any_annotation_and_its_neighbors_are_still_checked() -> None:
     signature = Signature.of(task)
     text = signature.encode((ONE, [ONE, Order(2)]), {"either": OTHER})
     assert ids_in(text) == ["job-1", OTHER.id]
@@ -121,7 +121,7 @@ def test_a_failure_passes_for_any_annotation_and_stays_what_it_is() -> None:
     assert codec.decode(codec.encode(failure)) == failure
 
 
-def test_a_promise_that_is_not_kept_yet_can_be_looked_at_by_the_annotation() -> None:
+def test_an_unresolved_result_reference_passes_the_annotation() -> None:
     signature = Signature.of(task)
     args, kwargs = codec.decode_call(signature.encode((ONE, [ONE, Order(2)]), {"either": OTHER}))
     assert signature.rebuild(args, kwargs) == ((ONE, [ONE, Order(2)]), {"either": OTHER})

@@ -99,7 +99,7 @@ def test_pairs_as_in_headers_are_hidden_by_their_first() -> None:
     assert redact({b"Authorization": b"x"}, NONE, WORDS) == {b"Authorization": MASK}
 
 
-def test_words_are_added_or_all_given_up() -> None:
+def test_secret_words_are_added_or_all_switched_off() -> None:
     assert words_of(None) == NONE
     assert words_of(()) == WORDS
     more = words_of(["diagnosis", "Tax-Number", " "])
@@ -113,7 +113,7 @@ def test_words_are_added_or_all_given_up() -> None:
     ("given", "settled"),
     [("none", None), ("NONE", None), ("diagnosis, tax", ("diagnosis", "tax")), ([], ()), (None, None)],
 )
-def test_words_are_a_setting(given: Any, settled: Any) -> None:
+def test_secret_words_are_a_setting(given: Any, settled: Any) -> None:
     assert resolve({"secret_words": given}, {}, {}, "").settings.secret_words == settled
 
 

@@ -66,8 +66,8 @@ except borrowed_connections.InvalidJob:
 """
     source = str(Path(borrowed_connections.__file__).parents[3])
     command = [sys.executable, "-c", script]
-    told = subprocess.run(command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=False)
-    assert told.stdout == "nothing more\n", told.stderr
+    output = subprocess.run(command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=False)
+    assert output.stdout == "nothing more\n", output.stderr
 
 
 def test_a_class_that_only_has_the_name_of_a_known_one_is_refused() -> None:
@@ -83,9 +83,9 @@ def test_a_class_that_only_has_the_name_of_a_known_one_is_refused() -> None:
 
 
 def test_a_class_derived_from_a_known_one_is_as_good() -> None:
-    class Mine(sqlite3.Connection): ...
+    class Derived(sqlite3.Connection): ...
 
-    with closing(sqlite3.connect(":memory:", factory=Mine)) as db:
+    with closing(sqlite3.connect(":memory:", factory=Derived)) as db:
         assert borrowed_sqlite(db, STORE).driver().execute("SELECT 7").fetchone() == (7,)
 
 
@@ -191,7 +191,7 @@ def test_sqlalchemy_knows_of_the_transaction(engine: sqlalchemy.Engine) -> None:
         assert session.in_transaction()
 
 
-def test_a_session_calls_after_every_commit_however_often_it_was_asked(engine: sqlalchemy.Engine) -> None:
+def test_a_session_calls_after_every_commit_however_often_it_was_registered(engine: sqlalchemy.Engine) -> None:
     class Bell:
         rings = 0
 

@@ -1,4 +1,4 @@
-"""The breaker: after a few failures nobody is sent to the server but one who tries, now and then."""
+"""The breaker: after a few failures only one caller tries the server, now and then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.errors import EngineUnavailable
 
 
 class Time:
-    """A clock that moves when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -43,7 +43,7 @@ def fail(breaker: CircuitBreaker, times: int) -> None:
 
 
 def sends_away(breaker: CircuitBreaker) -> bool:
-    """Whether a caller is sent away. One who is not counts as sent to the server."""
+    """Whether the breaker refuses a caller. Otherwise the caller counts as sent to the server."""
     try:
         breaker.check()
     except EngineUnavailable:
@@ -56,7 +56,7 @@ def pause_of(breaker: CircuitBreaker, time: Time) -> float:
     begun = time.now
     while sends_away(breaker):
         time.now += 0.01
-        assert time.now < begun + 100, "nobody is let through any more"
+        assert time.now < begun + 100, "no caller passes any more"
     return round(time.now - begun, 2)
 
 
@@ -80,7 +80,7 @@ def test_a_success_in_between_begins_the_count_anew(breaker: CircuitBreaker) -> 
     assert not sends_away(breaker)
 
 
-def test_who_is_sent_away_learns_why_and_when_it_is_tried_again(breaker: CircuitBreaker, time: Time) -> None:
+def test_a_refused_caller_gets_the_reason_and_the_time_of_the_next_try(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 4)
     breaker.failed("db:5432: connection refused")
     with pytest.raises(EngineUnavailable, match=r"db:5432: connection refused; next try in 0\.2 s"):
@@ -106,7 +106,7 @@ def test_after_the_pause_one_caller_of_many_may_try(breaker: CircuitBreaker, tim
     assert len(passed) == 32
 
 
-def test_who_tries_and_succeeds_opens_the_way_for_everybody(breaker: CircuitBreaker, time: Time) -> None:
+def test_a_successful_try_closes_the_breaker(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     time.now += 0.25
     breaker.check()
@@ -149,7 +149,7 @@ def test_stragglers_do_not_put_off_the_next_try(breaker: CircuitBreaker, time: T
     assert pause_of(breaker, time) <= 0.02
 
 
-def test_who_tries_and_never_comes_back_is_followed_by_another(breaker: CircuitBreaker, time: Time) -> None:
+def test_a_try_that_never_returns_is_followed_by_another(breaker: CircuitBreaker, time: Time) -> None:
     fail(breaker, 5)
     time.now += 0.25
     breaker.check()
@@ -159,21 +159,21 @@ def test_who_tries_and_never_comes_back_is_followed_by_another(breaker: CircuitB
 
 
 def test_processes_do_not_come_back_at_the_same_moment(time: Time, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[float, float]] = []
+    probes: list[tuple[float, float]] = []
 
     def uniform(least: float, most: float) -> float:
-        asked.append((least, most))
+        probes.append((least, most))
         return least
 
     monkeypatch.setattr("headrace.engines.shared.circuit_breaker.random.uniform", uniform)
     breaker = CircuitBreaker()
     fail(breaker, 5)
     assert pause_of(breaker, time) == pytest.approx(0.125, abs=0.02)
-    assert asked == [(0.5, 1.0)]
+    assert probes == [(0.5, 1.0)]
 
 
 def test_a_success_among_callers_that_are_just_looking_leaves_no_trace(breaker: CircuitBreaker, time: Time) -> None:
-    """Between a caller's first look and its second, somebody else succeeds."""
+    """Between the two checks of a caller, another caller succeeds."""
     fail(breaker, 5)
     time.now += 1
 

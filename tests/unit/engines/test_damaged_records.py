@@ -1,4 +1,4 @@
-"""What is read of records that are damaged."""
+"""Reads of damaged records."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import items_of, read, read_or, readable
-from headrace.core.dead_letters.records import DAMAGED, remarks_of, snapshot_of
+from headrace.core.dead_letters.records import DAMAGED, notes_of, snapshot_of
 from headrace.core.events.log import read as read_page
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules, task_rules
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow
 from headrace.core.jobs.states import State
 from headrace.core.queues.limits import Limit, lane_limits_of, needs_of
-from headrace.core.retention.archive import ArchiveRow, keepsake_of, shown
+from headrace.core.retention.archive import ArchiveRow, archived_job, shown
 from headrace.core.schedules.records import damaged
 from headrace.engines.redis.damaged_records import Salvage
 from headrace.engines.shared.damaged_records import Rows
@@ -23,7 +23,7 @@ from headrace.errors import CorruptPayload
 from tests.support.builders import worker_row
 
 _numbers = msgspec.json.Decoder(list[int]).decode
-LETTER = DeadLetterRow("id", "job", "task", "queue", "why", 5, "pending", None, None, "{}", "print", 2, None)
+DEAD_LETTER = DeadLetterRow("id", "job", "task", "queue", "why", 5, "pending", None, None, "{}", "print", 2, None)
 FILING = HistoryRow(1, "fail", "running", "failed", 2, 1, "w", 1, None, "d", "E", "m", "t")
 
 
@@ -35,20 +35,20 @@ def test_what_is_damaged_is_read_as_none(stored: str) -> None:
 
 
 @pytest.mark.parametrize("ms", [1 << 62, -(1 << 62), 10**15, -(10**15)])
-def test_a_time_that_never_was_is_told_as_the_first_or_the_last(ms: int) -> None:
+def test_an_impossible_time_is_shown_as_the_first_or_the_last(ms: int) -> None:
     told = to_datetime(ms)
     assert told is not None
     assert told.year in (1, 9999)
     assert told.astimezone().year in (1, 9999)
 
 
-def test_other_times_are_told_as_ever() -> None:
+def test_other_times_convert_exactly() -> None:
     assert to_datetime(0) == datetime(1970, 1, 1, tzinfo=UTC)
     assert to_datetime(None) is None
 
 
 @pytest.mark.parametrize("lane", ["[", '["x:a"]', '[""]', "[1]", "text"])
-def test_a_damaged_lane_needs_what_nobody_has(lane: str) -> None:
+def test_a_damaged_lane_needs_a_capability_that_no_worker_has(lane: str) -> None:
     assert lane_limits_of(lane) == [Limit("needs", lane)]
     assert needs_of(lane) == {lane}
 
@@ -59,10 +59,10 @@ def test_damaged_rules_are_none(stored: str) -> None:
     assert task_rules(stored) == TaskRules()
 
 
-def test_a_damaged_letter_tells_what_it_can() -> None:
-    bad = msgspec.structs.replace(LETTER, snapshot='{"state', notes="[1]")
+def test_a_damaged_dead_letter_shows_its_readable_fields() -> None:
+    bad = msgspec.structs.replace(DEAD_LETTER, snapshot='{"state', notes="[1]")
     assert snapshot_of(bad) == DAMAGED
-    assert remarks_of(bad.notes) == []
+    assert notes_of(bad.notes) == []
 
 
 @pytest.mark.parametrize("page", ["[", '[["job.started",1,"q","t","w",["a","b"],[1]]]'])
@@ -82,12 +82,12 @@ def test_a_damaged_schedule_keeps_what_was_stored_of_it() -> None:
 
 
 def test_a_record_of_redis_is_read_as_far_as_it_is_whole() -> None:
-    records, whole = Salvage(DeadLetterRow), msgspec.msgpack.encode(LETTER)
+    records, whole = Salvage(DeadLetterRow), msgspec.msgpack.encode(DEAD_LETTER)
     for length in range(len(whole)):
         left = records.decode(whole[:length])
         assert left.id in ("id", ""), length
         assert left.requeues in (2, 0)
-    assert records.decode(whole) == LETTER
+    assert records.decode(whole) == DEAD_LETTER
 
 
 def test_a_list_of_redis_is_read_past_a_text_that_is_none() -> None:
@@ -109,7 +109,7 @@ def test_a_row_of_sql_is_read_past_a_text_in_the_place_of_a_number() -> None:
     ]
 
 
-def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None:
+def test_an_archived_job_with_a_damaged_body_is_shown_by_its_row() -> None:
     row = ArchiveRow(
         id="job",
         task="add",
@@ -125,6 +125,6 @@ def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None
         bytes=8,
     )
     with pytest.raises(CorruptPayload):
-        keepsake_of(row)
+        archived_job(row)
     job = shown(row).job
     assert (job.id, job.state, job.finished_at, job.reason) == ("job", State.COMPLETED, 9, "corrupt_record")

@@ -1,4 +1,4 @@
-"""What a desk decides before it writes, the same on every engine."""
+"""Decisions of an engine before it writes, the same on every engine."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def test_a_move_without_states_may_start_from_every_legal_one_in_a_steady_order(
     assert movable(Filter(), OPEN) == tuple(sorted(OPEN))
 
 
-def test_a_move_starts_from_none_but_the_legal_ones_of_the_states_asked_for() -> None:
-    asked = Filter(states=(State.RUNNING, State.COMPLETED, State.PENDING))
-    assert movable(asked, OPEN) == (State.PENDING, State.RUNNING)
+def test_a_move_starts_only_from_the_legal_ones_of_the_requested_states() -> None:
+    filter = Filter(states=(State.RUNNING, State.COMPLETED, State.PENDING))
+    assert movable(filter, OPEN) == (State.PENDING, State.RUNNING)
     assert movable(Filter(states=(State.COMPLETED,)), OPEN) == ()
 
 
-@pytest.mark.parametrize(("by", "told"), [("ann", " (by ann)"), (None, ""), ("", "")])
-def test_an_act_is_signed_by_whoever_has_a_name(by: str | None, told: str) -> None:
-    assert signed(by) == told
+@pytest.mark.parametrize(("by", "expected"), [("ann", " (by ann)"), (None, ""), ("", "")])
+def test_an_action_is_signed_if_its_actor_has_a_name(by: str | None, expected: str) -> None:
+    assert signed(by) == expected
 
 
 @pytest.mark.parametrize(("cursor", "place"), [(None, None), ("0", 0), ("17", 17), ("9" * 18, 10**18 - 1)])

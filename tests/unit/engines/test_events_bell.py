@@ -1,4 +1,4 @@
-"""Who listens for events on PostgreSQL is rung again after each ring, for what was not shown yet."""
+"""On PostgreSQL, a bell for events rings again after each ring, for events that were not visible yet."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from headrace.engines.postgres.notify_listener import EventsBell
 
 
 class Bell:
-    """Rung by the test; who waits lets the time pass."""
+    """A bell that the test rings; a wait moves the time."""
 
     def __init__(self) -> None:
         self.seconds = 100.0
         self.is_rung = False
 
     def wait(self, timeout: float | None) -> bool:
-        assert timeout is not None, "nobody would ever ring"
+        assert timeout is not None, "no ring would ever come"
         rung, self.is_rung = self.is_rung, False
         self.seconds += 0.0 if rung else timeout
         return rung
@@ -45,7 +45,7 @@ def rings_within(bell: Bell, listener: EventsBell, seconds: float) -> list[float
     return found
 
 
-def test_a_bell_that_nobody_rings_does_not_ring(bell: Bell) -> None:
+def test_a_bell_without_a_message_does_not_ring(bell: Bell) -> None:
     assert rings_within(bell, EventsBell(bell), 3600.0) == []
 
 

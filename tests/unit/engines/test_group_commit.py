@@ -1,4 +1,4 @@
-"""Group commit: callers share commits, nobody waits in vain, one bad item fails alone, an interrupt strands nobody."""
+"""Group commit: callers share commits, no caller waits in vain, one bad item fails alone, an interrupt blocks none."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def interrupted_group(
     return batch, futures[1:]
 
 
-def test_an_interrupt_of_the_one_that_commits_strands_nobody() -> None:
+def test_an_interrupt_of_the_committing_caller_blocks_no_other() -> None:
     store = Store()
 
     def flush(items: list[Any]) -> list[Any]:
@@ -153,12 +153,12 @@ def test_an_interrupt_of_the_one_that_commits_strands_nobody() -> None:
 
     batch, futures = interrupted_group(flush, store)
     ends = [future.exception(PATIENCE) for future in futures]
-    assert [isinstance(end, KeyboardInterrupt) for end in ends] == [True, True, False], "only who leads is interrupted"
+    assert [isinstance(end, KeyboardInterrupt) for end in ends] == [True, True, False], "only the leader is interrupted"
     assert store.commits == [["first"], ["c"]]
     assert batch.call("later") == "stored later"
 
 
-def test_an_interrupt_while_a_bad_group_is_tried_one_by_one_strands_nobody() -> None:
+def test_an_interrupt_while_a_bad_group_is_tried_one_by_one_blocks_no_other() -> None:
     store = Store()
 
     def flush(items: list[Any]) -> list[Any]:
@@ -176,7 +176,7 @@ def test_an_interrupt_while_a_bad_group_is_tried_one_by_one_strands_nobody() -> 
     assert batch.call("later") == "stored later"
 
 
-def test_a_store_that_answers_for_too_few_is_an_error_for_each_and_hangs_nobody() -> None:
+def test_a_store_that_answers_for_too_few_is_an_error_for_each_and_blocks_no_caller() -> None:
     batch: GroupCommit[int, int] = GroupCommit(lambda items: [])
     with pytest.raises(ValueError, match="shorter"):
         batch.call(1)
@@ -213,26 +213,26 @@ def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newco
 # -- a store that is away
 
 
-def test_a_store_that_is_away_is_asked_once_for_all_and_each_is_told() -> None:
+def test_an_unavailable_store_is_called_once_for_all_and_each_caller_gets_the_error() -> None:
     """Were each item tried alone, an outage would last for the last one as often as there are callers."""
-    asked: list[list[int]] = []
+    batches: list[list[int]] = []
 
     def flush(items: list[int]) -> list[str]:
-        asked.append(items)
+        batches.append(items)
         raise EngineUnavailable("away")
 
     answers = flush_each(flush, [1, 2, 3])
-    assert asked == [[1, 2, 3]]
+    assert batches == [[1, 2, 3]]
     errors = [answer.error for answer in answers]
     assert [str(error) for error in errors] == ["away"] * 3
     assert len(set(map(id, errors))) == 3
 
 
-def test_a_store_that_goes_away_while_items_are_tried_alone_is_asked_no_more() -> None:
-    asked: list[list[int]] = []
+def test_a_store_that_fails_while_items_are_tried_alone_is_called_no_more() -> None:
+    batches: list[list[int]] = []
 
     def flush(items: list[int]) -> list[str]:
-        asked.append(items)
+        batches.append(items)
         if len(items) > 1:
             raise ValueError("one of them is bad")
         if items == [2]:
@@ -240,6 +240,6 @@ def test_a_store_that_goes_away_while_items_are_tried_alone_is_asked_no_more() -
         return ["stored"]
 
     answers = flush_each(flush, [1, 2, 3, 4])
-    assert asked == [[1, 2, 3, 4], [1], [2]]
+    assert batches == [[1, 2, 3, 4], [1], [2]]
     assert answers[0].get() == "stored"
     assert all(isinstance(answer.error, EngineUnavailable) for answer in answers[1:])

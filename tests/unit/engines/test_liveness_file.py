@@ -1,4 +1,4 @@
-"""Where the workers of one host meet if their store has no folder: a place that nobody else can tamper with."""
+"""The folder of liveness files for a store without a folder: no other user can change it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_a_file_in_its_place_is_refused(base: Path) -> None:
         local_folder("a store")
 
 
-def test_no_temporary_folder_at_all_is_told_with_what_to_do(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_folder_at_all_is_reported_with_what_to_do(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "removed"))
     with pytest.raises(ConfigError, match=r"temporary folder: .*; set TMPDIR"):
         local_folder("a store")
@@ -143,14 +145,14 @@ def test_a_damaged_sign_of_life_does_not_hide_the_others() -> None:
     assert find_dead(folder) == {"torn": {21}, "whole": {31}}
 
 
-def test_a_folder_cleared_away_under_the_workers_tells_of_nobody() -> None:
+def test_a_removed_liveness_folder_reports_no_worker_as_dead() -> None:
     folder = local_folder("a store")
     folder.rmdir()
     assert find_dead(folder) == {}
     remove_file(folder, "w1")
 
 
-def test_where_there_are_no_locks_nobody_is_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_file_locks_no_worker_is_declared_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     folder = local_folder("a store")
     LivenessFile(folder, "w1").close()
     (folder / "w2.alive").write_bytes(b"\0" * 8)

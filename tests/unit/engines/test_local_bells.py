@@ -37,10 +37,10 @@ def sockets_in(folder: Path) -> list[str]:
 
 
 def wait_in_a_thread(bell: SocketBell | PollBell) -> tuple[threading.Thread, queue.Queue[bool]]:
-    heard: queue.Queue[bool] = queue.Queue()
-    thread = threading.Thread(target=lambda: heard.put(bell.wait(PATIENCE)))
+    rings: queue.Queue[bool] = queue.Queue()
+    thread = threading.Thread(target=lambda: rings.put(bell.wait(PATIENCE)))
     thread.start()
-    return thread, heard
+    return thread, rings
 
 
 # -- a socket
@@ -67,16 +67,16 @@ def test_rings_before_the_wait_count_once(bell: SocketBell, local_bells: LocalBe
     assert not bell.wait(0)
 
 
-def test_a_bell_nobody_rings_times_out(bell: SocketBell) -> None:
+def test_a_bell_without_a_ring_times_out(bell: SocketBell) -> None:
     assert not bell.wait(0)
     assert not bell.wait(0.01)
 
 
 def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, local_bells: LocalBells) -> None:
     for ring in (bell.ring, lambda: local_bells.ring("work")):
-        thread, heard = wait_in_a_thread(bell)
+        thread, rings = wait_in_a_thread(bell)
         ring()
-        assert heard.get(timeout=PATIENCE)
+        assert rings.get(timeout=PATIENCE)
         thread.join()
 
 
@@ -154,7 +154,7 @@ def test_a_full_buffer_is_rings_enough(bell: SocketBell, local_bells: LocalBells
     assert bell.wait(0)
 
 
-def test_the_backstop_notices_what_no_ring_told(local_bells: LocalBells, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backstop_notices_a_change_without_a_ring(local_bells: LocalBells, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BACKSTOP", 0.001)
     answers = iter([False, False, True])
     bell = local_bells.listen("work", lambda: next(answers))
@@ -216,7 +216,7 @@ def test_a_known_folder_is_not_listed_again_until_it_changes(
     second.close()
 
 
-def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(
+def test_the_socket_of_a_dead_listener_is_removed_and_the_others_are_rung(
     local_bells: LocalBells, folder: Path
 ) -> None:
     program = (
@@ -247,7 +247,7 @@ def test_a_folder_that_is_not_there_has_no_listeners(folder: Path) -> None:
     assert not (folder / "missing").exists()
 
 
-def test_a_belfry_works_again_after_it_was_closed(local_bells: LocalBells) -> None:
+def test_local_bells_work_again_after_a_close(local_bells: LocalBells) -> None:
     bell = local_bells.listen("work", never)
     local_bells.ring("work")
     local_bells.close()
@@ -271,7 +271,7 @@ def cleared(request: pytest.FixtureRequest, folder: Path) -> Path:
     return made
 
 
-def test_a_listener_whose_folder_was_cleared_away_hears_its_own_process_and_then_all_others(cleared: Path) -> None:
+def test_a_listener_whose_folder_was_removed_is_rung_by_its_own_process_and_then_by_others(cleared: Path) -> None:
     listening, ringing = LocalBells(cleared), LocalBells(cleared)
     bell = listening.listen("work", never)
     ringing.ring("work")
@@ -348,15 +348,15 @@ def test_a_filesystem_without_sockets_falls_back_to_looking(
     assert isinstance(local_bells.listen("work", never), PollBell)
 
 
-def test_a_polling_bell_hears_its_own_process_and_the_store() -> None:
-    told = iter([False, True])
-    bell = PollBell(lambda: next(told, False))
+def test_a_polling_bell_rings_for_its_own_process_and_the_store() -> None:
+    answers = iter([False, True])
+    bell = PollBell(lambda: next(answers, False))
     bell.ring()
     assert bell.wait(0)
     assert not bell.wait(0)
     assert bell.wait(0)
-    thread, heard = wait_in_a_thread(bell)
+    thread, rings = wait_in_a_thread(bell)
     bell.ring()
-    assert heard.get(timeout=PATIENCE)
+    assert rings.get(timeout=PATIENCE)
     thread.join()
     bell.close()

@@ -1,4 +1,4 @@
-"""A PostgreSQL URL: our parameters are taken out, everything else is libpq's, and no password is ever told."""
+"""A PostgreSQL URL: our parameters are taken out, everything else is libpq's, and no password is ever shown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.errors import ConfigError
 
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the driver is called with."""
+    """The arguments of the driver."""
     called: dict[str, Any] = {}
 
     def connect(conninfo: str, **settings: Any) -> None:
@@ -71,9 +71,9 @@ def test_a_wrong_value_is_named_with_the_rule_it_breaks(parameter: str, rule: st
     assert rule in str(caught.value)
 
 
-@pytest.mark.parametrize("word", ["on", "ON", "true", "1"])
-def test_a_switch_may_be_turned_on_in_several_ways(word: str) -> None:
-    assert PostgresUrl(f"postgresql://db/jobs?pooler={word}").pooler
+@pytest.mark.parametrize("value", ["on", "ON", "true", "1"])
+def test_a_switch_may_be_turned_on_in_several_ways(value: str) -> None:
+    assert PostgresUrl(f"postgresql://db/jobs?pooler={value}").pooler
 
 
 # -- what is libpq's
@@ -147,7 +147,7 @@ def test_behind_a_pooler_nothing_is_set_for_the_session_and_nothing_prepared(con
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("postgresql://ann:secret@db/jobs?no_such=1", '"no_such"'),
         ("postgresql://ann:secret@[::1/jobs", 'matching "]"'),
@@ -156,11 +156,11 @@ def test_behind_a_pooler_nothing_is_set_for_the_session_and_nothing_prepared(con
         ("postgresql://ann:secret@db/j%zzobs", '"j%zzobs"'),
     ],
 )
-def test_what_libpq_does_not_understand_is_told_in_its_words(url: str, told: str) -> None:
+def test_an_error_of_libpq_is_shown_with_its_text(url: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         PostgresUrl(url)
     assert str(caught.value).startswith("url: ")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
@@ -178,12 +178,12 @@ def test_what_libpq_does_not_understand_is_told_in_its_words(url: str, told: str
         "postgresql://db/jobs?password=xyzzy%00plugh",
     ],
 )
-def test_a_password_that_is_not_encoded_properly_is_refused_without_a_word_of_it(url: str) -> None:
+def test_a_badly_encoded_password_is_refused_without_showing_any_of_it(url: str) -> None:
     with pytest.raises(ConfigError, match="%40") as caught:
         PostgresUrl(url)
-    told = "".join(traceback.format_exception(caught.value))
-    assert "xyzzy" not in told
-    assert "plugh" not in told
+    message = "".join(traceback.format_exception(caught.value))
+    assert "xyzzy" not in message
+    assert "plugh" not in message
 
 
 @pytest.mark.parametrize(

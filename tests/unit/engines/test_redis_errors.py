@@ -1,4 +1,4 @@
-"""Errors of Redis in our own words, and servers that are too old."""
+"""Translated errors of Redis, and servers that are too old."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCRIPT = "Error running script (call to f_12ab): @user_script:9: @user_script: 9
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "words"),
+    ("error", "kind", "expected"),
     [
         (exceptions.ConnectionError("Error 111 connecting to a:1."), EngineUnavailable, "is Redis running there?"),
         (exceptions.TimeoutError("Timeout reading from a:1"), EngineUnavailable, "overloaded"),
@@ -48,11 +48,11 @@ SCRIPT = "Error running script (call to f_12ab): @user_script:9: @user_script: 9
         (exceptions.ResponseError("DB index is out of range"), ConfigError, "no database"),
     ],
 )
-def test_an_error_says_where_it_happened_and_what_to_do(error: Exception, kind: type[Exception], words: str) -> None:
-    told = translated(error, "redis://here", "jobs")
-    assert type(told) is kind
-    assert str(told).startswith("redis://here: ")
-    assert words in str(told)
+def test_an_error_says_where_it_happened_and_what_to_do(error: Exception, kind: type[Exception], expected: str) -> None:
+    message = translated(error, "redis://here", "jobs")
+    assert type(message) is kind
+    assert str(message).startswith("redis://here: ")
+    assert expected in str(message)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_what_is_no_outage_stays_what_it_is(error: Exception) -> None:
     assert translated(error, "redis://here", "jobs") is error
 
 
-class ToldWire:
+class FakeWire:
     """A wire to a server that says what a test wants."""
 
     def __init__(self, **info: str | Exception) -> None:
@@ -77,7 +77,7 @@ class ToldWire:
 
 
 def connections(**info: str | Exception) -> RedisConnections:
-    return cast(RedisConnections, ToldWire(**info))
+    return cast(RedisConnections, FakeWire(**info))
 
 
 @pytest.mark.parametrize("version", ["2.8.19", "5.0.14", "6.0.16", "6.1.240"])
@@ -86,12 +86,12 @@ def test_an_old_server_is_refused(version: str) -> None:
         health.refuse_old(connections(server=f"# Server\r\nredis_version:{version}\r\n"))
 
 
-@pytest.mark.parametrize("said", ["redis_version:6.2.0", "redis_version:7.4.1", "redis_version:10.0", "", "odd:1"])
-def test_a_server_that_is_new_enough_or_does_not_tell_is_used(said: str) -> None:
-    health.refuse_old(connections(server=said))
+@pytest.mark.parametrize("version", ["redis_version:6.2.0", "redis_version:7.4.1", "redis_version:10.0", "", "odd:1"])
+def test_a_server_that_is_new_enough_or_has_no_version_is_used(version: str) -> None:
+    health.refuse_old(connections(server=version))
 
 
-def test_a_server_that_tells_nothing_is_used_and_that_is_told() -> None:
+def test_a_server_without_info_is_used_with_a_warning() -> None:
     refusing = ConfigError("not allowed")
     silent = connections(
         server=refusing,
@@ -105,7 +105,7 @@ def test_a_server_that_tells_nothing_is_used_and_that_is_told() -> None:
     assert ["INFO is not allowed" in finding for finding in map(str, health.findings_of_server(silent))] == [True]
 
 
-def test_where_settings_are_not_told_it_is_said_what_can_not_be_known() -> None:
+def test_without_settings_the_plan_names_what_is_unknown() -> None:
     managed = connections(
         memory="maxmemory_policy:noeviction\r\nused_memory:1\r\nmaxmemory:0",
         persistence="aof_enabled:1",

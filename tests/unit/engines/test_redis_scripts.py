@@ -127,7 +127,7 @@ def _passed_names(pieces: Sequence[Piece], known: set[str]) -> list[str]:
 
 
 def test_every_function_that_is_called_is_in_sight() -> None:
-    """A function of a block is nothing outside of it; the server would tell only when the line is reached."""
+    """A local function is undefined outside its block; the server would report that only when the line runs."""
 
     def check(name: str) -> None:
         assert _out_of_sight(_pieces_of(name), set()) == []

@@ -13,7 +13,7 @@ from headrace.engines.redis.store_url import RedisUrl, parse
 from headrace.errors import ConfigError
 
 
-def told(address: RedisUrl, *names: str) -> tuple[Any, ...]:
+def fields_of(address: RedisUrl, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(address, name) for name in names)
 
 
@@ -31,7 +31,7 @@ def told(address: RedisUrl, *names: str) -> tuple[Any, ...]:
 )
 def test_a_server_has_a_host_a_port_and_a_database(url: str, hosts: tuple[tuple[str, int], ...], db: int) -> None:
     address = parse(url)
-    assert told(address, "kind", "hosts", "db", "tls", "prefix") == ("server", hosts, db, None, "headrace")
+    assert fields_of(address, "kind", "hosts", "db", "tls", "prefix") == ("server", hosts, db, None, "headrace")
     assert address.shown == url
 
 
@@ -45,15 +45,15 @@ def test_tls_takes_its_files(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["unix", "redis+unix"])
 def test_a_socket_has_a_path(scheme: str) -> None:
     address = parse(f"{scheme}:///run/my%20redis@home.sock?db=2&prefix=x")
-    assert told(address, "kind", "path", "db", "prefix") == ("socket", "/run/my redis@home.sock", 2, "x")
+    assert fields_of(address, "kind", "path", "db", "prefix") == ("socket", "/run/my redis@home.sock", 2, "x")
     named = parse(f"{scheme}://ann:secret@/run/r.sock")
-    assert told(named, "username", "password", "path") == ("ann", "secret", "/run/r.sock")
+    assert fields_of(named, "username", "password", "path") == ("ann", "secret", "/run/r.sock")
 
 
 def test_sentinels_are_several_and_watch_a_service() -> None:
     address = parse("redis+sentinel://ann:secret@one:1,two,[::1]:3/my%20service/4?sentinel_password=other")
     assert address.hosts == (("one", 1), ("two", 26379), ("::1", 3))
-    assert told(address, "kind", "service", "db", "password", "sentinel_password") == (
+    assert fields_of(address, "kind", "service", "db", "password", "sentinel_password") == (
         "sentinel",
         "my service",
         4,
@@ -64,13 +64,13 @@ def test_sentinels_are_several_and_watch_a_service() -> None:
 
 def test_a_cluster_has_several_hosts_to_begin_with() -> None:
     address = parse("rediss+cluster://one:1,two?prefix=jobs")
-    assert told(address, "kind", "hosts", "prefix", "tls") == ("cluster", (("one", 1), ("two", 6379)), "jobs", {})
+    assert fields_of(address, "kind", "hosts", "prefix", "tls") == ("cluster", (("one", 1), ("two", 6379)), "jobs", {})
 
 
 def test_limits_may_be_set() -> None:
     usual, set_ = parse("redis://"), parse("redis://?connect_timeout=0.5&timeout=60&max_connections=7")
-    assert told(usual, "connect_timeout", "timeout", "max_connections") == (5.0, 15.0, 50)
-    assert told(set_, "connect_timeout", "timeout", "max_connections") == (0.5, 60.0, 7)
+    assert fields_of(usual, "connect_timeout", "timeout", "max_connections") == (5.0, 15.0, 50)
+    assert fields_of(set_, "connect_timeout", "timeout", "max_connections") == (0.5, 60.0, 7)
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_limits_may_be_set() -> None:
 )
 def test_a_password_is_known_and_never_shown(url: str, username: str | None, password: str | None, shown: str) -> None:
     address = parse(url)
-    assert told(address, "username", "password", "shown") == (username, password, shown)
+    assert fields_of(address, "username", "password", "shown") == (username, password, shown)
     assert "secret" not in repr(address)
     assert RedisEngine(url).url == shown
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "parts"),
     [
         ("http://ann:secret@host", ["'http'", "redis+cluster"]),
         ("redis://ann:secret@host?prefex=a&b=1", ["b, prefex", "prefix"]),
@@ -114,30 +114,30 @@ def test_a_password_is_known_and_never_shown(url: str, username: str | None, pas
         ("unix:///r.sock?db=x", ["database"]),
     ],
 )
-def test_what_is_wrong_with_a_url_is_told_without_its_password(url: str, words: list[str]) -> None:
+def test_an_error_in_a_url_is_named_without_its_password(url: str, parts: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(url)
-    for word in words:
-        assert word in str(caught.value)
+    for part in parts:
+        assert part in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
-def test_without_the_client_package_it_is_told_what_to_install() -> None:
+def test_without_the_client_package_the_error_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['redis'] = None\n"
         "from headrace.engines.redis.engine import RedisEngine\n"
         "try: RedisEngine('redis://:secret@host')\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.startswith("ConfigError url redis://:***@host: it needs a driver")
-    assert "pip install 'headrace[redis]'" in said
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.startswith("ConfigError url redis://:***@host: it needs a driver")
+    assert "pip install 'headrace[redis]'" in output
 
 
 def test_headrace_itself_loads_nothing_of_redis() -> None:
     code = "import sys, headrace; print([name for name in sys.modules if 'redis' in name])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "[]"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.strip() == "[]"
 
 
 def test_a_transaction_of_the_caller_is_refused_with_the_way_out() -> None:

@@ -30,7 +30,7 @@ NOTHING = Filter()
         (Filter(ids=("a",), flow="f"), "id", Filter(flow="f")),
     ],
 )
-def test_the_walk_takes_the_index_that_tells_most_apart(which: Filter, walk: str, left: Filter) -> None:
+def test_the_search_uses_the_most_selective_index(which: Filter, walk: str, left: Filter) -> None:
     lead = lead_of(which)
     assert (lead.walk, lead.left) == (walk, left)
     assert lead.is_straight == (left == NOTHING)
@@ -39,11 +39,11 @@ def test_the_walk_takes_the_index_that_tells_most_apart(which: Filter, walk: str
 @pytest.mark.parametrize(
     "which", [NOTHING, Filter(tag="t"), Filter(flow="f"), Filter(states=FAILED), Filter(ids=("a",))]
 )
-def test_where_every_job_on_the_way_is_meant_nobody_asks_whether_they_are_few(which: Filter) -> None:
+def test_a_filter_that_matches_every_indexed_job_needs_no_count(which: Filter) -> None:
     assert lead_of(which).sets == ()
 
 
-def test_what_is_told_apart_from_all_others_is_tried_first() -> None:
+def test_the_most_selective_filter_is_tried_first() -> None:
     sets = lead_of(Filter(flow="f", tag="t", states=PENDING, queue="q")).sets
     assert sets == ((IndexSource("flow"),), (IndexSource("tag"),), (IndexSource("pending_of_queue"),))
 
@@ -75,11 +75,11 @@ def test_the_places_of_some_states_hold_each_of_them_once(queue: str | None) -> 
         assert len(held) == len(set(held))
         assert set(held) >= set(states or State)
         for source in sources:
-            told_apart = covered(source) <= set(states or State)
-            assert source.is_exact == (told_apart and (queue is None or source.name not in ("due", "running")))
+            distinguished = covered(source) <= set(states or State)
+            assert source.is_exact == (distinguished and (queue is None or source.name not in ("due", "running")))
 
 
-def test_states_said_twice_are_looked_for_once() -> None:
+def test_repeated_states_are_searched_once() -> None:
     assert places_of(Filter(states=PENDING + PENDING)) == (IndexSource("pending"),)
 
 

@@ -1,4 +1,4 @@
-"""The tower: one line and one thread for all bells, no ring lost, whatever happens to the line."""
+"""Server bells: one connection and one thread for all bells, and no ring lost, whatever happens to the connection."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Line:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._ours, self._theirs = socket.socketpair()
-        self._ours.setblocking(False)
+        self._local, self._remote = socket.socketpair()
+        self._local.setblocking(False)
         self.reads = 0
 
     def fileno(self) -> int:
-        return self._ours.fileno()
+        return self._local.fileno()
 
     def messages(self) -> Iterator[str]:
         self.reads += 1
         try:
-            told = self._ours.recv(65536)
+            data = self._local.recv(65536)
         except BlockingIOError:
             return
-        if not told:
+        if not data:
             raise ConnectionError("the other end hung up")
-        yield from told.decode().split()
+        yield from data.decode().split()
 
-    def say(self, message: str) -> None:
-        self._theirs.send(f"{message}\n".encode())
+    def send(self, message: str) -> None:
+        self._remote.send(f"{message}\n".encode())
 
     def cut(self) -> None:
-        self._theirs.close()
+        self._remote.close()
 
     def hang_up(self) -> None:
-        self._ours.close()
-        self._theirs.close()
+        self._local.close()
+        self._remote.close()
         self._exchange.open.discard(self)
         self._exchange.hung_up.put(self)
 
@@ -82,10 +82,10 @@ class Exchange:
         """The next line that was opened, or is about to be."""
         return self.lines.get(timeout=PATIENCE)
 
-    def say_to_all(self, message: str) -> None:
+    def send_to_all(self, message: str) -> None:
         for line in list(self.open):
             with contextlib.suppress(OSError):  # it is just hung up
-                line.say(message)
+                line.send(message)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def bell_threads() -> int:
 
 def test_a_message_rings_the_bells_of_its_topic(server_bells: ServerBells, exchange: Exchange) -> None:
     work, done = server_bells.listen("work", ()), server_bells.listen("done", ())
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert work.wait(PATIENCE)
     assert not done.wait(0)
 
@@ -128,9 +128,9 @@ def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(
 ) -> None:
     bell, last = server_bells.listen("work", ()), server_bells.listen("done", ())
     line = exchange.line()
-    line.say("work")
-    line.say("work")
-    line.say("done")
+    line.send("work")
+    line.send("work")
+    line.send("done")
     assert last.wait(PATIENCE)
     assert bell.wait(0)
     assert not bell.wait(0)
@@ -151,7 +151,7 @@ def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(server_bells:
 
 
 @pytest.mark.parametrize(
-    ("message", "heard"),
+    ("message", "rung"),
     [
         ("work", ["all", "mail", "both"]),
         ("work:mail", ["all", "mail", "both"]),
@@ -162,8 +162,8 @@ def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(server_bells:
         ("work:", ["all"]),
     ],
 )
-def test_who_names_queues_is_not_rung_for_the_work_of_others(
-    server_bells: ServerBells, message: str, heard: list[str]
+def test_a_bell_for_queues_does_not_ring_for_other_queues(
+    server_bells: ServerBells, message: str, rung: list[str]
 ) -> None:
     bells = {
         "all": server_bells.listen("work", ()),
@@ -171,7 +171,7 @@ def test_who_names_queues_is_not_rung_for_the_work_of_others(
         "both": server_bells.listen("work", {"mail", "post"}),
     }
     server_bells.ring(message)
-    assert [name for name, bell in bells.items() if bell.wait(0)] == heard
+    assert [name for name, bell in bells.items() if bell.wait(0)] == rung
 
 
 def test_a_bell_may_be_rung_from_within_its_process(server_bells: ServerBells) -> None:
@@ -185,7 +185,7 @@ def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(server_bells: S
     bell = server_bells.listen("work", ())
     line = exchange.line()
     for number in range(500):
-        line.say("work" if number == 499 else "done")
+        line.send("work" if number == 499 else "done")
     assert bell.wait(PATIENCE)
 
 
@@ -195,24 +195,24 @@ def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(server_bells: S
 def test_all_bells_share_one_thread_and_one_line(server_bells: ServerBells, exchange: Exchange) -> None:
     bells = [server_bells.listen("work", ()) for _ in range(50)]
     assert (exchange.calls, bell_threads()) == (1, 1)
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert all(bell.wait(PATIENCE) for bell in bells)
 
 
-def test_two_towers_have_a_line_each(server_bells: ServerBells, exchange: Exchange) -> None:
+def test_two_server_bells_have_a_connection_each(server_bells: ServerBells, exchange: Exchange) -> None:
     elsewhere = Exchange()
     other = ServerBells(elsewhere.call)
-    here, there = server_bells.listen("work", ()), other.listen("work", ())
-    exchange.line().say("work")
-    assert here.wait(PATIENCE)
-    assert not there.wait(0)
-    elsewhere.line().say("work")
-    assert there.wait(PATIENCE)
+    first, second = server_bells.listen("work", ()), other.listen("work", ())
+    exchange.line().send("work")
+    assert first.wait(PATIENCE)
+    assert not second.wait(0)
+    elsewhere.line().send("work")
+    assert second.wait(PATIENCE)
     other.close()
     assert bell_threads() == 1
 
 
-def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(server_bells: ServerBells, exchange: Exchange) -> None:
+def test_a_bell_rings_for_every_message_after_it_was_made(server_bells: ServerBells, exchange: Exchange) -> None:
     """Its maker has to wait for the line."""
     exchange.answer.clear()
     made: queue.Queue[ServerBell] = queue.Queue()
@@ -221,11 +221,11 @@ def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(server_bells: Ser
     assert made.empty()
     exchange.answer.set()
     bell = made.get(timeout=PATIENCE)
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert bell.wait(PATIENCE)
 
 
-def test_who_did_not_wait_for_a_slow_line_is_rung_when_it_is_there(
+def test_a_listener_that_did_not_wait_for_a_slow_connect_is_rung_after_it(
     server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.02)
@@ -250,17 +250,17 @@ def test_a_bell_may_be_closed_twice(server_bells: ServerBells, exchange: Exchang
     bell, kept = server_bells.listen("work", ()), server_bells.listen("work", ())
     bell.close()
     bell.close()
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert kept.wait(PATIENCE)
     assert not bell.wait(0)
 
 
-def test_a_listener_that_comes_as_the_last_one_leaves_hears(server_bells: ServerBells, exchange: Exchange) -> None:
+def test_a_listener_that_comes_as_the_last_one_leaves_is_rung(server_bells: ServerBells, exchange: Exchange) -> None:
     """Either the thread is still there, or a new one comes, but not both."""
     for _ in range(50):
         server_bells.listen("work", ()).close()
         bell = server_bells.listen("work", ())
-        exchange.say_to_all("work")
+        exchange.send_to_all("work")
         assert bell.wait(PATIENCE)
         bell.close()
     kept = server_bells.listen("work", ())
@@ -280,11 +280,11 @@ def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(
     before = line.reads
     time.sleep(0.05)  # time for a thousand rounds
     assert line.reads <= before + 2
-    line.say("work")
+    line.send("work")
     assert bell.wait(PATIENCE)
 
 
-def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(
+def test_any_number_of_rings_while_the_connection_hangs_blocks_no_caller(
     server_bells: ServerBells, exchange: Exchange
 ) -> None:
     kept = threading.Event()
@@ -306,9 +306,7 @@ def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(
 # -- a line that breaks
 
 
-def test_when_the_line_is_up_again_everybody_is_rung(
-    server_bells: ServerBells, exchange: Exchange, quick: None
-) -> None:
+def test_after_a_reconnect_all_bells_ring(server_bells: ServerBells, exchange: Exchange, quick: None) -> None:
     bells = [server_bells.listen("work", ["mail"]), server_bells.listen("done", ())]
     exchange.line().cut()
     exchange.line()
@@ -317,25 +315,25 @@ def test_when_the_line_is_up_again_everybody_is_rung(
     eventually(lambda: not any(bell.wait(0) for bell in bells), "and then there is silence")
 
 
-def test_what_is_said_on_the_new_line_is_heard(server_bells: ServerBells, exchange: Exchange, quick: None) -> None:
+def test_messages_on_the_new_connection_ring(server_bells: ServerBells, exchange: Exchange, quick: None) -> None:
     bell = server_bells.listen("work", ())
     for _ in range(3):
         exchange.line().cut()
     line = exchange.line()
     eventually(lambda: line.reads > 0 and not bell.wait(0), "the rings of the reconnect are taken in")
-    line.say("work")
+    line.send("work")
     assert bell.wait(PATIENCE)
 
 
 def test_a_server_that_is_away_holds_up_no_listener(server_bells: ServerBells, exchange: Exchange) -> None:
     exchange.down = True
     bell = server_bells.listen("work", ())
-    assert server_bells._up.is_set(), "it was told, and did not wait until its patience ran out"
+    assert server_bells._up.is_set(), "it was notified, and did not wait for its timeout"
     assert bell.wait(PATIENCE), "it is rung to look for itself"
 
 
 class Pauses:
-    """Records how long a tower waits before it calls again, and spares the test the wait."""
+    """Records the pause before each reconnect, and does not wait."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken: list[float] = []
@@ -405,14 +403,14 @@ def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
         with pytest.raises(RuntimeError):
             server_bells.listen("work", ())
     bell = server_bells.listen("work", ())
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert bell.wait(PATIENCE)
 
 
 # -- closing
 
 
-def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(
+def test_closed_server_bells_drop_their_connection_and_still_ring_in_the_process(
     server_bells: ServerBells, exchange: Exchange
 ) -> None:
     bell = server_bells.listen("work", ())
@@ -424,21 +422,17 @@ def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(
     assert bell.wait(0)
 
 
-def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(
-    server_bells: ServerBells, exchange: Exchange
-) -> None:
+def test_a_listener_after_the_close_connects_again_for_all(server_bells: ServerBells, exchange: Exchange) -> None:
     old = server_bells.listen("work", ())
     exchange.line()
     server_bells.close()
     new = server_bells.listen("work", ())
-    exchange.line().say("work")
+    exchange.line().send("work")
     assert new.wait(PATIENCE)
     assert old.wait(PATIENCE)
 
 
-def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(
-    server_bells: ServerBells, exchange: Exchange
-) -> None:
+def test_server_bells_closed_during_a_connect_end_right_after_it(server_bells: ServerBells, exchange: Exchange) -> None:
     exchange.answer.clear()
     threading.Thread(target=lambda: server_bells.listen("work", ()), daemon=True).start()
     assert exchange.called.wait(PATIENCE)
@@ -452,7 +446,7 @@ def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(
     assert bell_threads() == 0
 
 
-def test_a_tower_closed_while_it_pauses_ends_at_once(
+def test_server_bells_closed_during_a_pause_end_at_once(
     server_bells: ServerBells, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -465,7 +459,7 @@ def test_a_tower_closed_while_it_pauses_ends_at_once(
     assert bell_threads() == 0
 
 
-def test_an_unused_tower_may_be_closed_twice(server_bells: ServerBells, exchange: Exchange) -> None:
+def test_unused_server_bells_may_be_closed_twice(server_bells: ServerBells, exchange: Exchange) -> None:
     server_bells.close()
     server_bells.close()
     assert exchange.calls == 0
@@ -483,19 +477,19 @@ def test_a_forked_child_has_a_thread_and_a_line_of_its_own(server_bells: ServerB
 
     def act(_: Connection) -> object:
         before = bell_threads()
-        mine = server_bells.listen("work", ())
-        exchange.line().say("work")
-        return before, mine.wait(PATIENCE), bell_threads(), exchange.calls
+        listener = server_bells.listen("work", ())
+        exchange.line().send("work")
+        return before, listener.wait(PATIENCE), bell_threads(), exchange.calls
 
     child = Child(act)
     assert child.hear() == (0, True, 1, 2)
     child.end()
-    line.say("work")
+    line.send("work")
     assert bell.wait(PATIENCE)
 
 
 @forks
-@pytest.mark.parametrize("act", ["close the tower", "close the bell", "both"])
+@pytest.mark.parametrize("act", ["close the bells", "close the bell", "both"])
 def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
     server_bells: ServerBells, exchange: Exchange, act: str
 ) -> None:
@@ -503,7 +497,7 @@ def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
     line = exchange.line()
 
     def clear_up(_: Connection) -> object:
-        if act != "close the tower":
+        if act != "close the bells":
             bell.close()
         if act != "close the bell":
             server_bells.close()
@@ -512,17 +506,17 @@ def test_a_child_that_clears_up_leaves_its_parents_thread_alone(
     child = Child(clear_up)
     assert child.hear() == "done"
     child.end()
-    line.say("done")
+    line.send("done")
     eventually(lambda: line.reads >= 2, "the parent still reads")
     before = line.reads
     time.sleep(0.05)  # time for a thousand rounds, if it were nudged for ever
     assert line.reads <= before + 2
-    line.say("work")
+    line.send("work")
     assert bell.wait(PATIENCE)
 
 
 @forks
-def test_a_fork_while_the_tower_is_locked_leaves_the_child_able_to_listen(
+def test_a_fork_while_the_bells_are_locked_leaves_the_child_able_to_listen(
     server_bells: ServerBells, exchange: Exchange
 ) -> None:
     with server_bells._lock:  # as a thread of the parent may have it at that moment
@@ -538,7 +532,7 @@ def never() -> Line:
     raise AssertionError("there is no line in this mode")
 
 
-def test_where_nobody_calls_a_bell_rings_by_itself() -> None:
+def test_without_a_connection_a_bell_rings_by_itself() -> None:
     server_bells = ServerBells(never, poll=0.02)
     bell = server_bells.listen("work", ())
     assert bell_threads() == 0
@@ -553,7 +547,7 @@ def test_a_polling_bell_is_silent_in_between() -> None:
     assert not bell.wait(0.01)
 
 
-def test_who_waits_often_and_briefly_is_rung_all_the_same() -> None:
+def test_a_listener_that_waits_often_and_briefly_is_rung_too() -> None:
     bell = ServerBells(never, poll=0.05).listen("work", ())
     eventually(lambda: bell.wait(0.001), "it rings in the end")
     assert not bell.wait(0)

@@ -1,4 +1,4 @@
-"""The store's time: asked for now and then, carried on in between, whatever this machine's clock does."""
+"""The store's time: read now and then, extrapolated in between, whatever this machine's clock does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW = 1_700_000_000_000  # the server's time at the first moment of a test
 
 
 class Machine:
-    """This machine: a counter that goes on, and a clock that anybody may set."""
+    """This machine: a monotonic counter, and a clock that may be set."""
 
     def __init__(self) -> None:
         self.counter = 500.0
@@ -34,7 +34,7 @@ class Server:
         self._machine = machine
         self._offset = NOW - machine.counter * 1000
         self.there = self.back = 0.0
-        self.asked = 0
+        self.reads = 0
 
     @property
     def now(self) -> int:
@@ -44,11 +44,11 @@ class Server:
         self._offset += ms
 
     def ask(self) -> int:
-        self.asked += 1
+        self.reads += 1
         self._machine.passes(self.there)
-        told = self.now
+        server_time = self.now
         self._machine.passes(self.back)
-        return told
+        return server_time
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def server(machine: Machine) -> Server:
 
 @pytest.fixture
 def clock(machine: Machine, server: Server) -> ServerClock:
-    """A clock that has asked once."""
+    """A clock that has read the server once."""
     made = ServerClock(never)
     keep_right(made, server.ask)
     return made
@@ -77,7 +77,7 @@ def away() -> int:
 
 
 def never() -> int:
-    raise EngineUnavailable("nobody was ever reached")
+    raise EngineUnavailable("the server was never reached")
 
 
 def keep_right(clock: ServerClock, ask: Callable[[], int]) -> None:
@@ -87,21 +87,21 @@ def keep_right(clock: ServerClock, ask: Callable[[], int]) -> None:
 
 def test_the_first_answer_is_the_stores_time_already(server: Server) -> None:
     assert ServerClock(server.ask).now() == NOW
-    assert server.asked == 1
+    assert server.reads == 1
 
 
-def test_a_server_that_is_away_is_not_asked_again_for_every_answer(machine: Machine, server: Server) -> None:
-    asked = []
+def test_an_unavailable_server_is_not_read_again_for_every_answer(machine: Machine, server: Server) -> None:
+    reads = []
 
     def count() -> int:
-        asked.append(machine.counter)
+        reads.append(machine.counter)
         return never()
 
     clock = ServerClock(count)
     for _ in range(5):
         machine.passes(1)
         clock.now()
-    assert len(asked) == 1
+    assert len(reads) == 1
     clock.ask = server.ask
     machine.passes(30)
     assert clock.now() == server.now
@@ -114,15 +114,13 @@ def test_until_the_store_answered_it_is_this_machines_time(machine: Machine) -> 
     assert clock.now() == 1042
 
 
-def test_the_first_question_is_asked_at_once_even_if_the_machine_was_just_started(
-    machine: Machine, server: Server
-) -> None:
+def test_the_first_read_is_at_once_even_if_the_machine_was_just_started(machine: Machine, server: Server) -> None:
     machine.counter = 0.0
     keep_right(ServerClock(never), server.ask)
-    assert server.asked == 1
+    assert server.reads == 1
 
 
-def test_the_answer_is_carried_on(clock: ServerClock, machine: Machine) -> None:
+def test_the_time_is_extrapolated(clock: ServerClock, machine: Machine) -> None:
     assert clock.now() == NOW
     machine.passes(12.5)
     assert clock.now() == NOW + 12_500
@@ -137,13 +135,13 @@ def test_a_machine_whose_clock_is_set_does_not_change_the_stores_time(
     assert clock.now() == NOW + 1000
 
 
-def test_the_server_is_not_asked_again_for_half_a_minute(clock: ServerClock, machine: Machine, server: Server) -> None:
+def test_the_server_is_not_read_again_for_half_a_minute(clock: ServerClock, machine: Machine, server: Server) -> None:
     machine.passes(29.9)
     keep_right(clock, server.ask)
-    assert server.asked == 1
+    assert server.reads == 1
     machine.passes(0.2)
     keep_right(clock, server.ask)
-    assert server.asked == 2
+    assert server.reads == 2
 
 
 @pytest.mark.parametrize("step", [-3000, 3000])
@@ -164,14 +162,12 @@ def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: ServerCloc
     assert clock.now() == NOW + 100_000
 
 
-def test_a_question_that_failed_is_asked_again_the_next_time(
-    clock: ServerClock, machine: Machine, server: Server
-) -> None:
+def test_a_failed_read_is_repeated_the_next_time(clock: ServerClock, machine: Machine, server: Server) -> None:
     machine.passes(30)
     with pytest.raises(EngineUnavailable):
         keep_right(clock, away)
     keep_right(clock, server.ask)
-    assert server.asked == 2
+    assert server.reads == 2
 
 
 def test_a_server_that_is_away_from_the_first_moment_leaves_this_machines_time(machine: Machine) -> None:
@@ -216,7 +212,7 @@ def test_a_system_without_a_counter_that_outlasts_sleep_uses_the_plain_one(monke
     assert before <= elapsed <= after
 
 
-def test_threads_that_ask_at_once_leave_one_consistent_time(
+def test_threads_that_read_at_once_get_one_consistent_time(
     clock: ServerClock, machine: Machine, server: Server
 ) -> None:
     machine.passes(30)

@@ -100,7 +100,7 @@ def test_a_batch_statement_does_what_it_says(package: Package) -> None:
     db.close()
 
 
-def test_a_record_nobody_knows_is_an_error_at_loading(package: Package) -> None:
+def test_an_unknown_record_is_an_error_at_loading(package: Package) -> None:
     with pytest.raises(KeyError, match="Stranger"):
         load(package, "-- name: one (each o: Stranger)\nSELECT o.id")
 

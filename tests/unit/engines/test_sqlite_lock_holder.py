@@ -1,4 +1,4 @@
-"""Who holds a busy file: an error must not blame another process for a transaction of our own."""
+"""The holder of a busy file: an error must not blame another process for a transaction of our own."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def busy(path: Path) -> str:
     db = sqlite3.connect(path, timeout=0, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError) as raised:
         db.execute("BEGIN IMMEDIATE")
-    told = str(translated(raised.value, path))
+    message = str(translated(raised.value, path))
     db.close()
-    return told
+    return message
 
 
 def test_a_transaction_of_this_process_is_known_as_such(path: Path) -> None:
-    mine = sqlite3.connect(path, isolation_level=None)
-    mine.execute("SELECT * FROM orders").fetchall()
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("SELECT * FROM orders").fetchall()
     assert not is_written_here(path)
-    mine.execute("BEGIN IMMEDIATE")
+    connection.execute("BEGIN IMMEDIATE")
     assert is_written_here(path)
-    told = busy(path)
-    assert "this process holds the file itself" in told
-    assert "using(connection=...)" in told
-    mine.execute("ROLLBACK")
+    message = busy(path)
+    assert "this process holds the file itself" in message
+    assert "using(connection=...)" in message
+    connection.execute("ROLLBACK")
     assert not is_written_here(path)
-    mine.close()
+    connection.close()
 
 
 def test_that_of_another_process_is_not_ours(path: Path) -> None:
@@ -62,5 +62,5 @@ def test_that_of_another_process_is_not_ours(path: Path) -> None:
         other.stdin.close()
 
 
-def test_a_file_that_is_not_there_is_held_by_nobody(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_lock_holder(tmp_path: Path) -> None:
     assert not is_written_here(tmp_path / "nothing.db")

@@ -1,4 +1,4 @@
-"""A job's whole life can be told from what the store keeps: every version once, each step from where the last led."""
+"""The history of a job is complete: every version once, each step from where the last led."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.events.history import HistoryEntry, errors_of, tell
+from headrace.core.events.history import HistoryEntry, errors_of, timeline
 from headrace.core.jobs.records import HistoryRow, JobRow
 from headrace.core.jobs.states import State, Trigger
 
@@ -26,7 +26,7 @@ def row(**given: Any) -> JobRow:
     return JobRow(**{**values, **given})
 
 
-def filed(event: str, source: str, target: str, version: int, attempt: int = 1, **given: Any) -> HistoryRow:
+def history_row_of(event: str, source: str, target: str, version: int, attempt: int = 1, **given: Any) -> HistoryRow:
     values: dict[str, Any] = {
         "at": 1000 + version * 10, "worker": "w1", "started_at": 1000 + version * 10 - 5, "finished_at": None,
         "detail": None, "error_type": None, "error_message": None, "error_traceback": None,
@@ -40,41 +40,41 @@ def steps(entries: list[HistoryEntry]) -> list[tuple[str, str | None, str]]:
 
 
 def retried(version: int, attempt: int) -> HistoryRow:
-    return filed(E.RETRY, S.RUNNING, S.RETRYING, version, attempt, error_type="OSError", error_message="away")
+    return history_row_of(E.RETRY, S.RUNNING, S.RETRYING, version, attempt, error_type="OSError", error_message="away")
 
 
 def test_a_fresh_job_was_submitted_and_nothing_more() -> None:
-    assert steps(tell(row(), [])) == [("submit", None, "pending")]
-    assert steps(tell(row(state=S.SCHEDULED, run_at=9000), [])) == [("submit", None, "scheduled")]
+    assert steps(timeline(row(), [])) == [("submit", None, "pending")]
+    assert steps(timeline(row(state=S.SCHEDULED, run_at=9000), [])) == [("submit", None, "scheduled")]
 
 
-def test_a_success_is_told_by_the_row_alone() -> None:
+def test_a_success_is_inferred_from_the_row_alone() -> None:
     done = row(state=S.COMPLETED, version=3, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    assert steps(tell(done, [])) == [
+    assert steps(timeline(done, [])) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
         ("succeed", "running", "completed"),
     ]
-    claim, success = tell(done, [])[1:]
+    claim, success = timeline(done, [])[1:]
     assert (claim.version, claim.worker, claim.attempt, claim.at.timestamp()) == (2, "w1", 1, 1.5)
     assert (success.version, success.at.timestamp()) == (3, 1.7)
 
 
 def test_a_running_job_was_claimed() -> None:
     running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1")
-    assert steps(tell(running, []))[-1] == ("claim", "pending", "running")
+    assert steps(timeline(running, []))[-1] == ("claim", "pending", "running")
 
 
 def test_a_missing_version_is_the_promotion_of_a_delayed_job() -> None:
     due = row(version=2, run_at=5000)
-    assert steps(tell(due, [])) == [("submit", None, "scheduled"), ("promote", "scheduled", "pending")]
+    assert steps(timeline(due, [])) == [("submit", None, "scheduled"), ("promote", "scheduled", "pending")]
     done = row(state=S.COMPLETED, version=4, attempt=1, run_at=5000, started_at=5001, finished_at=5002, worker="w1")
-    assert [str(entry.event) for entry in tell(done, [])] == ["submit", "promote", "claim", "succeed"]
+    assert [str(entry.event) for entry in timeline(done, [])] == ["submit", "promote", "claim", "succeed"]
 
 
 def test_a_delayed_job_that_failed_was_scheduled_first_although_its_time_was_overwritten() -> None:
-    story = tell(row(state=S.RETRYING, version=4, attempt=1, run_at=99_000), [retried(4, 1)])
-    assert steps(story) == [
+    entries = timeline(row(state=S.RETRYING, version=4, attempt=1, run_at=99_000), [retried(4, 1)])
+    assert steps(entries) == [
         ("submit", None, "scheduled"),
         ("promote", "scheduled", "pending"),
         ("claim", "pending", "running"),
@@ -84,8 +84,8 @@ def test_a_delayed_job_that_failed_was_scheduled_first_although_its_time_was_ove
 
 def test_a_retry_is_promoted_from_retrying() -> None:
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    story = tell(done, [retried(3, 1)])
-    assert steps(story) == [
+    entries = timeline(done, [retried(3, 1)])
+    assert steps(entries) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
         ("retry", "running", "retrying"),
@@ -93,37 +93,43 @@ def test_a_retry_is_promoted_from_retrying() -> None:
         ("claim", "pending", "running"),
         ("succeed", "running", "completed"),
     ]
-    assert story[2].message == "OSError: away"
+    assert entries[2].message == "OSError: away"
 
 
-def test_claims_that_came_to_nothing_are_told_in_one_line() -> None:
+def test_unused_claims_are_one_history_entry() -> None:
     done = row(state=S.COMPLETED, version=9, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    story = tell(done, [])
-    assert steps(story)[1] == ("release", "running", "pending")
-    assert story[1].message == "fetched and given back 3 times without being begun"
-    once = tell(row(version=3), [])
+    entries = timeline(done, [])
+    assert steps(entries)[1] == ("release", "running", "pending")
+    assert entries[1].message == "fetched and given back 3 times without being begun"
+    once = timeline(row(version=3), [])
     assert once[1].message == "fetched and given back 1 time without being begun"
 
 
 def test_a_job_put_aside_and_offered_again_is_promoted_after_it_was_fetched() -> None:
-    story = tell(row(version=4, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
-    assert [str(entry.event) for entry in story] == ["submit", "amend", "release"]
-    story = tell(row(version=5, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
-    assert [str(entry.event) for entry in story] == ["submit", "amend", "release", "promote"]
+    entries = timeline(
+        row(version=4, state=S.PENDING), [history_row_of(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)]
+    )
+    assert [str(entry.event) for entry in entries] == ["submit", "amend", "release"]
+    entries = timeline(
+        row(version=5, state=S.PENDING), [history_row_of(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)]
+    )
+    assert [str(entry.event) for entry in entries] == ["submit", "amend", "release", "promote"]
 
 
 def test_a_job_changed_by_hand_before_it_ran_began_where_it_was_changed() -> None:
     cancelled = row(state=S.CANCELLED, version=2, finished_at=1020)
-    story = tell(cancelled, [filed(E.CANCEL, S.SCHEDULED, S.CANCELLED, 2, 0, started_at=None, detail="by ann")])
-    assert steps(story) == [("submit", None, "scheduled"), ("cancel", "scheduled", "cancelled")]
-    assert story[1].message == "by ann"
+    entries = timeline(
+        cancelled, [history_row_of(E.CANCEL, S.SCHEDULED, S.CANCELLED, 2, 0, started_at=None, detail="by ann")]
+    )
+    assert steps(entries) == [("submit", None, "scheduled"), ("cancel", "scheduled", "cancelled")]
+    assert entries[1].message == "by ann"
 
 
 def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
-    revived = filed(E.REVIVE, S.COMPLETED, S.PENDING, 4, 1, started_at=1100, finished_at=1200)
+    revived = history_row_of(E.REVIVE, S.COMPLETED, S.PENDING, 4, 1, started_at=1100, finished_at=1200)
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w2")
-    story = tell(done, [revived])
-    assert steps(story) == [
+    entries = timeline(done, [revived])
+    assert steps(entries) == [
         ("submit", None, "pending"),
         ("claim", "pending", "running"),
         ("succeed", "running", "completed"),
@@ -131,14 +137,14 @@ def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
         ("claim", "pending", "running"),
         ("succeed", "running", "completed"),
     ]
-    assert [entry.worker for entry in story] == [None, "w1", "w1", "w1", "w2", "w2"]
+    assert [entry.worker for entry in entries] == [None, "w1", "w1", "w1", "w2", "w2"]
 
 
-def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
-    expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
-    late = filed("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
+def test_a_late_settle_is_listed_by_its_time_and_moves_nothing() -> None:
+    expired = history_row_of(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
+    late = history_row_of("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
     running = row(state=S.RUNNING, version=4, attempt=2, started_at=1500, worker="w2")
-    assert [str(entry.event) for entry in tell(running, [expired, late])] == [
+    assert [str(entry.event) for entry in timeline(running, [expired, late])] == [
         "submit",
         "claim",
         "lease_expired",
@@ -147,49 +153,55 @@ def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
     ]
 
 
-def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
-    expired = filed(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
-    late = filed("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
+def test_a_late_settle_is_listed_after_all_earlier_entries() -> None:
+    expired = history_row_of(E.LEASE_EXPIRED, S.RUNNING, S.PENDING, 3, 1)
+    late = history_row_of("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
     done = row(state=S.COMPLETED, version=5, attempt=2, started_at=1500, finished_at=1700, worker="w2")
-    told = tell(done, [expired, late])
-    assert [entry.event for entry in told] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease lost"]
-    assert [entry.at for entry in told] == sorted(entry.at for entry in told)
+    entries = timeline(done, [expired, late])
+    assert [entry.event for entry in entries] == ["submit", "claim", "lease_expired", "claim", "succeed", "lease lost"]
+    assert [entry.at for entry in entries] == sorted(entry.at for entry in entries)
 
 
-def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
+def test_events_and_states_are_of_one_type_whatever_the_source() -> None:
     history_rows = [
         retried(3, 1),
-        filed("lease lost", S.RETRYING, S.RETRYING, 2),
-        filed("step", S.RUNNING, S.RUNNING, 5),
+        history_row_of("lease lost", S.RETRYING, S.RETRYING, 2),
+        history_row_of("step", S.RUNNING, S.RUNNING, 5),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in history_rows])
-    assert {type(entry.event) for entry in told} == {Trigger}
-    assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
-    assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]
+    entries = timeline(
+        done, [msgspec.convert(msgspec.to_builtins(history_row), HistoryRow) for history_row in history_rows]
+    )
+    assert {type(entry.event) for entry in entries} == {Trigger}
+    assert {type(entry.to_state) for entry in entries} | {type(entry.from_state) for entry in entries[1:]} == {State}
+    assert [entry.event.value for entry in entries if entry.event is E.LEASE_LOST] == ["lease lost"]
 
 
-def test_runs_that_are_kept_no_more_are_not_told_as_unused_claims() -> None:
-    told = tell(row(state=S.RETRYING, version=93, attempt=30), [retried(3, 1), retried(90, 29), retried(93, 30)])
-    assert "release" not in [entry.event for entry in told]
-    assert [entry.version for entry in told if entry.event == "retry"] == [3, 90, 93]
+def test_trimmed_runs_are_not_listed_as_unused_claims() -> None:
+    entries = timeline(row(state=S.RETRYING, version=93, attempt=30), [retried(3, 1), retried(90, 29), retried(93, 30)])
+    assert "release" not in [entry.event for entry in entries]
+    assert [entry.version for entry in entries if entry.event == "retry"] == [3, 90, 93]
 
 
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("failures", [0, 1, 2, 3])
-def test_every_version_is_told_once_and_each_step_begins_where_the_last_one_ended(delayed: bool, failures: int) -> None:
+def test_every_version_is_listed_once_and_each_step_begins_where_the_last_one_ended(
+    delayed: bool, failures: int
+) -> None:
     first = 2 if delayed else 1
     history_rows = [retried(first + 2 + 3 * n, n + 1) for n in range(failures)]
     version = first + 3 * failures + 2
     done = row(state=S.COMPLETED, version=version, attempt=failures + 1, started_at=8000, finished_at=9000, worker="w1")
-    story = tell(done, history_rows)
-    assert [entry.version for entry in story] == list(range(1, version + 1))
-    assert all(one.to_state == two.from_state for one, two in itertools.pairwise(story))
+    entries = timeline(done, history_rows)
+    assert [entry.version for entry in entries] == list(range(1, version + 1))
+    assert all(one.to_state == two.from_state for one, two in itertools.pairwise(entries))
 
 
 def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:
-    cancel = filed(E.CANCEL, S.PENDING, S.CANCELLED, 9, 2)
-    found = errors_of([retried(3, 1), filed(E.RETRY, S.RUNNING, S.RETRYING, 6, 2, error_type="KeyError"), cancel])
+    cancel = history_row_of(E.CANCEL, S.PENDING, S.CANCELLED, 9, 2)
+    found = errors_of(
+        [retried(3, 1), history_row_of(E.RETRY, S.RUNNING, S.RETRYING, 6, 2, error_type="KeyError"), cancel]
+    )
     assert [(error.attempt, error.type, error.message) for error in found] == [
         (1, "OSError", "away"),
         (2, "KeyError", ""),
@@ -198,26 +210,26 @@ def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:
 
 def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> None:
     history_rows = [
-        filed("event", S.PENDING, S.PENDING, 1, 0, started_at=None, worker=None, detail="early"),
-        filed("step", S.RUNNING, S.RUNNING, 2, detail="charge"),
-        filed("sleep", S.RUNNING, S.RUNNING, 2, detail="sleep"),
-        filed(E.SNOOZE, S.RUNNING, S.SCHEDULED, 3, detail="sleeps"),
-        filed("lease lost", S.SCHEDULED, S.SCHEDULED, 2),
-        filed("event", S.SCHEDULED, S.SCHEDULED, 3, 0, detail="paid"),
-        filed("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
+        history_row_of("event", S.PENDING, S.PENDING, 1, 0, started_at=None, worker=None, detail="early"),
+        history_row_of("step", S.RUNNING, S.RUNNING, 2, detail="charge"),
+        history_row_of("sleep", S.RUNNING, S.RUNNING, 2, detail="sleep"),
+        history_row_of(E.SNOOZE, S.RUNNING, S.SCHEDULED, 3, detail="sleeps"),
+        history_row_of("lease lost", S.SCHEDULED, S.SCHEDULED, 2),
+        history_row_of("event", S.SCHEDULED, S.SCHEDULED, 3, 0, detail="paid"),
+        history_row_of("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
     ]
     done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w1")
-    told = tell(done, history_rows)
-    assert [str(entry.event) for entry in told] == [
+    entries = timeline(done, history_rows)
+    assert [str(entry.event) for entry in entries] == [
         "submit", "event", "claim", "step", "sleep", "snooze", "lease lost", "event", "promote", "claim", "step",
         "succeed",
     ]  # fmt: skip
-    moves = [entry for entry in told if entry.event not in ("event", "step", "sleep", "lease lost")]
+    moves = [entry for entry in entries if entry.event not in ("event", "step", "sleep", "lease lost")]
     assert [entry.version for entry in moves] == [1, 2, 3, 4, 5, 6]
-    assert told[0].to_state == "pending"
+    assert entries[0].to_state == "pending"
 
 
 def test_a_job_that_runs_has_its_claim_before_its_steps() -> None:
     running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1", lease_until=9000)
-    told = tell(running, [filed("step", S.RUNNING, S.RUNNING, 2, detail="charge")])
-    assert [(str(entry.event), entry.message) for entry in told[1:]] == [("claim", None), ("step", "charge")]
+    entries = timeline(running, [history_row_of("step", S.RUNNING, S.RUNNING, 2, detail="charge")])
+    assert [(str(entry.event), entry.message) for entry in entries[1:]] == [("claim", None), ("step", "charge")]

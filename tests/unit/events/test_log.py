@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.events.event import TYPES, EventFilter, interest, page_of
+from headrace.core.events.event import TYPES, EventFilter, event_filter, page_of
 from headrace.core.events.log import EventGroup, arrivals, completions_of, events_of, narrowed, page, read
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
@@ -21,9 +21,9 @@ def _types(groups: list[EventGroup]) -> list[tuple[str, list[str]]]:
 
 
 def test_runs_that_began_and_ended_on_a_page_are_read_as_both() -> None:
-    told = page([RAN])
-    assert told.size == 4
-    start, end = read(told.text)
+    batch = page([RAN])
+    assert batch.size == 4
+    start, end = read(batch.text)
     assert (start.type, start.jobs, start.waits, start.runs, start.ago) == (
         "job.started",
         ["a", "b"],
@@ -34,14 +34,14 @@ def test_runs_that_began_and_ended_on_a_page_are_read_as_both() -> None:
     assert (end.type, end.waits, end.runs) == ("job.completed", [], [3, 4])
 
 
-def test_a_page_that_is_true_of_some_tells_every_start_and_their_ends() -> None:
+def test_a_page_with_refused_jobs_has_every_start_and_the_ends_of_the_others() -> None:
     assert _types(read(page([RAN]).text, '["b"]')) == [("job.started", ["a", "b"]), ("job.completed", ["b"])]
     assert _types(read(page([RAN]).text, "[]")) == [("job.started", ["a", "b"])]
     assert narrowed([RAN], {"b"}) == read(page([RAN]).text, '["b"]')
     assert _types(completions_of([RAN], {"a"})) == [("job.completed", ["a"])]
 
 
-def test_what_a_run_noted_is_told_though_another_one_was_refused() -> None:
+def test_notes_of_a_run_are_emitted_though_another_run_was_refused() -> None:
     noted = EventGroup("job.progress", NOW, "q", "t", "w", ["c"], [1], data=[{"progress": 0.5}])
     assert _types(narrowed([RAN, noted], {"b"}))[1:] == [("job.completed", ["b"]), ("job.progress", ["c"])]
 
@@ -66,42 +66,42 @@ def test_a_cursor_leads_on_behind_its_event(place: int) -> None:
 
 def test_what_is_not_wanted_keeps_its_number() -> None:
     groups = read(page([RAN]).text)
-    found = list(events_of("9", groups, None, interest("job.completed")))
+    found = list(events_of("9", groups, None, event_filter("job.completed")))
     assert [(event.cursor, event.job_id) for event in found] == [("9.2", "a"), ("9", "b")]
 
 
-def test_a_start_is_told_at_its_own_time() -> None:
+def test_a_start_event_has_its_own_time() -> None:
     start = next(events_of("1", read(page([RAN]).text)))
     assert start.at == datetime.fromtimestamp((NOW - 3) / 1000, UTC)
 
 
-def test_jobs_that_arrive_are_told_by_queue_task_and_state() -> None:
+def test_events_of_inserted_jobs_are_grouped_by_queue_task_and_state() -> None:
     def job(name: str, state: State, queue: str = "q") -> NewJob:
         return NewJob(name, "t", queue, state, 0, NOW, "[]", 0, NOW, NOW + 5, 3)
 
     jobs = [job("a", State.PENDING), job("b", State.SCHEDULED), job("c", State.PENDING), job("d", State.PENDING, "r")]
-    told = arrivals([*jobs, job("e", State.WAITING)])
-    assert [(group.type, group.queue, group.jobs) for group in told] == [
+    batch = arrivals([*jobs, job("e", State.WAITING)])
+    assert [(group.type, group.queue, group.jobs) for group in batch] == [
         ("job.enqueued", "q", ["a", "c"]),
         ("job.scheduled", "q", ["b"]),
         ("job.enqueued", "r", ["d"]),
         ("job.enqueued", "q", ["e"]),
     ]
-    assert told[1].data == [{"run_at": NOW + 5}]
+    assert batch[1].data == [{"run_at": NOW + 5}]
 
 
 def test_patterns_name_types() -> None:
-    assert interest("queue.*").types == {"queue.paused", "queue.resumed"}
-    assert interest("*").types == set(TYPES)
-    assert interest(["job.log", "dead.*"]).types == {"job.log", "dead.entered", "dead.resolved"}
-    assert interest().covers("job.log", "any", None)
+    assert event_filter("queue.*").types == {"queue.paused", "queue.resumed"}
+    assert event_filter("*").types == set(TYPES)
+    assert event_filter(["job.log", "dead.*"]).types == {"job.log", "dead.entered", "dead.resolved"}
+    assert event_filter().covers("job.log", "any", None)
     assert not EventFilter(queue="q").covers("job.log", "other", None)
 
 
 @pytest.mark.parametrize("pattern", ["job", "job.", "jobs.*", "job.complete", "", ".*", 7, None])
 def test_what_is_no_type_is_refused(pattern: object) -> None:
     with pytest.raises(InvalidJob, match="no event type"):
-        interest([pattern])  # type: ignore[list-item]
+        event_filter([pattern])  # type: ignore[list-item]
 
 
 def test_cursors_are_taken_apart() -> None:
@@ -120,7 +120,7 @@ def test_cursors_are_taken_apart() -> None:
 )
 def test_ids_that_begin_alike_are_stored_in_short_and_read_in_full(ids: list[str]) -> None:
     group = EventGroup("job.enqueued", NOW, "q", "t", None, ids)
-    told = page([group])
-    assert read(told.text) == [group]
-    assert "0197-aa-01" not in told.text
-    assert [each.jobs for each in read(told.text, f'["{ids[-1]}"]')] == [[ids[-1]]]
+    batch = page([group])
+    assert read(batch.text) == [group]
+    assert "0197-aa-01" not in batch.text
+    assert [each.jobs for each in read(batch.text, f'["{ids[-1]}"]')] == [[ids[-1]]]

@@ -1,4 +1,4 @@
-"""What is worth telling of a store, and in which words: rules without a store."""
+"""Findings about a store, and their texts: rules without a store."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from headrace.core.health.findings import (
     Sizes,
     WriteContention,
     add_pressure,
+    contention_findings,
     findings_of,
     is_gone,
-    judge_pressure,
-    judge_size,
+    size_findings,
 )
 from tests.support.builders import NOW, worker_row
 
@@ -39,7 +39,7 @@ def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> N
 
 
 @pytest.mark.parametrize(
-    ("silence", "heartbeat", "told", "gone"),
+    ("silence", "heartbeat", "reported", "gone"),
     [
         (LATE, 10_000, False, False),
         (LATE + 1, 10_000, True, False),
@@ -49,16 +49,16 @@ def test_each_kind_of_orphan_is_a_finding_of_its_own_that_can_be_repaired() -> N
         (GONE + 1, 200_000, True, False),
     ],
 )
-def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, told: bool, gone: bool) -> None:
+def test_a_worker_is_silent_and_then_gone(silence: int, heartbeat: int, reported: bool, gone: bool) -> None:
     worker = worker_row("w9", seen_at=NOW - silence, heartbeat=heartbeat)
     found = findings_of(IntegrityCounts(workers=[worker]), NOW)
-    assert [finding.code for finding in found] == ["silent_workers"] * told
-    assert [finding.repairable for finding in found] == [gone] * told
+    assert [finding.code for finding in found] == ["silent_workers"] * reported
+    assert [finding.repairable for finding in found] == [gone] * reported
     assert is_gone(worker, NOW) is gone
     assert all("w9" in finding.sentence for finding in found)
 
 
-def test_due_jobs_that_nobody_promotes_are_wrong_without_a_worker_and_a_note_with_a_busy_one() -> None:
+def test_overdue_jobs_are_a_fault_without_a_worker_and_a_note_with_a_busy_one() -> None:
     (alone,) = findings_of(IntegrityCounts(overdue=3), NOW)
     (busy,) = findings_of(IntegrityCounts(overdue=3, workers=[worker_row(seen_at=NOW)]), NOW)
     assert (alone.note, busy.note) == (False, True)
@@ -66,7 +66,7 @@ def test_due_jobs_that_nobody_promotes_are_wrong_without_a_worker_and_a_note_wit
     assert "busy" in busy.advice
 
 
-def test_leases_and_waits_without_anybody_are_told() -> None:
+def test_stray_leases_and_forlorn_jobs_are_reported() -> None:
     assert codes(IntegrityCounts(strays=1, unreaped=1, forlorn=1)) == ["stray_leases", "unreaped_leases", "forlorn"]
 
 
@@ -83,12 +83,12 @@ def test_leases_and_waits_without_anybody_are_told() -> None:
     ],
 )
 def test_size_is_a_note_from_80_percent_and_wrong_from_85(used: int, limit: int | None, expected: list[bool]) -> None:
-    assert [finding.note for finding in judge_size(Sizes(used=used, limit=limit))] == expected
+    assert [finding.note for finding in size_findings(Sizes(used=used, limit=limit))] == expected
 
 
 @pytest.mark.parametrize(("free", "expected"), [(600 * MB, []), (499 * MB, [True]), (99 * MB, [False])])
-def test_a_disk_that_fills_is_told_before_it_is_full(free: int, expected: list[bool]) -> None:
-    assert [finding.note for finding in judge_size(Sizes(used=1, disk_free=free))] == expected
+def test_a_disk_that_fills_is_reported_before_it_is_full(free: int, expected: list[bool]) -> None:
+    assert [finding.note for finding in size_findings(Sizes(used=1, disk_free=free))] == expected
 
 
 def test_pressure_is_kept_by_the_hour_for_a_day() -> None:
@@ -120,6 +120,6 @@ def test_a_clock_that_was_set_back_loses_no_more_than_the_hours_to_come() -> Non
     ],
 )
 def test_a_file_is_outgrown_by_late_writes_or_by_jobs(hour: WriteContention, expected: list[str]) -> None:
-    found = judge_pressure([WriteContention(0, 5000, 0, 9), hour], "sqlite:///q.db")
+    found = contention_findings([WriteContention(0, 5000, 0, 9), hour], "sqlite:///q.db")
     assert [finding.code for finding in found] == expected
     assert all(finding.note and "headrace copy sqlite:///q.db postgresql://" in finding.advice for finding in found)

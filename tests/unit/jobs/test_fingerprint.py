@@ -50,7 +50,7 @@ def of(message: str, *, task: str = "send", kind: str = "ValueError", traceback:
         ("a\n  b", "a b"),
     ],
 )
-def test_what_varies_does_not_tell_failures_apart(one: str, other: str) -> None:
+def test_variable_parts_do_not_separate_failures(one: str, other: str) -> None:
     assert of(one) == of(other)
 
 
@@ -82,7 +82,7 @@ def test_the_innermost_own_frame_counts() -> None:
     assert own_frame("") == ""
 
 
-def test_a_message_is_told_without_what_varies() -> None:
+def test_a_message_is_fingerprinted_without_its_variable_parts() -> None:
     assert steady("no customer 17 in 'north'") == "no customer <n> in <text>"
 
 
@@ -95,10 +95,10 @@ def test_it_is_short_hex_and_steady_for_any_text(task: str, kind: str, message: 
 
 
 @given(st.integers(min_value=0), st.integers(min_value=0))
-def test_numbers_never_tell_failures_apart(one: int, other: int) -> None:
+def test_numbers_never_separate_failures(one: int, other: int) -> None:
     assert of(f"order {one}, line {other}.") == of(f"order {other}, line {one}.")
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="'\n\"@")), st.sampled_from(["'", '"']))
-def test_quoted_texts_never_tell_failures_apart(text: Any, quote: str) -> None:
+def test_quoted_texts_never_separate_failures(text: Any, quote: str) -> None:
     assert of(f"no key {quote}{text}{quote} here") == of(f"no key {quote}x{quote} here")

@@ -47,8 +47,8 @@ def test_ids_of_one_millisecond_are_in_order_and_go_on_whatever_the_clock_does()
     assert {time_of(job_id) for job_id in made} == {NOW}
 
 
-def test_ids_made_at_once_differ_in_every_one_of_their_last_letters() -> None:
-    """Redis's Lua looks at every third or fourth letter to tell texts apart: it has to find some that differ there."""
+def test_ids_made_at_once_differ_in_every_one_of_their_last_digits() -> None:
+    """Redis's Lua hashes a text by every third or fourth character: ids have to differ there."""
     made = new_ids(NOW, 1000)
     assert all(len({job_id[place] for job_id in made}) == 16 for place in range(-9, 0))
 
@@ -97,19 +97,19 @@ def test_threads_never_share_an_id_and_each_sees_its_own_increase() -> None:
     made: list[list[str]] = [[] for _ in range(8)]
     start = threading.Barrier(len(made))
 
-    def work(mine: list[str]) -> None:
+    def work(ids: list[str]) -> None:
         start.wait()
         for step in range(500):
-            mine.append(new_id(NOW + step // 100))
-            mine.extend(new_ids(NOW, 3))
+            ids.append(new_id(NOW + step // 100))
+            ids.extend(new_ids(NOW, 3))
 
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in made]
+    threads = [threading.Thread(target=work, args=(ids,)) for ids in made]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(mine == sorted(mine) for mine in made)
-    assert len({job_id for mine in made for job_id in mine}) == 8 * 500 * 4
+    assert all(ids == sorted(ids) for ids in made)
+    assert len({job_id for ids in made for job_id in ids}) == 8 * 500 * 4
 
 
 def ids_of_a_child(count: int) -> list[str]:
@@ -152,5 +152,5 @@ def test_any_other_id_is_refused_with_the_rule(text: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "order-7", str(uuid.UUID(int=4, version=4)), "0" * 36, "019b7d6f-0000-7000-c000-000000000000"]
 )
-def test_an_id_of_another_kind_tells_no_time(text: str) -> None:
+def test_an_id_of_another_kind_has_no_time(text: str) -> None:
     assert time_of(text) is None

@@ -46,7 +46,7 @@ def test_an_attempt_is_given_back_exactly_when_none_was_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_only_what_nobody_needs_to_know_is_quiet(name: str) -> None:
+def test_only_unstarted_releases_are_quiet(name: str) -> None:
     assert ALL[name].quiet == (name == "give_back")
 
 

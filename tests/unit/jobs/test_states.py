@@ -19,7 +19,7 @@ MOVES_NOTHING = {Trigger.LEASE_LOST, Trigger.REVIEW, Trigger.STEP, Trigger.SLEEP
 MOVES = [event for event in Trigger if event not in MOVES_NOTHING]
 BY_A_WORKER = {Trigger.SUCCEED, Trigger.RETRY, Trigger.SNOOZE, Trigger.RELEASE}
 
-# The whole table once more, written by hand: whoever changes the one has to mean it in the other.
+# The whole table once more, written by hand: a change of the table has to be repeated here.
 EXPECTED = {
     Trigger.SUBMIT: ("", "pending scheduled waiting"),
     Trigger.PROMOTE: ("scheduled retrying", "pending"),
@@ -82,8 +82,8 @@ def test_from_every_open_state_a_final_one_can_be_reached_by_itself() -> None:
 
 
 def test_a_final_state_is_left_by_hand_only() -> None:
-    leaving = {event for event, row in TRANSITIONS.items() if row.sources & FINAL}
-    assert leaving == {Trigger.REVIVE, Trigger.DELETE}
+    events = {event for event, row in TRANSITIONS.items() if row.sources & FINAL}
+    assert events == {Trigger.REVIVE, Trigger.DELETE}
 
 
 def test_a_job_starts_running_by_a_claim_alone() -> None:
@@ -115,10 +115,14 @@ def test_is_legal_agrees_with_the_table_for_every_pair_of_states(event: Trigger)
     assert legal == set(product(TRANSITIONS[event].sources, TRANSITIONS[event].targets))
 
 
-@pytest.mark.parametrize("word", [*State, *Trigger])
-def test_names_are_the_words_the_store_keeps(word: State | Trigger) -> None:
-    assert re.fullmatch(r"[a-z_]+|lease lost", word.value)
-    assert str(word) == word.value == (word.name.lower() if "_" in word.value else word.name.lower().replace("_", " "))
+@pytest.mark.parametrize("member", [*State, *Trigger])
+def test_names_are_the_stored_texts(member: State | Trigger) -> None:
+    assert re.fullmatch(r"[a-z_]+|lease lost", member.value)
+    assert (
+        str(member)
+        == member.value
+        == (member.name.lower() if "_" in member.value else member.name.lower().replace("_", " "))
+    )
 
 
 # -- the picture

@@ -1,4 +1,4 @@
-"""What a suspension is, and what becomes of it, without a store."""
+"""Suspensions and their outcomes, without a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_suspended_job_comes_again_by_itself_and_spends_no_attempt() -> None:
     assert (outcome.awaits, outcome.awaited_number, outcome.reason) == ("paid", 2, "waits for event 'paid'")
 
 
-def test_a_reason_tells_what_is_waited_for() -> None:
+def test_a_reason_names_the_awaited_event() -> None:
     reasons = [awaiting("a"), asleep(None), asleep("a: b"), "snoozed", "sleepsy", None]
     assert [is_awaiting(reason) for reason in reasons] == [True, False, False, False, False, False]
     assert [is_asleep(reason) for reason in reasons] == [False, True, True, False, False, False]
@@ -65,7 +65,7 @@ def test_a_step_that_is_done_is_stored_as_soon_as_the_store_is_back() -> None:
     assert store.kept == [(Lease("job", 4), step)]
 
 
-def test_nobody_waits_for_a_store_longer_than_the_lease_can_hold() -> None:
+def test_a_step_waits_for_the_store_no_longer_than_its_lease() -> None:
     store = Flickering(1000)
     with pytest.raises(EngineUnavailable, match="away"):
         RetryingStepStore(cast(Engine, store), 0.2).save_step(CLAIM, Step("step", "charge", 1, 1000))

@@ -32,7 +32,7 @@ def worker(**given: Any) -> WorkerRow:
 
 
 class Counter:
-    """A desk that knows what the test says."""
+    """Queries that return what the test sets."""
 
     def __init__(self, workers: list[WorkerRow], paused: tuple[str, ...], pending: int) -> None:
         self._workers = workers
@@ -73,13 +73,13 @@ def test_a_failed_job_says_for_what_reason() -> None:
 
 
 def test_a_running_job_says_where_and_how_long() -> None:
-    told = why(row(state=State.RUNNING, attempt=2, worker="w1", started_at=NOW - 65_000, lease_until=NOW + 1))
-    assert told == "It is running: attempt 2 of 4 on worker w1 for 1 min 5 s."
+    sentence = why(row(state=State.RUNNING, attempt=2, worker="w1", started_at=NOW - 65_000, lease_until=NOW + 1))
+    assert sentence == "It is running: attempt 2 of 4 on worker w1 for 1 min 5 s."
 
 
 def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
-    told = why(row(state=State.RUNNING, attempt=1, worker="w1", started_at=0, lease_until=NOW - 1))
-    assert told.startswith("Worker w1 did not renew its lease")
+    sentence = why(row(state=State.RUNNING, attempt=1, worker="w1", started_at=0, lease_until=NOW - 1))
+    assert sentence.startswith("Worker w1 did not renew its lease")
 
 
 def test_a_job_that_waits_for_others_says_so() -> None:
@@ -93,8 +93,8 @@ def test_a_scheduled_job_says_when_it_is_due() -> None:
 
 
 def test_a_job_to_be_retried_says_when_and_after_what() -> None:
-    told = why(row(state=State.RETRYING, run_at=NOW + 4000, reason="attempt 1 of 4 failed"))
-    assert told == "It will be retried in 4.0 s: attempt 1 of 4 failed."
+    sentence = why(row(state=State.RETRYING, run_at=NOW + 4000, reason="attempt 1 of 4 failed"))
+    assert sentence == "It will be retried in 4.0 s: attempt 1 of 4 failed."
 
 
 def test_a_paused_queue_comes_before_every_other_reason() -> None:
@@ -115,7 +115,7 @@ def test_workers_of_other_queues_do_not_help() -> None:
     assert "No live worker serves queue 'default'" in why(row(), worker(queues='{"other":1}'))
 
 
-def test_it_tells_the_queue_and_the_needs_at_once_whatever_is_missing_first() -> None:
+def test_why_names_the_queue_and_the_needs_at_once_whatever_is_missing_first() -> None:
     picky = row(lane=lane_of([Limit("needs", "gpu")]))
     assert "`headrace worker --needs gpu`" in why(picky)
     command = "`headrace worker -q default --needs gpu`"
@@ -124,8 +124,8 @@ def test_it_tells_the_queue_and_the_needs_at_once_whatever_is_missing_first() ->
 
 
 def test_workers_that_do_not_know_the_task_do_not_help() -> None:
-    told = why(row(), worker(tasks='["sub"]'), worker(id="w2", queues='{"other":1}'))
-    assert told.startswith("No live worker of queue 'default' knows task 'add'")
+    sentence = why(row(), worker(tasks='["sub"]'), worker(id="w2", queues='{"other":1}'))
+    assert sentence.startswith("No live worker of queue 'default' knows task 'add'")
 
 
 @pytest.mark.parametrize("state", ["paused", "stopping", "starting"])
@@ -134,25 +134,25 @@ def test_workers_that_are_paused_or_stopping_do_not_help(state: str) -> None:
 
 
 def test_busy_workers_are_counted_by_their_slots() -> None:
-    told = why(row(), worker(running=4), worker(id="w2", concurrency=2, running=2), pending=9)
-    assert told == "All 6 slots of queue 'default' are busy; 9 jobs are pending there."
+    sentence = why(row(), worker(running=4), worker(id="w2", concurrency=2, running=2), pending=9)
+    assert sentence == "All 6 slots of queue 'default' are busy; 9 jobs are pending there."
 
 
 def test_otherwise_it_is_next() -> None:
-    told = why(row(), worker(running=1))
-    assert told == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
+    sentence = why(row(), worker(running=1))
+    assert sentence == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
 
 
-@pytest.mark.parametrize(("attempt", "told"), [(0, ""), (1, "It was tried before, so untried jobs go first")])
-def test_a_job_that_was_tried_before_is_told_who_goes_first(
-    monkeypatch: pytest.MonkeyPatch, attempt: int, told: str
+@pytest.mark.parametrize(("attempt", "sentence"), [(0, ""), (1, "It was tried before, so untried jobs go first")])
+def test_why_says_that_untried_jobs_go_before_a_tried_one(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, sentence: str
 ) -> None:
     fresh_first = [QueueRow("default", False, 0, '{"strategy":"fresh_first"}')]
     monkeypatch.setattr(Counter, "queues", lambda self: fresh_first)
     for running in (0, 4):
-        said = why(row(attempt=attempt), worker(running=running))
-        assert told in said
-        assert ("fresh_first" in said) == bool(attempt)
+        expected = why(row(attempt=attempt), worker(running=running))
+        assert sentence in expected
+        assert ("fresh_first" in expected) == bool(attempt)
 
 
 def test_a_scheduled_job_whose_time_has_come_is_explained_like_a_pending_one() -> None:
@@ -160,22 +160,22 @@ def test_a_scheduled_job_whose_time_has_come_is_explained_like_a_pending_one() -
 
 
 @pytest.mark.parametrize(
-    ("ms", "words"),
+    ("ms", "expected"),
     [(0, "0.0 s"), (59_900, "59.9 s"), (60_000, "1 min 0 s"), (7_260_000, "2 h 1 min"), (200_000_000, "2 days 7 h")],
 )
-def test_spans_are_told_in_their_two_largest_units(ms: int, words: str) -> None:
+def test_durations_are_shown_in_their_two_largest_units(ms: int, expected: str) -> None:
     due = row(state=State.SCHEDULED, run_at=NOW + max(ms, 1))
-    assert why(due) == f"It is scheduled to run in {words}."
+    assert why(due) == f"It is scheduled to run in {expected}."
 
 
 def test_the_sentence_survives_any_reason() -> None:
     for reason in ("", "unknown_task", "a: b: c", "{}"):
-        told = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
-        assert told.endswith(".")
+        sentence = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
+        assert sentence.endswith(".")
 
 
 @pytest.mark.parametrize(
-    ("reason", "wait", "said"),
+    ("reason", "wait", "expected"),
     [
         ("sleeps", 90_000, "It sleeps until 1970-01-01 00:18:10 UTC, for another 1 min 30 s."),
         ("sleeps: cool down", 1000, "It sleeps (cool down) until 1970-01-01 00:16:41 UTC, for another 1.0 s."),
@@ -191,5 +191,5 @@ def test_the_sentence_survives_any_reason() -> None:
         ),
     ],
 )
-def test_a_suspended_job_tells_the_time_or_the_event(reason: str, wait: int, said: str) -> None:
-    assert why(row(state=State.SCHEDULED, run_at=NOW + wait, reason=reason)) == said
+def test_a_suspended_job_names_the_time_or_the_event(reason: str, wait: int, expected: str) -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + wait, reason=reason)) == expected

@@ -1,4 +1,4 @@
-"""Histograms of durations: quantiles that can be trusted, whatever was added up, and in little room."""
+"""Histograms of durations: quantiles that can be trusted, whatever was summed, in few bytes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_it_is_the_same_after_it_was_stored(values: list[int]) -> None:
 
 
 @given(durations, st.lists(st.sampled_from(BOUNDS[:200]), min_size=1, max_size=8))
-def test_it_tells_exactly_how_many_are_not_longer_than_a_bound(values: list[int], bounds: list[int]) -> None:
+def test_it_counts_exactly_how_many_are_not_longer_than_a_bound(values: list[int], bounds: list[int]) -> None:
     assert Histogram.of(values).cumulative(bounds) == [sum(value <= bound for value in values) for bound in bounds]
 
 

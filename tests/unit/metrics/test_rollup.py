@@ -66,7 +66,7 @@ def test_a_job_that_puts_itself_off_is_not_a_new_one() -> None:
     assert (found.enqueued, found.other) == (0, {"snoozed": 1})
 
 
-def test_what_a_job_says_of_itself_is_not_counted() -> None:
+def test_progress_and_logs_are_not_counted() -> None:
     assert fold([group("job.log", "a"), group("job.progress", "a")]) == {}
 
 
@@ -81,7 +81,7 @@ def test_a_late_page_goes_into_the_buckets_of_its_own_time() -> None:
     assert cell(folded).enqueued == 1
 
 
-def test_events_told_together_are_parted_where_a_bucket_ends() -> None:
+def test_events_of_one_group_are_split_where_a_bucket_ends() -> None:
     started = group("job.started", "a", "b", "c", at=NOON + 2000, ago=[0, 2000, 2001], waits=[1, 2, 4], worker="w")
     folded = fold([started])
     assert (cell(folded).started, cell(folded).wait.total) == (2, 3)
@@ -133,7 +133,7 @@ def test_buckets_begin_at_multiples_of_their_width() -> None:
     assert list(MINUTE.starts(NOON, NOON + 120_000))[-1] == NOON + 120_000
 
 
-def test_a_paper_does_not_grow_with_the_names_of_tasks() -> None:
+def test_a_document_does_not_grow_with_the_names_of_tasks() -> None:
     document: dict[str, MetricCell] = {}
     for number in range(5 * MOST):
         document = added(document, {f"task-{number}": MetricCell(started=1), "task-0": MetricCell(started=1)})

@@ -1,4 +1,4 @@
-"""Metrics by name: what each is made of, that no data is not zero, and what can't be asked for."""
+"""Metrics by name: how each is computed, that no data is not zero, and which requests are refused."""
 
 from __future__ import annotations
 
@@ -58,40 +58,40 @@ SOME = MetricCell(
     ],
 )
 def test_each_is_made_of_what_was_counted(name: str, value: float) -> None:
-    assert values.tallied(name, SOME, 10.0) == pytest.approx(value)
+    assert values.counted(name, SOME, 10.0) == pytest.approx(value)
 
 
 def test_a_share_or_a_duration_of_nothing_is_none_and_a_count_is_zero() -> None:
     for name in ("error_rate", "attempts_avg", "retry_success", "schedule_misses", *values.DURATIONS):
-        assert values.tallied(name, EMPTY, 10.0) is None
+        assert values.counted(name, EMPTY, 10.0) is None
     for name in ("completed", "throughput", "dead_entered"):
-        assert values.tallied(name, EMPTY, 10.0) == 0
+        assert values.counted(name, EMPTY, 10.0) == 0
 
 
-def test_every_name_can_be_told() -> None:
+def test_every_metric_name_has_a_value() -> None:
     def check(name: str) -> None:
         values.check_metric(name, queue=None, task=None, worker=None)
         if name in values.GAUGED:
             assert values.gauged(name, None, []) is None
         else:
-            values.tallied(name, SOME, 60.0)
+            values.counted(name, SOME, 60.0)
 
     check_each(values.NAMES, check)
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("labels", "message"),
     [
         ({"name": "throughputs"}, "did you mean 'throughput'"),
         ({"name": 7}, "metrics are enqueued"),
         ({"name": "depth", "task": "send"}, "a queue or the whole store, not by task"),
         ({"name": "dead", "queue": "mail"}, "the whole store, not by queue"),
-        ({"name": "completed", "queue": "mail", "worker": "w1"}, "either of a worker"),
+        ({"name": "completed", "queue": "mail", "worker": "w1"}, "give either a worker"),
     ],
 )
-def test_what_is_not_counted_so_is_refused(asked: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
-        values.check_metric(**{"queue": None, "task": None, "worker": None, **asked})
+def test_what_is_not_counted_so_is_refused(labels: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidJob, match=message):
+        values.check_metric(**{"queue": None, "task": None, "worker": None, **labels})
 
 
 # -- gauges
@@ -136,16 +136,16 @@ def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
 
 def test_metrics_of_many_cells_are_those_of_their_sum() -> None:
     cells = [SOME, EMPTY, SOME, MetricCell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
-    for name in values.TALLIED:
-        assert values.summed(name, cells, 30.0) == values.tallied(name, total(cells), 30.0)
+    for name in values.COUNTED:
+        assert values.summed(name, cells, 30.0) == values.counted(name, total(cells), 30.0)
 
 
-def test_what_is_nothing_takes_no_room() -> None:
+def test_zeros_are_not_stored() -> None:
     found = as_gauges(sample_of_jobs([], [], ["idle", "still"], NOW))
     assert found == {STORE: {"workers": Gauge(0, 0, 0)}}
 
 
-def test_a_server_does_not_tell_how_busy_it_is() -> None:
+def test_a_server_does_not_report_how_busy_it_is() -> None:
     assert values.gauged("busy", None, [gauges(1)]) is None
     assert values.gauged("stale", None, [gauges(1)]) is None
 
@@ -160,29 +160,33 @@ def test_a_queue_drains_only_if_more_goes_than_comes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "ms"),
+    ("value", "ms"),
     [(60, 60_000), ("15m", 900_000), ("1h30m", 5_400_000), (timedelta(days=1), DAY), (1.5, 1500), ("2w", 14 * DAY)],
 )
-def test_a_window_is_said_in_many_ways(said: object, ms: int) -> None:
-    assert window_ms("window", said) == ms
+def test_a_window_is_written_in_many_ways(value: object, ms: int) -> None:
+    assert window_ms("window", value) == ms
 
 
-@pytest.mark.parametrize("said", ["", "1 h", "5x", None, True, float("nan"), float("inf"), -1, 0, "0s", "9999w", [60]])
-def test_a_window_that_is_none_is_refused(said: object) -> None:
+@pytest.mark.parametrize("value", ["", "1 h", "5x", None, True, float("nan"), float("inf"), -1, 0, "0s", "9999w", [60]])
+def test_a_window_that_is_none_is_refused(value: object) -> None:
     with pytest.raises(InvalidJob, match="window"):
-        window_ms("window", said)
+        window_ms("window", value)
 
 
 def test_a_step_is_made_of_the_widest_buckets_that_fit() -> None:
     assert [buckets.width_for(ms) for ms in (10_000, 50_000, 300_000, DAY)] == [TEN_SECONDS, TEN_SECONDS, MINUTE, HOUR]
     for window in (60_000, 3_600_000, DAY, 90 * DAY):
         assert window / buckets.checked_step(buckets.usual_step(window), window) <= 200
-    for step, told in ((15_000, "not a multiple of 10"), (5000, "not a multiple"), (10_000, "more than 5000 points")):
-        with pytest.raises(InvalidJob, match=told):
+    for step, message in (
+        (15_000, "not a multiple of 10"),
+        (5000, "not a multiple"),
+        (10_000, "more than 5000 points"),
+    ):
+        with pytest.raises(InvalidJob, match=message):
             buckets.checked_step(step, 7 * DAY)
 
 
-def test_a_window_is_never_shorter_than_it_was_asked_for() -> None:
+def test_a_window_is_never_shorter_than_requested() -> None:
     for ms in range(0, 60_000, 1234):
         now = NOW + ms
         assert 60_000 <= now - buckets.since(TEN_SECONDS, 60_000, now) < 70_000

@@ -14,19 +14,19 @@ from headrace.core.queues.fair_share import FairShare
 weights_of = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=8)
 
 
-def turn(fair_share: FairShare, room: int, backlog: Mapping[str, int]) -> Counter[str]:
-    """What a claim takes: every queue up to its quota, then whoever has more, in order."""
+def turn(fair_share: FairShare, slots: int, backlog: Mapping[str, int]) -> Counter[str]:
+    """The jobs of a claim: each queue up to its quota, then the queues that have more, in order."""
     taken: Counter[str] = Counter()
-    shares = fair_share.shares(room)
-    for queue, quota in [*((share.queue, share.quota) for share in shares), *((s.queue, room) for s in shares)]:
-        taken[queue] += max(min(quota, backlog[queue] - taken[queue], room - taken.total()), 0)
+    shares = fair_share.shares(slots)
+    for queue, quota in [*((share.queue, share.quota) for share in shares), *((s.queue, slots) for s in shares)]:
+        taken[queue] += max(min(quota, backlog[queue] - taken[queue], slots - taken.total()), 0)
     fair_share.took(taken)
     return taken
 
 
-def run(weights: Mapping[str, int], room: int, turns: int) -> list[Counter[str]]:
+def run(weights: Mapping[str, int], slots: int, turns: int) -> list[Counter[str]]:
     fair_share = FairShare(weights)
-    return [turn(fair_share, room, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
+    return [turn(fair_share, slots, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
 
 
 def test_shares_over_a_thousand_turns_match_the_weights() -> None:
@@ -40,24 +40,24 @@ def test_shares_over_a_thousand_turns_match_the_weights() -> None:
 
 @pytest.mark.slow
 @settings(max_examples=40)
-@given(weights=weights_of, room=st.integers(1, 40))
-def test_shares_match_for_any_weights_and_any_room(weights: dict[str, int], room: int) -> None:
+@given(weights=weights_of, slots=st.integers(1, 40))
+def test_shares_match_for_any_weights_and_any_slots(weights: dict[str, int], slots: int) -> None:
     turns = 1000
-    taken = sum(run(weights, room, turns), Counter())
+    taken = sum(run(weights, slots, turns), Counter())
     total = sum(weights.values())
-    assert taken.total() == turns * room
+    assert taken.total() == turns * slots
     for queue, weight in weights.items():
-        fair = turns * room * weight / total
-        assert abs(taken[queue] - fair) <= max(0.02 * fair, 4 * len(weights) + room)
+        fair = turns * slots * weight / total
+        assert abs(taken[queue] - fair) <= max(0.02 * fair, 4 * len(weights) + slots)
 
 
 @settings(max_examples=40)
-@given(weights=weights_of, room=st.integers(1, 10))
-def test_even_the_lightest_queue_gets_its_turn_in_time(weights: dict[str, int], room: int) -> None:
+@given(weights=weights_of, slots=st.integers(1, 10))
+def test_even_the_lightest_queue_gets_its_turn_in_time(weights: dict[str, int], slots: int) -> None:
     total, lightest = sum(weights.values()), min(weights, key=lambda queue: weights[queue])
     due = 2 * total // weights[lightest] + 2 * len(weights)
     waited = 0
-    for taken in run(weights, room, 5 * due):
+    for taken in run(weights, slots, 5 * due):
         waited = 0 if taken[lightest] else waited + 1
         assert waited <= due
 
@@ -82,7 +82,7 @@ def test_a_queue_that_was_empty_for_long_does_not_take_over_when_it_is_back() ->
     assert abs(sum(taken["b"] for taken in back) - 20) <= 3
 
 
-def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
+def test_a_claim_without_capacity_misses_nothing() -> None:
     fair_share = FairShare({"a": 1, "b": 1})
     for _ in range(100):
         fair_share.shares(0)
@@ -92,7 +92,7 @@ def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
 
 def test_a_single_queue_always_gets_everything() -> None:
     fair_share = FairShare({"only": 3})
-    assert [turn(fair_share, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]
+    assert [turn(fair_share, slots, {"only": 100})["only"] for slots in (1, 7, 3)] == [1, 7, 3]
 
 
 def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -> None:
@@ -108,8 +108,8 @@ def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -
 # -- weights by rules
 
 
-def shares_of(fair_share: FairShare, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
-    return sum((turn(fair_share, room, backlog) for _ in range(turns)), Counter())
+def shares_of(fair_share: FairShare, slots: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
+    return sum((turn(fair_share, slots, backlog) for _ in range(turns)), Counter())
 
 
 def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> None:
@@ -121,7 +121,7 @@ def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> Non
     assert abs(taken["a"] - 200) <= 3
 
 
-def test_a_rule_and_what_the_worker_was_told_are_multiplied() -> None:
+def test_a_weight_by_rule_and_the_workers_own_weight_are_multiplied() -> None:
     fair_share, backlog = FairShare({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
     fair_share.weigh({"b": 4, "elsewhere": 100})
     assert shares_of(fair_share, 3, 200, backlog) == {"a": 200, "b": 400}
@@ -138,13 +138,13 @@ def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later()
 # -- other orders among queues
 
 
-@given(weights=weights_of, room=st.integers(1, 40))
+@given(weights=weights_of, slots=st.integers(1, 40))
 def test_strictly_each_queue_is_served_before_the_next_one_whatever_the_weights(
-    weights: dict[str, int], room: int
+    weights: dict[str, int], slots: int
 ) -> None:
     fair_share = FairShare(weights, "strict")
     fair_share.weigh({next(reversed(weights)): 1000})
-    assert [(share.queue, share.quota) for share in fair_share.shares(room)] == [(queue, room) for queue in weights]
+    assert [(share.queue, share.quota) for share in fair_share.shares(slots)] == [(queue, slots) for queue in weights]
 
 
 def test_strictly_the_last_queue_has_what_those_before_it_leave() -> None:
@@ -153,14 +153,14 @@ def test_strictly_the_last_queue_has_what_those_before_it_leave() -> None:
     assert turn(fair_share, 10, {"first": 3, "last": 100}) == {"first": 3, "last": 7}
 
 
-def test_strictly_a_worker_of_all_queues_serves_them_as_they_are_told() -> None:
+def test_strictly_a_worker_of_all_queues_serves_them_in_the_given_order() -> None:
     fair_share = FairShare({}, "strict")
     assert fair_share.shares(5) == ()
     fair_share.serve(["a", "b"])
     assert [share.queue for share in fair_share.shares(5)] == ["a", "b"]
 
 
-def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
+def test_at_random_shares_follow_the_weights_and_every_queue_is_claimed_from() -> None:
     fair_share = FairShare({"a": 1, "b": 1}, "random")
     fair_share.weigh({"a": 3})
     first: Counter[str] = Counter()

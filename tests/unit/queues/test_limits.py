@@ -1,4 +1,4 @@
-"""Rates against a plain bucket of tokens in exact fractions, lanes there and back, and orders that favor nobody."""
+"""Rates against a plain bucket of tokens in exact fractions, lanes encoded and decoded, and fair orders."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_what_may_start_is_what_a_bucket_holds(case: tuple[Rate, list[tuple[int,
 
 
 @given(visits())
-def test_the_moment_told_is_the_first_at_which_one_more_may_start(case: tuple[Rate, list[tuple[int, int]]]) -> None:
+def test_the_returned_time_is_the_first_at_which_one_more_may_start(case: tuple[Rate, list[tuple[int, int]]]) -> None:
     rate, turns = case
     full_at, now = 0, NOW
     for pause, _ in turns:
@@ -192,9 +192,9 @@ def test_any_text_is_a_rate_or_refused(text: str) -> None:
 def test_a_rate_means_what_it_says_to_within_a_hundredth(starts: int, unit: str) -> None:
     seconds = {"s": 1, "min": 60, "hour": 3600, "day": 86_400}[unit]
     rate = as_rate(f"{starts}/{unit}")
-    asked = Fraction(starts, seconds)
-    assert abs(Fraction(1_000_000, rate.every) - asked) <= asked / 100
-    assert rate.burst == max(floor(asked), 1)
+    given = Fraction(starts, seconds)
+    assert abs(Fraction(1_000_000, rate.every) - given) <= given / 100
+    assert rate.burst == max(floor(given), 1)
 
 
 # -- lanes and gates
@@ -204,7 +204,7 @@ lane_limits = st.builds(Limit, st.sampled_from(["key", "rate", "needs", "task"])
 
 
 @given(st.lists(lane_limits, max_size=6))
-def test_a_lane_tells_its_gates(several: list[Limit]) -> None:
+def test_a_lane_has_its_limits(several: list[Limit]) -> None:
     lane = lane_of(several)
     found = lane_limits_of(lane)
     assert set(found) == set(several)
@@ -237,33 +237,33 @@ def test_no_name_is_taken_for_another_one(name: str) -> None:
     assert lane_limits_of(lane_of([Limit("needs", name)])) == [Limit("needs", name)]
 
 
-def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> None:
-    asked: list[Limit] = []
-    room = {Limit("key", "a"): 2.0, Limit("rate", "b"): 5.0, Limit("needs", "gpu"): float("inf")}
+def test_a_counter_admits_as_many_jobs_as_the_tightest_limit_allows() -> None:
+    read: list[Limit] = []
+    capacities = {Limit("key", "a"): 2.0, Limit("rate", "b"): 5.0, Limit("needs", "gpu"): float("inf")}
 
-    def room_of(lane_limit: Limit) -> float:
-        asked.append(lane_limit)
-        return room[lane_limit]
+    def capacity_of(lane_limit: Limit) -> float:
+        read.append(lane_limit)
+        return capacities[lane_limit]
 
-    step_store = LimitCounter(room_of)
+    counter = LimitCounter(capacity_of)
     both = [Limit("key", "a"), Limit("rate", "b")]
-    assert [step_store.lets_in(both) for _ in range(3)] == [True, True, False]
-    assert [step_store.lets_in([Limit("rate", "b"), Limit("needs", "gpu")]) for _ in range(4)] == [
+    assert [counter.admit(both) for _ in range(3)] == [True, True, False]
+    assert [counter.admit([Limit("rate", "b"), Limit("needs", "gpu")]) for _ in range(4)] == [
         True,
         True,
         True,
         False,
     ]
-    assert step_store.passed == {Limit("key", "a"): 2, Limit("rate", "b"): 5, Limit("needs", "gpu"): 3}
-    assert len(asked) == 3, "each gate is asked once"
-    assert step_store.lets_in([])
+    assert counter.passed == {Limit("key", "a"): 2, Limit("rate", "b"): 5, Limit("needs", "gpu"): 3}
+    assert len(read) == 3, "each limit is read once"
+    assert counter.admit([])
 
 
-def test_who_is_not_let_in_is_counted_nowhere() -> None:
-    step_store = LimitCounter(lambda lane_limit: 0 if lane_limit.kind == "needs" else 1)
-    assert not step_store.lets_in([Limit("key", "a"), Limit("needs", "gpu")])
-    assert step_store.room(Limit("key", "a")) == 1
-    assert step_store.passed == {}
+def test_a_refused_job_counts_for_no_limit() -> None:
+    counter = LimitCounter(lambda lane_limit: 0 if lane_limit.kind == "needs" else 1)
+    assert not counter.admit([Limit("key", "a"), Limit("needs", "gpu")])
+    assert counter.capacity(Limit("key", "a")) == 1
+    assert counter.passed == {}
 
 
 # -- turns
@@ -285,8 +285,8 @@ def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[li
     order = in_turn(lanes)
     assert sorted(head.seq for head in order) == sorted(head.seq for heads in lanes for head in heads)
     for heads in lanes:
-        mine = {head.seq for head in heads}
-        assert [head for head in order if head.seq in mine] == heads
+        lane_seqs = {head.seq for head in heads}
+        assert [head for head in order if head.seq in lane_seqs] == heads
 
 
 @given(lanes_of_heads)
@@ -319,8 +319,8 @@ AGED = ClaimOrder("priority", 10)
 @st.composite
 def aged_lanes(draw: st.DrawFn) -> list[list[QueuedJob]]:
     """Lanes in their own order, each with jobs of several priorities that wait since different times."""
-    told = st.tuples(st.integers(-3, 3), st.integers(1, 60), st.booleans())
-    lanes = draw(st.lists(st.lists(told, max_size=8), max_size=6))
+    job = st.tuples(st.integers(-3, 3), st.integers(1, 60), st.booleans())
+    lanes = draw(st.lists(st.lists(job, max_size=8), max_size=6))
     heads = [
         [
             QueuedJob(100 * lane + n, "work", level, -at if lifo else at, f"l{lane}")
@@ -364,11 +364,11 @@ def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
 def test_with_ageing_turns_go_on_behind_the_last_one_whatever_the_level(last: str, order: str) -> None:
     lanes = [[QueuedJob(n, "work", 5, at, lane)] for n, (lane, at) in enumerate({"a": 17, "c": 12, "b": 15}.items())]
     assert "".join(head.lane for head in in_turn(lanes, AGED, {0: last})) == order
-    assert "".join(head.lane for head in in_turn(lanes, AGED)) == "cba", "the oldest first if nobody was served"
+    assert "".join(head.lane for head in in_turn(lanes, AGED)) == "cba", "the oldest first if no lane was served"
 
 
 def test_with_ageing_the_moment_changes_no_order() -> None:
-    """All grow older alike: who is a point ahead stays a point ahead."""
+    """All jobs age alike: a job that is a point ahead stays a point ahead."""
     old, urgent = QueuedJob(1, "work", 0, 1000, "a"), QueuedJob(2, "work", 5, 1050, "b")
     assert AGED.level_of(old) == AGED.level_of(urgent)
     assert AGED.level_of(QueuedJob(3, "work", 5, 1060, "b")) == AGED.level_of(old) - 1
@@ -409,7 +409,7 @@ chances = st.floats(0, 1, exclude_max=True)
 
 
 @given(st.dictionaries(st.integers(-100, 100), st.integers(1, 6), max_size=6), st.integers(0, 20), st.data())
-def test_drawn_is_never_more_than_waits_nor_less_than_asked(
+def test_a_draw_has_never_more_than_waits_nor_less_than_requested(
     waiting: dict[int, int], jobs: int, data: st.DataObject
 ) -> None:
     order = drawn(waiting, jobs, lambda: data.draw(chances))
@@ -452,7 +452,7 @@ def test_by_age_priority_counts_for_nothing(levels: dict[int, list[QueuedJob]], 
 
 
 @given(fronts(), st.integers(1, 50))
-def test_with_ageing_nobody_is_overtaken_by_more_than_priority_is_worth(
+def test_with_ageing_no_job_is_overtaken_by_more_than_its_priority_is_worth(
     levels: dict[int, list[QueuedJob]], ageing: int
 ) -> None:
     order = merged(levels, ClaimOrder("priority", ageing), 100)
@@ -469,17 +469,17 @@ def test_every_strategy_has_a_name() -> None:
 # -- what a claim has to mind
 
 
-@pytest.mark.parametrize("told", ["[[],[],[]]", "[[], [], []]"])
-def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
+@pytest.mark.parametrize("stored", ["[[],[],[]]", "[[], [], []]"])
+def test_without_rules_nothing_is_checked(stored: str) -> None:
     """However a database writes an empty list: else every turn would be made with care, for nothing."""
-    book = rules_snapshot(told)
+    book = rules_snapshot(stored)
     assert not book.is_minded
     assert not book.needs_limits("default", ClaimRequest("w", 1, 1))
     assert not book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="priority"))
     assert book.needs_limits("default", ClaimRequest("w", 1, 1, strategy="lifo"))
 
 
-def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
+def test_the_rules_show_which_queues_need_limits() -> None:
     book = rules_snapshot(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
     assert book.is_minded
     assert [queue for queue in "abcd" if book.needs_limits(queue, ClaimRequest("w", 1, 1))] == ["b", "c"]

@@ -1,4 +1,4 @@
-"""Rules as an operator writes them: what is given replaces, what is not stays, and a slip is told by its name."""
+"""Rules as an operator writes them: a given rule replaces, others stay, and an error names the rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
 from headrace.core.queues.limits import as_rate
-from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, in_words, rate_in_words
+from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, format_rate, format_rules
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)
@@ -82,7 +82,7 @@ def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "expected"),
     [
         ("max_length", 0, "a whole number from 1 to 1,000,000,000, or None for no limit, got 0"),
         ("max_length", "5", "got '5'"),
@@ -107,14 +107,14 @@ def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
         ("key_rate", b"10/s", "text such as '10/s'"),
     ],
 )
-def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any, told: str) -> None:
+def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any, expected: str) -> None:
     for refuse in (lambda: changed(QueueRules(rate=TEN), {name: value}), lambda: check_rule(name, value)):
-        with pytest.raises(InvalidJob, match=f"^{name}: .*{told}"):
+        with pytest.raises(InvalidJob, match=f"^{name}: .*{expected}"):
             refuse()
 
 
 @pytest.mark.parametrize(
-    ("rules", "given", "told"),
+    ("rules", "given", "expected"),
     [
         (QueueRules(), {}, "at least one rule; rules are max_length, weight"),
         (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency, strategy$"),
@@ -124,8 +124,10 @@ def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any,
         (TaskRules(), {"paused": True}, "unknown rule 'paused'"),
     ],
 )
-def test_an_unknown_rule_and_none_at_all_are_told_which_there_are(rules: Any, given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_an_unknown_rule_and_none_at_all_get_an_error_with_the_rules(
+    rules: Any, given: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         changed(rules, given)
 
 
@@ -134,11 +136,11 @@ def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str,
     try:
         after = changed(QueueRules(), given)
     except InvalidJob as error:
-        told = str(error)
+        expected = str(error)
     else:
-        told = " ".join(given)
+        expected = " ".join(given)
         assert all(getattr(after, name, None) is None for name, value in given.items() if value is None)
-    assert not given or any(name in told for name in given)
+    assert not given or any(name in expected for name in given)
 
 
 # -- in words
@@ -148,23 +150,23 @@ def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str,
     "text", ["10/s", "1/s", "6/s", "7/s", "100/min", "90/min", "30/min", "18/min", "5/h", "1/h", "100/day", "1500/s"]
 )
 def test_a_rate_is_shown_as_it_was_written(text: str) -> None:
-    assert rate_in_words(as_rate(text)) == text
+    assert format_rate(as_rate(text)) == text
 
 
 @pytest.mark.parametrize(("text", "shown"), [("3/10s", "18/min"), ("0.5/s", "30/min"), ("0.5/day", "0.5/day")])
 def test_a_rate_is_shown_in_whole_numbers_where_it_can_be(text: str, shown: str) -> None:
-    assert rate_in_words(as_rate(text)) == shown
+    assert format_rate(as_rate(text)) == shown
 
 
 @given(st.integers(1, 10**12))
-def test_a_rate_in_words_is_a_rate_again_and_nearly_the_same(every: int) -> None:
-    again = as_rate(rate_in_words(Rate(every, 1)))
+def test_a_formatted_rate_parses_to_nearly_the_same_rate(every: int) -> None:
+    again = as_rate(format_rate(Rate(every, 1)))
     assert abs(again.every - every) <= 1 + every / 10_000
 
 
 def test_rules_are_shown_with_their_names_and_only_those_there_are() -> None:
-    assert in_words(QueueRules()) == in_words(TaskRules()) == ""
+    assert format_rules(QueueRules()) == format_rules(TaskRules()) == ""
     rules = QueueRules(weight=3, strategy="fifo", ageing=1500, rate=Rate(100_000, 20), key_rate=TEN)
-    told = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
-    assert in_words(rules) == told
-    assert in_words(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"
+    expected = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
+    assert format_rules(rules) == expected
+    assert format_rules(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"

@@ -20,9 +20,9 @@ from headrace.core.retention.archive import (
     ArchivedJob,
     Interval,
     ahead,
+    archived_job,
     cursor_after,
     is_past,
-    keepsake_of,
     partition_of,
     place_of,
     row_of,
@@ -98,7 +98,7 @@ def history_row(event: str = "retry", error: str | None = None) -> HistoryRow:
     )
 
 
-def test_a_row_tells_what_a_job_is_found_by() -> None:
+def test_a_row_has_the_search_fields_of_its_job() -> None:
     row = row_of(JobExport(job(result='"' + "x" * 300, tags='["red"]'), [], []))
     assert (row.id, row.task, row.queue, row.state, row.created_at) == ("job", "work", "default", "completed", 1000)
     assert (row.finished_at, row.duration, row.attempts, row.tags) == (4500, 3000, 2, '["red"]')
@@ -128,15 +128,15 @@ def test_the_whole_job_comes_back() -> None:
         job(), [history_row(error="OSError")], [LogLine(1, 1, "info", "hé\x00", None)], [Step("step", "a", 1, 2)]
     )
     edges = [Dependency("job", "child", "run")]
-    assert keepsake_of(row_of(job_export, edges)) == ArchivedJob(
+    assert archived_job(row_of(job_export, edges)) == ArchivedJob(
         job_export.job, job_export.history, job_export.logs, job_export.steps, edges
     )
 
 
 @pytest.mark.parametrize("body", [b"", b"\x02abc", b"\x01abc", b"\x01"])
-def test_a_damaged_body_is_told(body: bytes) -> None:
+def test_a_damaged_body_is_reported(body: bytes) -> None:
     with pytest.raises(CorruptPayload, match="job"):
-        keepsake_of(replace(row_of(JobExport(job(), [], [])), body=body))
+        archived_job(replace(row_of(JobExport(job(), [], [])), body=body))
 
 
 def test_a_body_is_small() -> None:
@@ -148,7 +148,7 @@ def test_a_body_of_today_is_read_for_years() -> None:
     """Written by the first version. If this fails, give the body a new format and go on reading the old one."""
     body = bytes.fromhex(FIRST)
     row = replace(row_of(JobExport(job(), [], [])), body=body, bytes=len(body))
-    kept = keepsake_of(row)
+    kept = archived_job(row)
     assert (kept.job.id, kept.job.task, kept.job.result) == ("an-old-job", "emails.send", '"sent"')
     assert [(entry.event, entry.error_type) for entry in kept.history] == [("retry", "OSError")]
 

@@ -1,4 +1,4 @@
-"""A task's word over its queue's over the settings', and what an error says of a word that makes no sense."""
+"""The policy of a task over its queue's over the settings', and the errors for invalid values."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_an_order_goes_before_what_code_declares_field_by_field() -> None:
 
 
 def test_orders_are_changed_and_taken_back_one_by_one() -> None:
-    said = changed_policy(StoredPolicy(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
-    assert said == StoredPolicy(max_pending=600_000, on_stale="fail", max_age=None)
-    said = changed_policy(said, {"max_pending": "default", "remove_on_fail": 7})
-    assert said == StoredPolicy(on_stale="fail", max_age=None, remove_on_fail=7)
+    policy = changed_policy(StoredPolicy(), {"max_pending": timedelta(minutes=10), "on_stale": "fail", "max_age": None})
+    assert policy == StoredPolicy(max_pending=600_000, on_stale="fail", max_age=None)
+    policy = changed_policy(policy, {"max_pending": "default", "remove_on_fail": 7})
+    assert policy == StoredPolicy(on_stale="fail", max_age=None, remove_on_fail=7)
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -87,9 +87,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), WRONG)
-def test_a_word_that_makes_no_sense_is_refused_by_its_name(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+@pytest.mark.parametrize(("given", "expected"), WRONG)
+def test_an_invalid_value_is_refused_by_its_name(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidJob, match=expected):
         changed_policy(StoredPolicy(), given)
 
 
@@ -100,7 +100,7 @@ def test_a_lifecycle_refuses_them_where_it_is_written(fields: dict[str, Any]) ->
 
 
 def test_finished_jobs_may_go_at_once() -> None:
-    assert Lifecycle(keep_completed=0).terms() == StoredPolicy(keep_completed=0)
+    assert Lifecycle(keep_completed=0).policy() == StoredPolicy(keep_completed=0)
     assert [check_removal("remove_on_complete", value) for value in (True, False, 1, 50)] == [True, False, 1, 50]
     for bad in (0, -1, 1.5, "5", None, 10**9):
         with pytest.raises(InvalidJob, match="how many of the newest"):

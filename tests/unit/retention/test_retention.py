@@ -10,13 +10,13 @@ from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import StoredPolicy
 from headrace.core.retention.retention import (
     GRACE,
-    KEYS_HOLD,
-    Fate,
+    KEY_TTL,
     FinishedJob,
-    asks_for_removal,
-    fate,
+    RetentionAction,
+    has_removal,
     kept_until,
     removal_of,
+    retention_action,
     shortest,
 )
 
@@ -38,20 +38,20 @@ def job(
     return FinishedJob(1, "job", "work", "default", state, END, 3, options, keyed, held)
 
 
-def terms(**more: Any) -> StoredPolicy:
+def policy(**more: Any) -> StoredPolicy:
     return StoredPolicy(**more).over(USUAL)
 
 
 @pytest.mark.parametrize(("state", "days"), [(State.COMPLETED, 7), (State.FAILED, 30), (State.CANCELLED, 8)])
 def test_each_state_has_a_time_of_its_own(state: State, days: int) -> None:
-    assert fate(job(state), USUAL, END + days * DAY - 1, 0) == "keep"
-    assert fate(job(state), USUAL, END + days * DAY, 0) == "archive"
+    assert retention_action(job(state), USUAL, END + days * DAY - 1, 0) == "keep"
+    assert retention_action(job(state), USUAL, END + days * DAY, 0) == "archive"
 
 
 def test_none_keeps_for_ever_and_zero_not_at_all() -> None:
-    assert kept_until(job(), terms(keep_completed=None)) is None
-    assert fate(job(), terms(keep_completed=None), END + 10_000 * DAY, 0) == "keep"
-    assert fate(job(), terms(keep_completed=0), END, 0) == "archive"
+    assert kept_until(job(), policy(keep_completed=None)) is None
+    assert retention_action(job(), policy(keep_completed=None), END + 10_000 * DAY, 0) == "keep"
+    assert retention_action(job(), policy(keep_completed=0), END, 0) == "archive"
 
 
 @pytest.mark.parametrize(
@@ -65,61 +65,66 @@ def test_none_keeps_for_ever_and_zero_not_at_all() -> None:
     ],
 )
 def test_what_the_archive_would_only_drop_again_is_not_archived(
-    archive: bool, since: int | None, expected: Fate
+    archive: bool, since: int | None, expected: RetentionAction
 ) -> None:
-    assert fate(job(), terms(archive=archive), END + 7 * DAY, since) == expected
+    assert retention_action(job(), policy(archive=archive), END + 7 * DAY, since) == expected
 
 
 def test_a_job_that_is_held_stays_whatever_its_terms() -> None:
-    assert fate(job(held=True), terms(keep_completed=0, remove_on_complete=True), END + 999 * DAY, 0) == "keep"
+    assert (
+        retention_action(job(held=True), policy(keep_completed=0, remove_on_complete=True), END + 999 * DAY, 0)
+        == "keep"
+    )
 
 
-def test_removal_waits_for_those_who_wait_for_the_job() -> None:
-    at_once = terms(remove_on_complete=True)
-    assert fate(job(), at_once, END + GRACE - 1, 0) == "keep"
-    assert fate(job(), at_once, END + GRACE, 0) == "archive"
-    assert fate(job(State.FAILED), at_once, END + GRACE, 0) == "keep"
-    assert fate(job(State.CANCELLED), at_once, END + GRACE, 0) == "keep"
-    assert fate(job(State.FAILED), terms(remove_on_fail=True), END + GRACE, 0) == "archive"
-    assert fate(job(), terms(remove_on_complete=True, keep_completed=None), END + GRACE, 0) == "archive"
-    assert fate(job(), terms(remove_on_complete=True, keep_completed=0), END, 0) == "archive"  # that was asked for
+def test_removal_waits_for_the_dependents_of_the_job() -> None:
+    at_once = policy(remove_on_complete=True)
+    assert retention_action(job(), at_once, END + GRACE - 1, 0) == "keep"
+    assert retention_action(job(), at_once, END + GRACE, 0) == "archive"
+    assert retention_action(job(State.FAILED), at_once, END + GRACE, 0) == "keep"
+    assert retention_action(job(State.CANCELLED), at_once, END + GRACE, 0) == "keep"
+    assert retention_action(job(State.FAILED), policy(remove_on_fail=True), END + GRACE, 0) == "archive"
+    assert retention_action(job(), policy(remove_on_complete=True, keep_completed=None), END + GRACE, 0) == "archive"
+    assert (
+        retention_action(job(), policy(remove_on_complete=True, keep_completed=0), END, 0) == "archive"
+    )  # as requested
 
 
 @pytest.mark.parametrize(("newer", "expected"), [(0, "keep"), (2, "keep"), (3, "archive"), (9, "archive")])
-def test_so_many_of_the_newest_stay(newer: int, expected: Fate) -> None:
-    assert fate(job(), terms(remove_on_complete=3), END + GRACE, 0, newer) == expected
+def test_so_many_of_the_newest_stay(newer: int, expected: RetentionAction) -> None:
+    assert retention_action(job(), policy(remove_on_complete=3), END + GRACE, 0, newer) == expected
 
 
-def test_a_single_call_has_the_last_word() -> None:
+def test_the_options_of_a_call_have_precedence() -> None:
     assert removal_of(job(options='{"remove_on_complete":true}'), USUAL) is True
-    assert removal_of(job(options='{"remove_on_complete":false}'), terms(remove_on_complete=True)) is False
-    assert removal_of(job(options='{"remove_on_complete":5,"timeout":3}'), terms(remove_on_complete=True)) == 5
+    assert removal_of(job(options='{"remove_on_complete":false}'), policy(remove_on_complete=True)) is False
+    assert removal_of(job(options='{"remove_on_complete":5,"timeout":3}'), policy(remove_on_complete=True)) == 5
     assert removal_of(job(options='{"remove_on_fail":true}'), USUAL) is False
-    assert removal_of(job(options='{"timeout":3}'), terms(remove_on_complete=True)) is True
+    assert removal_of(job(options='{"timeout":3}'), policy(remove_on_complete=True)) is True
     assert removal_of(job(State.CANCELLED, options='{"remove_on_fail":true}'), USUAL) is False
 
 
-def test_one_is_a_number_and_not_the_word_true() -> None:
-    assert fate(job(), terms(remove_on_complete=1), END + GRACE, 0, newer=0) == "keep"
-    assert fate(job(), terms(remove_on_complete=1), END + GRACE, 0, newer=1) == "archive"
+def test_one_is_a_number_and_not_true() -> None:
+    assert retention_action(job(), policy(remove_on_complete=1), END + GRACE, 0, newer=0) == "keep"
+    assert retention_action(job(), policy(remove_on_complete=1), END + GRACE, 0, newer=1) == "archive"
 
 
 def test_a_key_holds_for_its_day() -> None:
-    removed = terms(remove_on_complete=True)
-    assert fate(job(keyed=True), removed, END + KEYS_HOLD - 1, 0) == "keep"
-    assert fate(job(keyed=True), removed, END + KEYS_HOLD, 0) == "archive"
-    assert kept_until(job(keyed=True), terms(keep_completed=None)) is None
+    removed = policy(remove_on_complete=True)
+    assert retention_action(job(keyed=True), removed, END + KEY_TTL - 1, 0) == "keep"
+    assert retention_action(job(keyed=True), removed, END + KEY_TTL, 0) == "archive"
+    assert kept_until(job(keyed=True), policy(keep_completed=None)) is None
 
 
-def test_the_shortest_time_of_all_terms_says_how_far_to_look() -> None:
+def test_the_shortest_time_of_all_policies_bounds_the_scan() -> None:
     both = [USUAL, StoredPolicy(keep_failed=DAY), StoredPolicy(keep_completed=None)]
     assert shortest(both, State.COMPLETED) == 7 * DAY
     assert shortest(both, State.FAILED) == DAY
     assert shortest([StoredPolicy(keep_failed=None)], State.FAILED) is None
 
 
-def test_removal_is_looked_for_only_where_terms_ask_for_it() -> None:
-    assert not asks_for_removal([USUAL], State.COMPLETED)
-    assert asks_for_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.COMPLETED)
-    assert not asks_for_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.FAILED)
-    assert not asks_for_removal([StoredPolicy(remove_on_fail=True)], State.CANCELLED)
+def test_removal_is_checked_only_where_a_policy_has_it() -> None:
+    assert not has_removal([USUAL], State.COMPLETED)
+    assert has_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.COMPLETED)
+    assert not has_removal([USUAL, StoredPolicy(remove_on_complete=3)], State.FAILED)
+    assert not has_removal([StoredPolicy(remove_on_fail=True)], State.CANCELLED)

@@ -1,4 +1,4 @@
-"""What is stale, what is nearly stale, what becomes of it, and what has to be looked at lest one is missed."""
+"""Stale and nearly stale jobs, the action for them, and the query that misses none."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from headrace.core.retention.staleness import (
     AgeStats,
     JobAge,
     StaleFinding,
-    in_words,
-    judgment,
-    verdict,
-    watch,
+    age_query,
+    check_staleness,
+    format_duration,
+    stale_action,
 )
 from headrace.core.settings.settings import Settings
 
@@ -29,11 +29,11 @@ def aged(state: State = State.PENDING, lasted: int = 0, age: int = 0, **more: An
 
 
 def look(job: JobAge, *rows: PolicyRow, **settings: Any) -> StaleFinding | None:
-    return verdict(job, Policies(rows, Settings(**settings)), NOW)
+    return check_staleness(job, Policies(rows, Settings(**settings)), NOW)
 
 
-def task(**terms: Any) -> PolicyRow:
-    return PolicyRow("task", "send", StoredPolicy(**terms))
+def task(**fields: Any) -> PolicyRow:
+    return PolicyRow("task", "send", StoredPolicy(**fields))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_each_state_has_a_threshold_and_a_warning_at_three_quarters_of_it(state:
     assert (over.is_stale, over.lasted, over.action) == (True, most + 1, "review")
 
 
-def test_a_run_is_left_to_its_timeout_unless_somebody_says_otherwise() -> None:
+def test_a_run_is_left_to_its_timeout_by_default() -> None:
     assert look(aged(State.RUNNING, 365 * DAY, 365 * DAY)) is None
     found = look(aged(State.RUNNING, 2 * HOUR), task(max_running=HOUR))
     assert found is not None
@@ -77,9 +77,7 @@ def test_a_job_that_is_due_later_is_never_stale() -> None:
         ((PolicyRow("task", "send", StoredPolicy(max_pending=DAY), StoredPolicy(on_stale="review")),), "review"),
     ],
 )
-def test_a_job_is_ended_only_if_somebody_said_so_of_its_task_or_queue(
-    rows: tuple[PolicyRow, ...], action: OnStale
-) -> None:
+def test_a_job_is_ended_only_by_a_policy_of_its_task_or_queue(rows: tuple[PolicyRow, ...], action: OnStale) -> None:
     found = look(aged(lasted=2 * DAY), *rows)
     assert found is not None
     assert found.action == action
@@ -97,7 +95,7 @@ def test_an_override_acts_and_not_the_global_threshold() -> None:
     assert look(aged(lasted=2 * MINUTE), task(max_pending=MINUTE)) is not None
 
 
-def test_the_age_counts_beside_the_state_and_the_graver_of_both_is_told() -> None:
+def test_the_age_counts_beside_the_state_and_the_more_severe_finding_wins() -> None:
     old = aged(lasted=MINUTE, age=2 * HOUR)
     found = look(old, task(max_age=HOUR))
     assert found is not None
@@ -113,15 +111,15 @@ def test_the_age_counts_beside_the_state_and_the_graver_of_both_is_told() -> Non
 def test_a_judgment_names_version_time_and_threshold() -> None:
     found = look(aged(lasted=2 * DAY + HOUR), task(max_pending=DAY))
     assert found is not None
-    made = judgment(found)
+    made = stale_action(found)
     assert (made.id, made.version, made.action) == ("job", 7, "dead")
     assert made.detail == "pending for 2 d 1 h, at most 1 d (automatic)"
     other = look(aged(State.WAITING, 2 * DAY), task(max_waiting=DAY))
     assert other is not None
-    assert judgment(other).fingerprint != made.fingerprint, "another state is another matter to look into"
+    assert stale_action(other).fingerprint != made.fingerprint, "another state is another matter to look into"
     reviewed = look(aged(age=2 * HOUR), task(max_age=HOUR, on_stale="review"))
     assert reviewed is not None
-    assert judgment(reviewed).detail == "not finished after 2 h, at most 1 h (left as it is)"
+    assert stale_action(reviewed).detail == "not finished after 2 h, at most 1 h (left as it is)"
 
 
 def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
@@ -129,7 +127,7 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
         task(max_pending=HOUR, max_age=None),
         PolicyRow("queue", "q", StoredPolicy(), StoredPolicy(max_running=MINUTE)),
     ]
-    found = watch(rows, Settings(stale_scheduled=None), NOW)
+    found = age_query(rows, Settings(stale_scheduled=None), NOW)
     assert found == AgeQuery(
         {
             State.PENDING: NOW - 45 * MINUTE,
@@ -139,18 +137,18 @@ def test_the_least_of_all_thresholds_decides_what_is_looked_at() -> None:
         },
         None,
     )
-    assert watch([task(max_age=HOUR)], Settings(), NOW).due == NOW - 45 * MINUTE
+    assert age_query([task(max_age=HOUR)], Settings(), NOW).due == NOW - 45 * MINUTE
     off = {f"stale_{state}": None for state in ("scheduled", "waiting", "pending", "retrying")}
-    assert watch([], Settings(**off), NOW) == AgeQuery({}, None)  # type: ignore[arg-type]
+    assert age_query([], Settings(**off), NOW) == AgeQuery({}, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", sorted(OPEN))
-def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
+def test_the_query_misses_no_finding(state: State) -> None:
     rows = [
         task(max_age=7 * HOUR),
         PolicyRow("queue", "mail", StoredPolicy(), StoredPolicy(max_waiting=5, max_running=HOUR)),
     ]
-    wide = watch(rows, Settings(), NOW)
+    wide = age_query(rows, Settings(), NOW)
     for lasted in (1, 3, 4, MINUTE, HOUR // 2, HOUR, 6 * HOUR, 20 * HOUR, 2 * DAY):
         job = aged(state, lasted, lasted)
         if look(job, *rows) is not None:
@@ -158,9 +156,11 @@ def test_whatever_has_a_verdict_is_looked_at(state: State) -> None:
             assert seen, f"{state} for {lasted} ms is missed"
 
 
-def test_lengths_of_time_are_told_in_two_units() -> None:
-    told = [in_words(ms) for ms in (0, 999, 1000, 61_000, HOUR, HOUR + 30_000, DAY + 2 * HOUR + MINUTE, 30 * DAY)]
-    assert told == ["0 ms", "999 ms", "1 s", "1 min 1 s", "1 h", "1 h", "1 d 2 h", "30 d"]
+def test_durations_are_formatted_in_two_units() -> None:
+    texts = [
+        format_duration(ms) for ms in (0, 999, 1000, 61_000, HOUR, HOUR + 30_000, DAY + 2 * HOUR + MINUTE, 30 * DAY)
+    ]
+    assert texts == ["0 ms", "999 ms", "1 s", "1 min 1 s", "1 h", "1 h", "1 d 2 h", "30 d"]
 
 
 def test_ages_are_counted_and_the_ten_stalest_named() -> None:

@@ -1,4 +1,4 @@
-"""The keeper: every chore gets its turn, none ends the others, and beside jobs it rests for most of the time."""
+"""The maintenance loop: every task gets its turn, none ends the others, and beside jobs it mostly rests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE
 
 
 class Counting:
-    """Counts how often it was done; fails the first time if it is told to."""
+    """Counts how often it was done; fails the first time if the test says so."""
 
     def __init__(self, enough: int, pause: float = 0.0, first: Exception | None = None) -> None:
         self.done = 0
@@ -32,41 +32,39 @@ class Counting:
 
 
 @pytest.fixture
-def keepers() -> Iterator[list[MaintenanceLoop]]:
+def loops() -> Iterator[list[MaintenanceLoop]]:
     started: list[MaintenanceLoop] = []
     yield started
     for step_store in started:
         step_store.stop()
 
 
-def start(
-    keepers: list[MaintenanceLoop], *maintenance_tasks: MaintenanceTask, has_jobs: bool = False
-) -> MaintenanceLoop:
+def start(loops: list[MaintenanceLoop], *maintenance_tasks: MaintenanceTask, has_jobs: bool = False) -> MaintenanceLoop:
     step_store = MaintenanceLoop(maintenance_tasks, lambda: has_jobs)
     step_store.start()
-    keepers.append(step_store)
+    loops.append(step_store)
     return step_store
 
 
-def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[MaintenanceLoop]) -> None:
+def test_each_task_gets_its_turn_though_one_always_has_more_to_do(loops: list[MaintenanceLoop]) -> None:
     greedy, modest = Counting(5), Counting(3, pause=0.01)
-    start(keepers, greedy, modest)
+    start(loops, greedy, modest)
     assert greedy.is_enough.wait(PATIENCE)
     assert modest.is_enough.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a defect")])
-def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
-    keepers: list[MaintenanceLoop], error: Exception, monkeypatch: pytest.MonkeyPatch
+def test_a_failing_task_is_retried_and_blocks_no_other_task(
+    loops: list[MaintenanceLoop], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.runtime.maintenance.loop._OUTAGE_FIRST", 0.01)
     failing, other = Counting(2, first=error), Counting(3, pause=0.01)
-    start(keepers, failing, other)
+    start(loops, failing, other)
     assert other.is_enough.wait(PATIENCE)
     assert failing.is_enough.wait(PATIENCE)
 
 
-def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others_do_well() -> None:
+def test_a_task_that_keeps_failing_is_retried_less_often_though_others_succeed() -> None:
     class Failing:
         def do(self) -> float:
             raise ValueError("a defect")
@@ -80,7 +78,7 @@ def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others
 
 
 def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: float = 0.0, jobs: bool) -> list[float]:
-    """How long the keeper rests after each of so many pieces, by a clock that moves with its work and waits."""
+    """How long the loop rests after each of so many pieces, by a clock that moves with its work and waits."""
     now, rested = 0.0, list[float]()
 
     class Piece:
@@ -102,7 +100,7 @@ def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", SimpleNamespace(monotonic=lambda: now))
     step_store = MaintenanceLoop([Piece()], lambda: jobs)
     step_store._stopping = Stopping()
-    step_store._keep()
+    step_store._run()
     return rested[1::2]  # before each piece it waits until the piece is wanted
 
 
@@ -111,14 +109,14 @@ def test_it_rests_longer_beside_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rests(monkeypatch, 3, takes=0.04, jobs=True) == pytest.approx([0.04 * 19] * 3)
 
 
-def test_a_chore_that_is_behind_is_given_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_behind_gets_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of 0.1 s and rests of 1.9 s are a minute after 30 of them."""
     rested = rests(monkeypatch, 35, takes=0.1, jobs=True)
     assert rested[:30] == pytest.approx([1.9] * 30)
     assert rested[32:] == pytest.approx([0.9] * 3)
 
 
-def test_a_chore_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rests(monkeypatch, 40, takes=0.1, pause=0.001, jobs=True) == pytest.approx([1.9] * 40)
 
 
@@ -131,7 +129,7 @@ def test_it_stops_in_the_middle_of_its_rest() -> None:
     assert not step_store._thread.is_alive()
 
 
-def test_without_chores_there_is_nothing_to_stop() -> None:
+def test_without_tasks_there_is_nothing_to_stop() -> None:
     step_store = MaintenanceLoop([])
     step_store.start()
     step_store.stop()

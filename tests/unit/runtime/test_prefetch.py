@@ -9,8 +9,8 @@ import pytest
 from headrace.runtime.worker.prefetch import Prefetch
 
 
-class Watch:
-    """A time that passes when told."""
+class Stopwatch:
+    """A time that the test moves."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -20,124 +20,124 @@ class Watch:
 
 
 @pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
-    watch = Watch()
-    monkeypatch.setattr("headrace.runtime.worker.prefetch.time", SimpleNamespace(monotonic=watch.monotonic))
-    return watch
+def stopwatch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    stopwatch = Stopwatch()
+    monkeypatch.setattr("headrace.runtime.worker.prefetch.time", SimpleNamespace(monotonic=stopwatch.monotonic))
+    return stopwatch
 
 
-def work(pace: Prefetch, watch: Watch, jobs: int, seconds: float, times: int = 10) -> None:
+def work(prefetch: Prefetch, stopwatch: Stopwatch, jobs: int, seconds: float, times: int = 10) -> None:
     for _ in range(times):
-        watch.now += seconds
-        pace.finished(jobs)
+        stopwatch.now += seconds
+        prefetch.finished(jobs)
 
 
-def test_a_fresh_worker_fetches_nothing_ahead(watch: Watch) -> None:
+def test_a_fresh_worker_fetches_nothing_ahead(stopwatch: Stopwatch) -> None:
     assert Prefetch(4, 1000).ahead == 0
 
 
-def test_short_jobs_are_fetched_ahead_for_a_moment_of_work(watch: Watch) -> None:
-    pace = Prefetch(4, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)  # 5000 jobs a second
-    assert 100 <= pace.ahead <= 250
+def test_short_jobs_are_fetched_ahead_for_a_moment_of_work(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(4, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)  # 5000 jobs a second
+    assert 100 <= prefetch.ahead <= 250
 
 
-def test_long_jobs_are_not_fetched_ahead(watch: Watch) -> None:
-    pace = Prefetch(4, 1000)
-    work(pace, watch, jobs=1, seconds=0.1)
-    assert pace.ahead == 0
+def test_long_jobs_are_not_fetched_ahead(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(4, 1000)
+    work(prefetch, stopwatch, jobs=1, seconds=0.1)
+    assert prefetch.ahead == 0
 
 
-def test_never_more_than_allowed(watch: Watch) -> None:
-    pace = Prefetch(1, 10)
-    work(pace, watch, jobs=1000, seconds=0.01)
-    assert pace.ahead == 10
+def test_never_more_than_allowed(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 10)
+    work(prefetch, stopwatch, jobs=1000, seconds=0.01)
+    assert prefetch.ahead == 10
     nothing = Prefetch(1, 0)
-    work(nothing, watch, jobs=1000, seconds=0.01)
+    work(nothing, stopwatch, jobs=1000, seconds=0.01)
     assert nothing.ahead == 0
 
 
-def test_one_slow_moment_counts_in_full_and_recovery_is_gradual(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    fast = pace.ahead
-    work(pace, watch, jobs=1, seconds=0.06, times=1)
-    assert pace.ahead <= 1
-    work(pace, watch, jobs=50, seconds=0.01, times=1)
-    assert 0 < pace.ahead < fast
+def test_one_slow_moment_counts_in_full_and_recovery_is_gradual(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    fast = prefetch.ahead
+    work(prefetch, stopwatch, jobs=1, seconds=0.06, times=1)
+    assert prefetch.ahead <= 1
+    work(prefetch, stopwatch, jobs=50, seconds=0.01, times=1)
+    assert 0 < prefetch.ahead < fast
 
 
-def test_a_moment_too_short_to_tell_slows_nothing_down(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    fast = pace.ahead
-    work(pace, watch, jobs=1, seconds=0.01, times=4)
-    assert pace.ahead == fast
-    work(pace, watch, jobs=1, seconds=0.01, times=1)
-    assert pace.ahead <= 5  # five jobs in what is now long enough
+def test_a_moment_too_short_to_measure_slows_nothing_down(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    fast = prefetch.ahead
+    work(prefetch, stopwatch, jobs=1, seconds=0.01, times=4)
+    assert prefetch.ahead == fast
+    work(prefetch, stopwatch, jobs=1, seconds=0.01, times=1)
+    assert prefetch.ahead <= 5  # five jobs in what is now long enough
 
 
-def test_time_in_which_runners_had_no_work_slows_nothing_down(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    fast = pace.ahead
-    pace.starved()
-    work(pace, watch, jobs=1, seconds=0.1, times=1)
-    assert pace.ahead == fast
-    work(pace, watch, jobs=1, seconds=0.1, times=1)  # this time there was work
-    assert pace.ahead == 0
+def test_time_in_which_runners_had_no_work_slows_nothing_down(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    fast = prefetch.ahead
+    prefetch.starved()
+    work(prefetch, stopwatch, jobs=1, seconds=0.1, times=1)
+    assert prefetch.ahead == fast
+    work(prefetch, stopwatch, jobs=1, seconds=0.1, times=1)  # this time there was work
+    assert prefetch.ahead == 0
 
 
-def test_jobs_of_many_short_turns_are_counted_together(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
+def test_jobs_of_many_short_turns_are_counted_together(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
     for _ in range(100):
-        pace.starved()
-        work(pace, watch, jobs=1, seconds=0.0005, times=1)
-    assert 50 <= pace.ahead <= 100
+        prefetch.starved()
+        work(prefetch, stopwatch, jobs=1, seconds=0.0005, times=1)
+    assert 50 <= prefetch.ahead <= 100
 
 
-def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_most(watch: Watch) -> None:
-    pace = Prefetch(4, 10_000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    quick = pace.ahead
+def test_a_worker_claims_more_at_once_from_a_slow_store_but_at_most_a_fifth_of_a_second(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(4, 10_000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    quick = prefetch.ahead
     for _ in range(10):
-        pace.turned(0.01)
-    assert pace.ahead == quick
+        prefetch.turned(0.01)
+    assert prefetch.ahead == quick
     for _ in range(10):
-        pace.turned(0.025)
-    assert quick * 1.9 < pace.ahead < quick * 2.1
-    pace.turned(30.0)
-    assert pace.ahead <= 5000 * 0.2
+        prefetch.turned(0.025)
+    assert quick * 1.9 < prefetch.ahead < quick * 2.1
+    prefetch.turned(30.0)
+    assert prefetch.ahead <= 5000 * 0.2
 
 
-def test_a_store_far_away_does_not_make_jobs_look_long(watch: Watch) -> None:
-    pace = Prefetch(4, 1000)
+def test_a_store_far_away_does_not_make_jobs_look_long(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(4, 1000)
     for _ in range(20):
-        work(pace, watch, jobs=4, seconds=0.001, times=1)
-        watch.now += 0.1
-        pace.turned(0.1, all_idle=True)
-    assert 500 <= pace.ahead <= 800  # of 4000 a second
+        work(prefetch, stopwatch, jobs=4, seconds=0.001, times=1)
+        stopwatch.now += 0.1
+        prefetch.turned(0.1, all_idle=True)
+    assert 500 <= prefetch.ahead <= 800  # of 4000 a second
 
 
-def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(watch: Watch) -> None:
-    pace = Prefetch(4, 1000)
-    pace.turned(5.0)
-    work(pace, watch, jobs=1, seconds=0.1)
-    assert pace.ahead == 0
+def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(4, 1000)
+    prefetch.turned(5.0)
+    work(prefetch, stopwatch, jobs=1, seconds=0.1)
+    assert prefetch.ahead == 0
 
 
-def test_time_without_jobs_says_nothing_about_their_length(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    before = pace.ahead
-    watch.now += 3600
-    pace.idle()
-    work(pace, watch, jobs=50, seconds=0.01, times=1)
-    assert pace.ahead >= before // 2
+def test_time_without_jobs_says_nothing_about_their_length(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    before = prefetch.ahead
+    stopwatch.now += 3600
+    prefetch.idle()
+    work(prefetch, stopwatch, jobs=50, seconds=0.01, times=1)
+    assert prefetch.ahead >= before // 2
 
 
-def test_a_stall_stops_fetching_ahead(watch: Watch) -> None:
-    pace = Prefetch(1, 1000)
-    work(pace, watch, jobs=50, seconds=0.01)
-    pace.stalled()
-    assert pace.ahead == 0
+def test_a_stall_stops_fetching_ahead(stopwatch: Stopwatch) -> None:
+    prefetch = Prefetch(1, 1000)
+    work(prefetch, stopwatch, jobs=50, seconds=0.01)
+    prefetch.stalled()
+    assert prefetch.ahead == 0

@@ -48,24 +48,24 @@ class Server:
         self.away: Exception | None = None
         self.loses_replies = False
         self.refuses: Callable[[NewJob], bool] = lambda _: False
-        self.room: dict[str, int] = {}  # how many jobs more each queue has room for, if it is not for all
+        self.capacity: dict[str, int] = {}  # how many jobs more each queue has room for, if it is not for all
         self.stored: dict[str, NewJob] = {}
         self.batches: list[int] = []
-        self.asked = threading.Semaphore(0)  # once for each insert that found it away
+        self.refused = threading.Semaphore(0)  # once for each insert that found it away
         self._lock = threading.Lock()
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[bool]:
         with self._lock:
             if self.away is not None:
-                self.asked.release()
+                self.refused.release()
                 raise self.away
             if any(map(self.refuses, jobs)):
                 raise ValueError("what is this?")
-            for queue, room in self.room.items():
-                if sum(job.queue == queue for job in jobs) > room:
+            for queue, capacity in self.capacity.items():
+                if sum(job.queue == queue for job in jobs) > capacity:
                     raise QueueFull(f"queue {queue!r} is full")
             for job in jobs:
-                self.room.update({job.queue: self.room[job.queue] - 1} if job.queue in self.room else {})
+                self.capacity.update({job.queue: self.capacity[job.queue] - 1} if job.queue in self.capacity else {})
             fresh = [job.id not in self.stored for job in jobs]
             if whole and not all(fresh):
                 raise DuplicateJob(jobs[fresh.index(False)].id)
@@ -93,7 +93,7 @@ class Server:
 
 
 class Shelf:
-    """What of an archive the spool asks for."""
+    """The part of an archive that the spool needs."""
 
     def __init__(self, *jobs: NewJob) -> None:
         self.away: Exception | None = None
@@ -121,11 +121,11 @@ def jobs(*ids: str) -> list[NewJob]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody here needs the pauses that spare a real server."""
+    """These tests do not need the pauses that spare a real server."""
     monkeypatch.setattr(forwarder, "_PAUSE_FIRST", 0.001)
     monkeypatch.setattr(forwarder, "_PAUSE_LONGEST", 0.005)
-    monkeypatch.setattr(forwarder, "_LOOK", 0.005)
-    monkeypatch.setattr(forwarder, "_WATCH", 0.005)
+    monkeypatch.setattr(forwarder, "_CHECK_EVERY", 0.005)
+    monkeypatch.setattr(forwarder, "_IDLE_CHECK", 0.005)
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_nothing_overtakes_a_job_that_waits(spool: Spool, server: Server) -> Non
     assert list(server.stored) == list("abcd")
 
 
-def test_a_spool_is_done_although_somebody_never_stops_to_enqueue(spool: Spool, server: Server) -> None:
+def test_a_spool_gets_empty_although_a_producer_never_stops(spool: Spool, server: Server) -> None:
     server.go()
     spool.insert(jobs(*(f"{n:05}" for n in range(1200))))
     server.come_back()
@@ -205,7 +205,7 @@ def test_a_spool_is_done_although_somebody_never_stops_to_enqueue(spool: Spool, 
     assert list(server.stored) == [f"{n:05}" for n in range(number + 1)]
 
 
-def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(
+def test_a_server_that_hangs_with_the_last_jobs_blocks_no_producer_for_long(
     spool: Spool, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slept: list[float] = []
@@ -219,7 +219,7 @@ def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(
     with server._lock:
         for name in "abcdefgh":
             assert spool.insert(jobs(name)) == ["spooled"]
-    assert sum(slept) < 2 * markers._MOMENT, "one of them waited, not all"
+    assert sum(slept) < 2 * markers._LONGEST_WAIT, "one of them waited, not all"
 
 
 def test_another_process_stays_behind_as_well(opened: Callable[..., Spool], server: Server) -> None:
@@ -319,7 +319,7 @@ def test_a_job_that_was_stored_and_is_archived_by_now_is_not_run_again(spool: Sp
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_an_archive_elsewhere_is_asked_and_not_waited_for(
+def test_a_separate_archive_is_read_and_not_waited_for(
     opened: Callable[..., Spool], server: Server, is_away: bool
 ) -> None:
     elsewhere = Server("sqlite:///archive.db")
@@ -354,18 +354,18 @@ def test_a_full_spool_says_so_and_takes_all_or_nothing(opened: Callable[..., Spo
     assert spool.insert(jobs("d", "e", "f")) == ["spooled"] * 3
 
 
-def test_room_is_counted_by_jobs_and_not_by_their_numbers(tmp_path: Path) -> None:
-    ours, theirs = (SpoolFile(tmp_path / "spool.db", url, 3) for url in ("redis://a", "redis://b"))
+def test_the_limit_counts_jobs_and_not_their_numbers(tmp_path: Path) -> None:
+    one_file, other_file = (SpoolFile(tmp_path / "spool.db", url, 3) for url in ("redis://a", "redis://b"))
     for n in range(3):
-        ours.add(jobs(f"ours-{n}"), False, 0)
-        theirs.add(jobs(f"theirs-{n}"), False, 0)
+        one_file.add(jobs(f"ours-{n}"), False, 0)
+        other_file.add(jobs(f"theirs-{n}"), False, 0)
     with pytest.raises(QueueFull):
-        ours.add(jobs("one-more"), False, 0)
-    ours.remove(ours.first(2)[1:])
-    ours.add(jobs("one-more"), False, 0)
-    assert [spooled.id for spooled in ours.first(9)] == ["ours-0", "ours-2", "one-more"]
-    ours.close()
-    theirs.close()
+        one_file.add(jobs("one-more"), False, 0)
+    one_file.remove(one_file.first(2)[1:])
+    one_file.add(jobs("one-more"), False, 0)
+    assert [spooled.id for spooled in one_file.first(9)] == ["ours-0", "ours-2", "one-more"]
+    one_file.close()
+    other_file.close()
 
 
 # -- what the server does not take
@@ -419,9 +419,9 @@ def test_what_no_job_is_to_blame_for_is_waited_for(spool: Spool, server: Server,
     spool.insert(jobs("a", "b"))
     server.away = error
     for _ in range(3):
-        assert server.asked.acquire(timeout=PATIENCE)
+        assert server.refused.acquire(timeout=PATIENCE)
     assert (spool.stats().waiting, spool.stats().refused) == (2, 0)
-    eventually(lambda: spool.stats().error == str(error), "that the reason is told")
+    eventually(lambda: spool.stats().error == str(error), "that the reason is recorded")
     server.come_back()
     drained(spool)
     assert list(server.stored) == ["a", "b"]
@@ -434,25 +434,25 @@ def test_of_a_full_queue_as_much_is_forwarded_as_fits_and_other_queues_do_not_wa
     server.go()
     spool.insert([job(f"small-{number}", queue="small") for number in range(5)])
     spool.insert(jobs("a", "b"))
-    server.room = {"small": 3}
+    server.capacity = {"small": 3}
     server.come_back()
     eventually(lambda: spool.stats().waiting == 2, "that what fits is forwarded")
     assert sorted(server.stored) == ["a", "b", "small-0", "small-1", "small-2"]
-    server.room["small"] = 1
+    server.capacity["small"] = 1
     eventually(lambda: spool.stats().waiting == 1, "that one more is forwarded")
     assert list(server.stored)[-1] == "small-3"
-    server.room["small"] = 1
+    server.capacity["small"] = 1
     drained(spool)
     assert list(server.stored)[-1] == "small-4"
 
 
-def test_a_store_that_moved_is_followed_by_whoever_has_its_new_url(opened: Callable[..., Spool]) -> None:
+def test_a_store_that_moved_gets_its_spool_from_an_app_with_the_new_url(opened: Callable[..., Spool]) -> None:
     old, new = Server("redis://old:6379/0?prefix=shop"), Server("redis://app:***@new:6379/0?prefix=shop&timeout=3")
     before = opened(old)
     old.go(EngineUnavailable("away"))
     before.insert(jobs("a", "b"))
     old.away = StoreMoved("redis://new:6379/0?prefix=shop")
-    eventually(lambda: "were copied to" in str(before.stats().error), "that it has heard of the move")
+    eventually(lambda: "were copied to" in str(before.stats().error), "that it knows of the move")
     before.close()
     after = opened(new)
     assert after.insert(jobs("c")) == ["spooled"]
@@ -472,7 +472,7 @@ def test_jobs_of_one_file_go_each_to_their_own_server(opened: Callable[..., Spoo
     shop.come_back()
     drained(for_shop)
     assert (list(shop.stored), mail.stored, for_mail.count()) == (["same-id", "s"], {}, 2)
-    assert for_shop.insert(jobs("t")) == [True], "what waits for another server is in nobody's way"
+    assert for_shop.insert(jobs("t")) == [True], "jobs for another server block no others"
 
 
 @pytest.mark.parametrize(
@@ -531,7 +531,7 @@ def test_jobs_outlive_the_process_that_spooled_them(opened: Callable[..., Spool]
     first.close()
     second = opened(server)
     second.start()
-    assert server.asked.acquire(timeout=PATIENCE)
+    assert server.refused.acquire(timeout=PATIENCE)
     assert second.insert(jobs("c")) == ["spooled"]
     second.close()
     server.come_back()
@@ -545,7 +545,7 @@ def test_a_closing_app_forwards_what_it_can(opened: Callable[..., Spool], server
     spool = opened(server)
     server.go()
     spool.insert(jobs("a"))
-    assert server.asked.acquire(timeout=PATIENCE)
+    assert server.refused.acquire(timeout=PATIENCE)
     server.come_back()
     spool.close()
     assert list(server.stored) == ["a"]
@@ -591,7 +591,7 @@ def test_one_forwards_while_the_others_watch(opened: Callable[..., Spool], serve
 
 def test_one_that_watches_forwards_what_others_leave_later(opened: Callable[..., Spool], server: Server) -> None:
     watching = opened(server)
-    watching.watch()
+    watching.keep_forwarding()
     other = opened(server)
     server.go()
     other.insert(jobs("a"))
@@ -602,7 +602,7 @@ def test_one_that_watches_forwards_what_others_leave_later(opened: Callable[...,
 
 
 def test_to_watch_makes_no_file(spool: Spool, tmp_path: Path) -> None:
-    spool.watch()
+    spool.keep_forwarding()
     assert spool._forwarder._thread is not None
     spool.pause()
     assert list(tmp_path.iterdir()) == []
@@ -664,26 +664,26 @@ def test_waiting_ends_when_the_job_has_left(spool: Spool, server: Server) -> Non
 
 
 def test_waiting_goes_on_until_the_server_answers_here_too(opened: Callable[..., Spool], server: Server) -> None:
-    here, other = opened(server), Server()
+    spool, other = opened(server), Server()
     server.go()
-    here.insert(jobs("a"))
+    spool.insert(jobs("a"))
     there = opened(other)  # the same server, by a connection that is well
     there.start()
     drained(there)
     assert list(other.stored) == ["a"]
-    assert not here.waiting().wait("a", 0.05), "it has left, but nobody here can ask for it"
+    assert not spool.waiting().wait("a", 0.05), "it has left, but this process can't read it"
     server.come_back()
-    assert here.waiting().wait("a", PATIENCE)
+    assert spool.waiting().wait("a", PATIENCE)
 
 
-def test_the_place_in_the_spool_is_told(spool: Spool, server: Server) -> None:
+def test_the_place_in_the_spool_is_explained(spool: Spool, server: Server) -> None:
     server.go()
     spool.insert(jobs("a", "b", "c"))
     where, in_front, error = spool.place("c")
     assert where.endswith("spool.db")
     assert (in_front, error) == (2, "connection refused")
-    told = explain_spooled("web-1:/var/spool.db", 2, "connection refused")
-    assert told == (
+    sentence = explain_spooled("web-1:/var/spool.db", 2, "connection refused")
+    assert sentence == (
         "It waits in the spool of web-1:/var/spool.db: the server is unavailable (connection refused), 2 jobs are in "
         "front of it; it is forwarded when the server returns."
     )
@@ -691,12 +691,12 @@ def test_the_place_in_the_spool_is_told(spool: Spool, server: Server) -> None:
 
 
 def examined(spool: Spool) -> tuple[list[str], list[str]]:
-    """What is wrong, and what is good to know."""
+    """The findings and the remarks."""
     found = list(findings(spool))
     return [str(one) for one in found if not one.note], [str(one) for one in found if one.note]
 
 
-def test_the_doctor_tells_what_was_refused_and_dropped_and_who_else_waits(
+def test_the_doctor_reports_refused_and_dropped_jobs_and_those_of_other_stores(
     opened: Callable[..., Spool], server: Server
 ) -> None:
     spool, other = opened(server, limit=4), Server("redis://elsewhere")
@@ -706,8 +706,8 @@ def test_the_doctor_tells_what_was_refused_and_dropped_and_who_else_waits(
     server.go()
     spool.insert([job("bad"), job("mine", version=2000, created_at=2000), job("a"), job("b")])
     full, _ = examined(spool)
-    assert [told for told in full if "nearly full; it refuses jobs beyond 4" in told]
-    assert [told for told in full if told.startswith("4 jobs wait in the spool since")]
+    assert [sentence for sentence in full if "nearly full; it refuses jobs beyond 4" in sentence]
+    assert [sentence for sentence in full if sentence.startswith("4 jobs wait in the spool since")]
     server.refuses = lambda job: job.id == "bad"
     server.come_back()
     drained(spool)

@@ -1,4 +1,4 @@
-"""A second opinion on cron: reads the five fields by itself and asks one minute at a time whether it matches.
+"""A second implementation of cron: reads the five fields by itself and checks one minute at a time.
 
 Slow and plain on purpose, and nothing of the package is used. Also draws expressions for both to read.
 """
@@ -71,7 +71,7 @@ def _fields(place: int, *special: str) -> st.SearchStrategy[str]:
     number = st.integers(low, high)
     ranged = st.tuples(number, number).map(lambda ends: f"{min(ends)}-{max(ends)}")
     stepped = st.tuples(st.one_of(st.just("*"), ranged), st.integers(1, 12)).map(lambda both: f"{both[0]}/{both[1]}")
-    # Longer lists and stars more often than not: an expression that hardly ever fires tells little.
+    # Longer lists and stars more often than not: an expression that hardly ever fires tests little.
     term = st.one_of(number.map(str), ranged, stepped, *([st.sampled_from(special)] if special else []))
     return st.one_of(st.just("*"), st.lists(term, min_size=1, max_size=3).map(",".join))
 

@@ -1,4 +1,4 @@
-"""What fires and what is skipped when a schedule is looked at on time, late, or after a long outage.
+"""The fired and skipped occurrences of a schedule that is checked on time, late, or after a long outage.
 
 The oracle lists every occurrence and sorts it by the rules; the code must come to the same without the list.
 """

@@ -129,7 +129,7 @@ def test_it_knows_whether_it_fires_in_every_hour(text: str, answer: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("", "0 fields; use five"),
         ("* * * *", "4 fields"),
@@ -153,18 +153,18 @@ def test_it_knows_whether_it_fires_in_every_hour(text: str, answer: bool) -> Non
         ("٣ * * * *", "is not a minute"),
         ("@daly", "did you mean '@daily'?"),
         ("@reboot", "use one of @yearly"),
-        ("0 0 31 2 *", "never comes"),
-        ("0 0 30,31 FEB ?", "never comes"),
-        ("0 0 31 4,6,9,11 *", "never comes"),
-        ("0 0 */31 * 1#5", "never comes"),
+        ("0 0 31 2 *", "never occurs"),
+        ("0 0 30,31 FEB ?", "never occurs"),
+        ("0 0 31 4,6,9,11 *", "never occurs"),
+        ("0 0 */31 * 1#5", "never occurs"),
         ("9" * 5000 + " * * * *", f"at most {LONGEST_TEXT}"),
     ],
 )
-def test_what_it_cannot_read_is_refused_by_the_name_of_the_field(text: str, says: str) -> None:
+def test_what_it_cannot_read_is_refused_by_the_name_of_the_field(text: str, expected: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
         parsed(text)
     assert str(refused.value).startswith("cron: ")
-    assert says in str(refused.value)
+    assert expected in str(refused.value)
     assert len(str(refused.value)) < 400
 
 

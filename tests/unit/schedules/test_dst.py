@@ -1,7 +1,7 @@
-"""Cron times when the clocks change: the rules that are promised, and a table of expressions, zones and changes.
+"""Cron times when the clocks change: the documented rules, and a table of expressions, zones and changes.
 
-The oracle looks at every minute of the world around a change, asks zoneinfo what the wall shows, and applies the
-rules to the walls that match. It knows nothing of offsets, stretches or spans.
+The oracle checks every minute around a change, reads the local time from zoneinfo, and applies the
+rules to the local times that match. It knows nothing of offsets, periods or spans.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ def check_against_the_oracle(text: str, zone: str, day: str) -> None:
     for gap, overlap in product(GAPS, OVERLAPS):
         expected = [run for run in expected_runs(text, zone, day, gap, overlap) if low <= run < high]
         clock = ZonedCron(parsed(text), zone, gap, overlap)
-        told = f"{text} in {zone}, {gap}, {overlap}"
-        assert list(takewhile(lambda run: run < high, clock.rising(low - 1))) == expected, told
-        assert list(clock.falling(high, low)) == expected[::-1], told
+        description = f"{text} in {zone}, {gap}, {overlap}"
+        assert list(takewhile(lambda run: run < high, clock.rising(low - 1))) == expected, description
+        assert list(clock.falling(high, low)) == expected[::-1], description
         laid_together = clock.count(low, high) - len(expected)
-        assert 0 <= laid_together <= (len(matching(text, zone, day)[1]) if gap == "shift" else 0), told
+        assert 0 <= laid_together <= (len(matching(text, zone, day)[1]) if gap == "shift" else 0), description
 
 
 @pytest.mark.parametrize(("zone", "day"), CHANGES)
@@ -197,10 +197,10 @@ def test_a_time_that_comes_twice_runs_as_wished(overlap: Overlap, expected: list
 @pytest.mark.parametrize("overlap", OVERLAPS)
 @pytest.mark.parametrize("day", ["2026-03-08", "2026-11-01"])
 def test_a_rhythm_keeps_its_pace_through_both_changes(day: str, overlap: Overlap) -> None:
-    for text, pace in (("*/15 * * * *", 15 * MINUTE), ("0 * * * *", HOUR)):
+    for text, interval in (("*/15 * * * *", 15 * MINUTE), ("0 * * * *", HOUR)):
         timing = Timing(cron=text, tz="America/New_York", dst_overlap=overlap)
         runs = upcoming(timing, ms(day), 0, 24)
-        assert {later - earlier for earlier, later in pairwise(runs)} == {pace}
+        assert {later - earlier for earlier, later in pairwise(runs)} == {interval}
 
 
 def test_both_lets_a_named_hour_run_through_twice_in_order() -> None:

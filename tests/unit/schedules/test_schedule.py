@@ -64,9 +64,9 @@ def test_what_is_written_becomes_plain_milliseconds() -> None:
     assert msgspec.json.decode(msgspec.json.encode(made), type=Timing) == made
 
 
-def test_what_is_not_said_is_not_stored() -> None:
-    said = timing(every=1.5, tz="".join("UTC"), catch_up_window=timedelta(days=1), now=NOW)
-    assert msgspec.json.encode(said) == b'{"every":1500}'
+def test_defaults_are_not_stored() -> None:
+    stored = timing(every=1.5, tz="".join("UTC"), catch_up_window=timedelta(days=1), now=NOW)
+    assert msgspec.json.encode(stored) == b'{"every":1500}'
     assert timing(at=later(seconds=1), now=NOW) == Timing(at=NOW + SECOND)
     assert timing(every=timedelta(minutes=5), now=NOW).every == 5 * MINUTE
     assert timing(cron="@daily", tz=ZoneInfo("Asia/Tokyo"), now=NOW).tz == "Asia/Tokyo"
@@ -78,7 +78,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"cron": "@daily", "every": 5}, "exactly one of cron, every and at, not cron and every"),
     ({"cron": "61 * * * *"}, "cron: '61' in"),
     ({"cron": 5}, "cron: expected text"),
-    ({"cron": "0 0 31 2 *"}, "never comes"),
+    ({"cron": "0 0 31 2 *"}, "never occurs"),
     ({"cron": "0 0 1 1 *" + " " * 200}, "characters; at most 200"),
     ({"every": 0}, "every: 0 is out of range; use 0.1 seconds to 100 years"),
     ({"every": 0.0999}, "every: 0.0999 is out of range"),
@@ -131,11 +131,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given_fields", "says"), BAD)
-def test_what_breaks_a_rule_is_refused_by_name_and_with_the_rule(given_fields: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("given_fields", "expected"), BAD)
+def test_what_breaks_a_rule_is_refused_by_name_and_with_the_rule(given_fields: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidSchedule) as refused:
         timing(**given_fields, now=NOW)
-    assert says in str(refused.value)
+    assert expected in str(refused.value)
     assert len(str(refused.value)) < 400
 
 
@@ -259,7 +259,7 @@ def test_the_search_for_a_time_that_never_comes_is_bounded(monkeypatch: pytest.M
 
 
 def count_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every wall time that a cron expression is asked for from now on."""
+    """Every wall-clock time that a cron expression is searched for from now on."""
     steps: list[int] = []
     walk = Cron._walk
 
@@ -275,7 +275,7 @@ def count_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # -- jitter and ids
 
 
-def test_jitter_is_the_same_for_everybody_and_spreads_over_its_whole_range() -> None:
+def test_jitter_is_the_same_in_every_process_and_spreads_over_its_whole_range() -> None:
     spread = Timing(every=MINUTE, jitter=9)
     delays = [due_at(spread, "nightly", NOW + number * MINUTE) - NOW - number * MINUTE for number in range(400)]
     assert set(delays) == set(range(10))
@@ -283,13 +283,13 @@ def test_jitter_is_the_same_for_everybody_and_spreads_over_its_whole_range() -> 
     assert delays[:5] == [9, 2, 1, 3, 2]  # pinned: processes of different versions must agree
 
 
-def test_jitter_differs_between_schedules_and_is_none_without_being_asked_for() -> None:
+def test_jitter_differs_between_schedules_and_is_off_by_default() -> None:
     spread = Timing(every=DAY, jitter=HOUR)
     assert len({due_at(spread, f"schedule-{number}", NOW) for number in range(50)}) > 45
     assert due_at(Timing(every=DAY), "nightly", NOW) == NOW
 
 
-def test_the_id_of_an_occurrence_tells_its_schedule_and_its_time() -> None:
+def test_the_id_of_an_occurrence_has_its_schedule_and_its_time() -> None:
     at = int(datetime(2026, 11, 15, 2, tzinfo=UTC).timestamp()) * 1000
     assert occurrence_id("nightly", at) == "nightly:20261115T020000Z"
     assert occurrence_id("nightly", at + 7) == "nightly:20261115T020000.007Z"

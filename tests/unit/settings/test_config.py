@@ -86,7 +86,7 @@ except HeadraceError as error:
         ("redis://ann:swordfish@cache/0", "redis", "headrace[redis]"),
     ],
 )
-def test_a_driver_that_is_not_installed_is_told_by_the_name_of_the_extra(url: str, driver: str, extra: str) -> None:
+def test_a_driver_that_is_not_installed_is_reported_by_the_name_of_the_extra(url: str, driver: str, extra: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT.format(driver=driver, url=url)],
         capture_output=True,
@@ -144,7 +144,7 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "url", ["postgress://ann:swordfish@db/jobs", "mysql://ann:swordfish@db/jobs", "amqp://:swordfish@queue"]
 )
-def test_a_url_of_an_unknown_kind_is_told_without_its_password(url: str) -> None:
+def test_a_url_of_an_unknown_kind_is_reported_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match="is not known") as caught:
         open_engine(Settings(url=url))
     assert "swordfish" not in str(caught.value)
@@ -177,7 +177,7 @@ def test_a_url_is_shown_without_its_password_however_it_is_written(url: str, sho
 )
 def test_a_url_that_can_not_be_split_is_refused_without_its_password(url: str) -> None:
     try:
-        told = open_engine(Settings(url=url)).url
+        shown = open_engine(Settings(url=url)).url
     except ConfigError as error:
-        told = str(error)
-    assert "sword" not in told
+        shown = str(error)
+    assert "sword" not in shown

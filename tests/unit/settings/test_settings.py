@@ -102,7 +102,7 @@ def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, source
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong", "told"),
+    ("name", "wrong", "expected"),
     [
         (
             "strategy",
@@ -118,7 +118,7 @@ def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, source
         ("max_crashes", "few", "use a whole number, or none"),
     ],
 )
-def test_a_wrong_word_is_an_error_that_names_the_choices(name: str, wrong: str, told: str) -> None:
+def test_a_wrong_value_is_an_error_that_names_the_choices(name: str, wrong: str, expected: str) -> None:
     places: dict[str, Any] = {
         name: {"arguments": {name: wrong}},
         f"HEADRACE_{name.upper()}": {"environment": {f"HEADRACE_{name.upper()}": wrong}},
@@ -127,7 +127,7 @@ def test_a_wrong_word_is_an_error_that_names_the_choices(name: str, wrong: str, 
     for where, sources in places.items():
         with pytest.raises(ConfigError) as caught:
             found(**sources)
-        assert str(caught.value) == f"{where}: {wrong!r} is not valid: {told}"
+        assert str(caught.value) == f"{where}: {wrong!r} is not valid: {expected}"
 
 
 @pytest.mark.parametrize("wrong", [[""], ["gpu", " "], ("a\nb",), ["x" * 101]])
@@ -138,7 +138,7 @@ def test_a_capability_without_a_name_is_refused(wrong: Any) -> None:
         found(file={"capabilities": wrong})
 
 
-def test_capabilities_are_each_told_once() -> None:
+def test_capabilities_are_each_stored_once() -> None:
     assert found(environment={"HEADRACE_CAPABILITIES": "gpu, disk,,gpu,"}).capabilities == ("gpu", "disk")
 
 
@@ -185,8 +185,8 @@ def test_the_heartbeat_follows_the_lease_unless_it_is_set() -> None:
 
 def test_the_retry_of_all_tasks_can_be_set() -> None:
     assert found({}).retry == Retry()
-    told = {"HEADRACE_RETRY_LIMIT": "5", "HEADRACE_RETRY_BASE": "2.5", "HEADRACE_RETRY_BACKOFF": "fixed"}
-    assert found({}, told).retry == Retry(limit=5, base=2.5, backoff="fixed")
+    expected = {"HEADRACE_RETRY_LIMIT": "5", "HEADRACE_RETRY_BASE": "2.5", "HEADRACE_RETRY_BACKOFF": "fixed"}
+    assert found({}, expected).retry == Retry(limit=5, base=2.5, backoff="fixed")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_no_password_and_no_secret_is_shown() -> None:
         web_auth=["ann:s3cret"],
         alert_channels=["ops=slack+https://hooks.example/T0P"],
     )
-    assert [word for word in ("s3cret", "pa55", "hidden1", "t0ken", "T0P") if word in shown] == []
+    assert [secret for secret in ("s3cret", "pa55", "hidden1", "t0ken", "T0P") if secret in shown] == []
     assert "ann:***@host" in shown
 
 
@@ -247,12 +247,12 @@ def test_a_weight_that_is_no_whole_number_is_refused(given: Any) -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://localhost/0", "rediss://h/0", "redis+sentinel://a/m/0", "unix:///r.sock"])
-def test_metrics_are_kept_shorter_in_memory_unless_said(url: str) -> None:
-    told = resolve({"url": url}, {}, {}, "headrace.toml")
-    assert (told.settings.metrics_keep_fine, told.settings.metrics_keep_minutes) == (86_400, 604_800)
-    assert told.origin["metrics_keep_fine"] == "url"
-    said = resolve({"url": url}, {"HEADRACE_METRICS_KEEP_FINE": "none"}, {}, "headrace.toml")
-    assert (said.settings.metrics_keep_fine, said.settings.metrics_keep_minutes) == (None, 604_800)
+def test_metrics_are_kept_shorter_in_memory_by_default(url: str) -> None:
+    expected = resolve({"url": url}, {}, {}, "headrace.toml")
+    assert (expected.settings.metrics_keep_fine, expected.settings.metrics_keep_minutes) == (86_400, 604_800)
+    assert expected.origin["metrics_keep_fine"] == "url"
+    resolved = resolve({"url": url}, {"HEADRACE_METRICS_KEEP_FINE": "none"}, {}, "headrace.toml")
+    assert (resolved.settings.metrics_keep_fine, resolved.settings.metrics_keep_minutes) == (None, 604_800)
     usual = resolve({"url": "sqlite:///x.db"}, {}, {}, "headrace.toml").settings
     assert (usual.metrics_keep_fine, usual.metrics_keep_minutes) == (604_800, 2_592_000)
 

@@ -33,18 +33,18 @@ def name_in(url: str) -> str:
 
 
 def test_a_schema_is_dropped_with_its_tables_and_its_neighbor_stays() -> None:
-    mine, other = servers.postgres_url(), servers.postgres_url()
-    db = servers.postgres_connection(mine)
-    for url in (mine, other):
+    own, other = servers.postgres_url(), servers.postgres_url()
+    db = servers.postgres_connection(own)
+    for url in (own, other):
         db.execute(f"CREATE SCHEMA {name_in(url)} CREATE TABLE kept (n int)")
-    servers.drop(mine)
+    servers.drop(own)
     found = db.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 't\\_%'").fetchall()
     assert (name_in(other),) in found
-    assert (name_in(mine),) not in found
+    assert (name_in(own),) not in found
     servers.drop(other)
 
 
-def test_a_database_of_its_own_is_empty_and_is_dropped_under_whoever_uses_it() -> None:
+def test_a_database_of_its_own_is_empty_and_is_dropped_while_in_use() -> None:
     url = servers.postgres_url(own_database=True)
     with psycopg.connect(url) as db:
         assert db.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
@@ -59,12 +59,12 @@ def test_the_role_is_no_superuser() -> None:
 
 
 def test_a_prefix_is_dropped_and_its_neighbor_stays() -> None:
-    mine, other = servers.redis_url(), servers.redis_url()
-    client = servers.redis_connection(mine)
-    for url in (mine, other):
+    own, other = servers.redis_url(), servers.redis_url()
+    client = servers.redis_connection(own)
+    for url in (own, other):
         client.mset({f"{{{name_in(url)}}}:{n}": "x" for n in range(10_000)})
-    servers.drop(mine)
-    assert not client.keys(f"*{name_in(mine)}*")
+    servers.drop(own)
+    assert not client.keys(f"*{name_in(own)}*")
     assert len(client.keys(f"*{name_in(other)}*")) == 10_000
     servers.drop(other)
 
@@ -134,12 +134,12 @@ def test_nothing_is_left_of_a_run_however_it_ends(ending: str) -> None:
 def _is_gone(folder: Path, pid: int) -> bool:
     with contextlib.suppress(ProcessLookupError, FileNotFoundError):
         os.kill(pid, 0)
-        # It may be dead and yet listed, if whoever inherited it does not care.
+        # It may be dead and yet listed, if its new parent does not wait for it.
         return ") Z " in Path(f"/proc/{pid}/stat").read_text() and not folder.exists()
     return not folder.exists()
 
 
-def test_a_missing_server_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_server_is_reported_with_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     with contextlib.closing(RedisServer()) as server, pytest.raises(ServerFailed, match="HEADRACE_TEST_REDIS"):
@@ -168,7 +168,7 @@ def test_a_named_server_is_used_and_what_was_left_there_is_removed() -> None:
 
 
 class Echo:
-    """A server that answers with what it hears."""
+    """A server that answers with what it receives."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -219,10 +219,10 @@ def _connected(proxy: Proxy) -> socket.socket:
 
 
 def hears(wire: socket.socket, size: int) -> bytes:
-    heard = b""
-    while len(heard) < size and (more := wire.recv(65536)):
-        heard += more
-    return heard
+    received = b""
+    while len(received) < size and (more := wire.recv(65536)):
+        received += more
+    return received
 
 
 def test_a_proxy_forwards_whatever_comes(proxy: Proxy, wire: socket.socket) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from headrace.core.clock import to_datetime
-from headrace.core.option_times import check_patience
+from headrace.core.option_times import check_timeout
 from headrace.core.tasks.options import OPTION_NAMES, Options, check_task_name, checked, ensure_agreement
 from headrace.core.tasks.unique import Cache, Unique
 from headrace.errors import InvalidJob
@@ -65,7 +65,7 @@ WORDS = tuple(f"t{n}" for n in range(100))
         ("cache", Cache(60), Cache(60)),
         ("cache", None, None),
         ("tags", ["a", "b", "a"], ("a", "b")),
-        ("tags", (word for word in ["x", "y"]), ("x", "y")),
+        ("tags", (label for label in ["x", "y"]), ("x", "y")),
         ("tags", [], ()),
         ("tags", WORDS, WORDS),
         ("metadata", {"who": "ann"}, {"who": "ann"}),
@@ -168,7 +168,7 @@ class Unspeakable:
 
 @pytest.mark.parametrize("value", [Unspeakable(), 10**5000, "x" * 10_000], ids=["no repr", "endless", "long"])
 @pytest.mark.parametrize("option", sorted(set(OPTION_NAMES) - {"retry"}))
-def test_a_value_that_is_hard_to_show_is_refused_in_few_words(option: str, value: Any) -> None:
+def test_a_value_that_is_hard_to_show_is_refused_with_a_short_text(option: str, value: Any) -> None:
     with pytest.raises(InvalidJob, match=option) as caught:
         checked({option: value})
     assert len(str(caught.value)) < 250
@@ -192,13 +192,13 @@ def test_every_time_that_is_taken_can_be_shown_again_and_is_not_earlier(moment: 
     [(None, None), (0, 0), (1.5, 1.5), (-3, 0), (float("inf"), None), (10**400, None), (float("-inf"), 0)],
 )
 def test_a_wait_may_be_so_long(given: Any, seconds: float | None) -> None:
-    assert check_patience("timeout", given) == seconds
+    assert check_timeout("timeout", given) == seconds
 
 
 @pytest.mark.parametrize("given", ["5", True, float("nan"), timedelta(seconds=1), [], Unspeakable()])
 def test_a_wait_may_not_be_so(given: Any) -> None:
     with pytest.raises(InvalidJob, match="timeout: expected seconds"):
-        check_patience("timeout", given)
+        check_timeout("timeout", given)
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_one_that_exists() -> None:
@@ -254,7 +254,7 @@ def test_a_cache_needs_the_result() -> None:
     checked({"cache": Cache(60), "keep_result": True})
 
 
-def test_what_is_not_said_is_unset() -> None:
+def test_options_that_are_not_given_are_unset() -> None:
     assert all(getattr(checked({}), name) is UNSET for name in OPTION_NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Retries run as often as was asked, never too early, never for errors that can't go away, and never in step."""
+"""Retries run as often as configured, never too early, never for errors that can't go away, and never in step."""
 
 from __future__ import annotations
 
@@ -143,13 +143,13 @@ def test_module_errors_follow_their_base() -> None:
 
 
 def test_an_answer_that_was_cut_off_is_retried_although_it_is_a_value_error() -> None:
-    class Ours(json.JSONDecodeError): ...
+    class Derived(json.JSONDecodeError): ...
 
     class Bad(UnicodeError, ValueError): ...
 
     assert Retry().covers(UnicodeDecodeError("utf-8", b"x", 0, 1, "y"))
     assert Retry().covers(json.JSONDecodeError("x", "{", 1))
-    assert Retry().covers(Ours("x", "{", 1))
+    assert Retry().covers(Derived("x", "{", 1))
     assert Retry().covers(Bad("x"))
     assert not Retry(never=(ValueError,)).covers(json.JSONDecodeError("x", "{", 1)), "what is said goes before"
     assert not Retry(on=(OSError,)).covers(UnicodeError("x"))
@@ -199,7 +199,7 @@ def test_error_classes_may_be_given_by_dotted_name() -> None:
     assert not Retry(on=("builtins.OSError",)).covers(RuntimeError("x"))
 
 
-def test_a_timeout_is_retried_unless_told_otherwise() -> None:
+def test_a_timeout_is_retried_by_default() -> None:
     assert Retry().covers(JobTimeout("x"))
     assert not Retry(on_timeout=False).covers(JobTimeout("x"))
     assert Retry(on_timeout=False).covers(TimeoutError("the task's own"))

@@ -184,8 +184,8 @@ def given_as(annotation: Any, default: Any = inspect.Parameter.empty) -> Signatu
     return Signature.of(work)
 
 
-def carried(signature: Signature, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What the worker's function is called with."""
+def round_trip(signature: Signature, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of the function in the worker."""
     return signature.rebuild(*decode_call(signature.encode(args, kwargs)))
 
 
@@ -218,7 +218,7 @@ def test_a_call_is_refused_exactly_when_python_would_refuse_it(
             Signature.of(fn).check(args, kwargs)
     else:
         assert Signature.of(fn).check(args, kwargs) == (args, kwargs)
-        assert carried(Signature.of(fn), *args, **kwargs) == (args, kwargs)
+        assert round_trip(Signature.of(fn), *args, **kwargs) == (args, kwargs)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_call_is_refused_exactly_when_python_would_refuse_it(
         (nothing, (), {"z": 2}, "nothing() has no argument 'z'; it takes none by name"),
     ],
 )
-def test_a_call_that_does_not_bind_is_told_what_is_wrong(
+def test_a_call_that_does_not_bind_gets_an_error_with_the_cause(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], message: str
 ) -> None:
     for action in (Signature.of(fn).check, Signature.of(fn).encode):
@@ -310,7 +310,7 @@ def test_a_value_is_checked_against_its_annotation(annotation: Any, good: list[A
     for value in good:
         assert signature.check((value,), {}) == ((value,), {})
         assert signature.check((), {"it": value}) == ((), {"it": value})
-        assert same(carried(signature, value)[0][0], value)
+        assert same(round_trip(signature, value)[0][0], value)
     for value in bad:
         for args, kwargs in (((value,), {}), ((), {"it": value})):
             with pytest.raises(InvalidJob, match=r"^work\(\) argument 'it'.*: expected .*, got "):
@@ -368,7 +368,7 @@ def test_one_annotation_that_cannot_be_resolved_does_not_spoil_the_others() -> N
 
 def test_none_is_accepted_where_it_is_the_default() -> None:
     assert given_as(int, default=None).check((None,), {}) == ((None,), {})
-    assert carried(given_as(Line, default=None), None) == ((None,), {})
+    assert round_trip(given_as(Line, default=None), None) == ((None,), {})
     with pytest.raises(InvalidJob, match="expected int, got NoneType"):
         given_as(int, default=5).check((None,), {})
 
@@ -447,7 +447,7 @@ def test_a_builtin_without_a_signature_accepts_any_call() -> None:
     with pytest.raises(ValueError, match="no signature"):
         inspect.signature(dict.update)
     signature = Signature.of(dict.update)
-    assert carried(signature, 1, "x", k=(2,)) == ((1, "x"), {"k": (2,)})
+    assert round_trip(signature, 1, "x", k=(2,)) == ((1, "x"), {"k": (2,)})
     with pytest.raises(InvalidJob, match="at most 100"):
         signature.check((0,) * 101, {})
 
@@ -461,7 +461,7 @@ def test_classes_local_to_a_function_are_found_when_it_uses_them() -> None:
     def work(it: Local) -> None:
         assert isinstance(it, Local)
 
-    assert carried(Signature.of(work), Local(1, Local(2))) == ((Local(1, Local(2)),), {})
+    assert round_trip(Signature.of(work), Local(1, Local(2))) == ((Local(1, Local(2)),), {})
 
 
 # -- models ----------------------------------------------------------------------------------------------------
@@ -516,7 +516,7 @@ LINKED = Person(fullName="Bob", born=date(2000, 1, 2), site=pydantic.AnyUrl("htt
 def test_a_model_reaches_the_worker_as_what_it_was(annotation: Any, value: Any) -> None:
     signature = given_as(annotation)
     for args, kwargs in (((value,), {}), ((), {"it": value})):
-        again = carried(signature, *args, **kwargs)
+        again = round_trip(signature, *args, **kwargs)
         assert same(again, (args, kwargs))
         assert type((*again[0], *again[1].values())[0]) is type(value)
 
@@ -525,7 +525,7 @@ def test_each_parameter_is_rebuilt_by_its_own_annotation() -> None:
     def work(a: int, line: Line, *more: Line, k: Color = Color.RED, **named: Point) -> None: ...
 
     given = (1, LINE, LINE), {"k": Color.PAIR, "p": Point(1), "$q": Point(2)}
-    assert carried(Signature.of(work), *given[0], **given[1]) == given
+    assert round_trip(Signature.of(work), *given[0], **given[1]) == given
 
 
 def test_a_fresh_call_is_not_rebuilt_twice() -> None:
@@ -639,7 +639,7 @@ def test_a_result_is_rebuilt_by_the_return_annotation_or_left_plain() -> None:
 # -- for people ------------------------------------------------------------------------------------------------
 
 
-def test_names_tell_the_parameter_of_every_value_even_of_a_bad_call() -> None:
+def test_names_give_the_parameter_of_every_value_even_of_a_bad_call() -> None:
     assert Signature.of(gathers).names((1, 2, 3), {"k": 4, "x": 5}) == {"a": 1, "rest": (2, 3), "k": 4, "x": 5}
     assert Signature.of(plain).names((1, 2, 3), {"a": 4}) == {"a": 1, "b": 2, "args": (3,), "kwargs.a": 4}
     assert Signature.of(dict.update).names((1,), {"a": 2}) == {"args": (1,), "a": 2}
@@ -677,5 +677,5 @@ def test_a_secret_inside_of_a_model_is_in_no_error_either() -> None:
         with pytest.raises(CorruptPayload, match="argument 'account'") as broken:
             signature.rebuild((stored,), {})
         assert "hunter2" not in "".join(traceback.format_exception(broken.value))
-    with pytest.raises(CorruptPayload, match="hunter2"):  # the one who hides nothing is told all
+    with pytest.raises(CorruptPayload, match="hunter2"):  # without redaction the value is shown
         Signature.of(login).rebuild((secret,), {})

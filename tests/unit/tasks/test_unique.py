@@ -1,4 +1,4 @@
-"""Equal calls have equal keys however they are written, others have others; and each word means the rule it says."""
+"""Equal calls have equal keys however they are written, others have others; and each option gives its rule."""
 
 from __future__ import annotations
 
@@ -125,9 +125,13 @@ def test_the_task_always_counts_and_the_queue_if_it_is_named() -> None:
 
 
 def test_a_key_of_ones_own_goes_across_tasks_and_arguments() -> None:
-    mine = Unique(key="invoice-7")
-    assert unique_key(mine, "buy", buy, "a").of((1,), {}) == unique_key(mine, "look", look, "b").of((2,), {})
-    assert unique_key(mine, "buy", buy, "a").of((1,), {}) != unique_key(Unique(key="8"), "buy", buy, "a").of((1,), {})
+    unique_key_only = Unique(key="invoice-7")
+    assert unique_key(unique_key_only, "buy", buy, "a").of((1,), {}) == unique_key(
+        unique_key_only, "look", look, "b"
+    ).of((2,), {})
+    assert unique_key(unique_key_only, "buy", buy, "a").of((1,), {}) != unique_key(Unique(key="8"), "buy", buy, "a").of(
+        (1,), {}
+    )
 
 
 def test_keys_of_different_kinds_never_meet() -> None:
@@ -229,7 +233,7 @@ def test_what_debounce_throttle_idempotency_and_cache_mean() -> None:
         ({"on_conflict": "keep_last_if_running", "states": ("running",)}, "leave states out"),
     ],
 )
-def test_a_wrong_word_of_unique_is_refused_where_it_is_written(given: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_of_unique_is_refused_where_it_is_written(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Unique(**given)
 
@@ -244,14 +248,14 @@ def test_a_wrong_word_of_unique_is_refused_where_it_is_written(given: dict[str, 
         ({"ttl": 60, "key": 5}, "cache key: .* got 5"),
     ],
 )
-def test_a_wrong_word_of_cache_is_refused_where_it_is_written(given: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_of_cache_is_refused_where_it_is_written(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Cache(**given)
 
 
 def test_a_parameter_that_is_not_there_is_refused_with_those_that_are() -> None:
-    told = r"unique by: 'look' has no parameter 'wher' \(did you mean 'where'\?\); it has 'item', 'where', 'mark'"
-    with pytest.raises(InvalidJob, match=told):
+    message = r"unique by: 'look' has no parameter 'wher' \(did you mean 'where'\?\); it has 'item', 'where', 'mark'"
+    with pytest.raises(InvalidJob, match=message):
         key(1, by=("wher",), function=look)
     with pytest.raises(InvalidJob, match="cache key: 'look' has no parameter 'count'"):
         for_cache(Cache(60, key=("count",)), "look", look)
@@ -264,6 +268,6 @@ def test_of_a_function_with_any_keywords_the_call_must_have_the_one_that_is_name
         key(1, by=("color",))
 
 
-def test_a_function_that_does_not_tell_its_parameters_is_taken_as_it_is_called() -> None:
+def test_a_function_without_a_signature_is_called_as_given() -> None:
     reads = unique_key(Unique(), "max", max, "default")
     assert reads.of((1, 2), {}) == reads.of((1, 2), {}) != reads.of((2, 1), {})

@@ -20,11 +20,11 @@ class Shelf:
 
     def __init__(self, *places: tuple[int, int]) -> None:
         self._places = places
-        self.asked = 0
+        self.reads = 0
 
     def pack(self, after: int, limit: int) -> list[Any]:
-        self.asked += 1
-        assert self.asked < 100, "it never ends"
+        self.reads += 1
+        assert self.reads < 100, "it never ends"
         return [Row(seq) for place, seq in self._places if place > after][:limit]
 
 

@@ -78,7 +78,7 @@ def test_a_lone_point_is_visible() -> None:
     assert "L" in line
 
 
-def test_nothing_measured_is_said_in_words() -> None:
+def test_no_data_is_shown_as_text() -> None:
     assert "no data" in charts.sparkline([None, None], "a")
 
 

@@ -1,4 +1,4 @@
-"""Numbers, spans and moments as the dashboard tells them."""
+"""Numbers, durations and times as the dashboard shows them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_count_is_brief(number: float | None, text: str) -> None:
         (200_000, "2 d 7 h"),
     ],
 )
-def test_a_span_is_told_in_two_units(seconds: float | None, text: str) -> None:
+def test_a_duration_is_shown_in_two_units(seconds: float | None, text: str) -> None:
     assert formatting.span(seconds) == text
 
 
@@ -56,7 +56,7 @@ def test_a_span_is_told_in_two_units(seconds: float | None, text: str) -> None:
     ("seconds", "text"),
     [(0.4, "now"), (-5, "in 5 s"), (59, "59 s ago"), (61, "1 min ago"), (-7200, "in 2 h"), (200_000, "2 d ago")],
 )
-def test_a_moment_is_told_from_now(seconds: float, text: str) -> None:
+def test_a_time_is_shown_relative_to_now(seconds: float, text: str) -> None:
     assert formatting.distance(NOW - timedelta(seconds=seconds), NOW) == text
 
 

@@ -15,7 +15,7 @@ from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
 from headrace.app.transfer.pages import pages
 from headrace.core.codec import codec
 from headrace.core.health import stalls
-from headrace.core.health.findings import REPAIRS, Finding, Sizes, StoragePart, judge_size
+from headrace.core.health.findings import REPAIRS, Finding, Sizes, StoragePart, size_findings
 from headrace.core.jobs.records import JobRow
 from headrace.core.settings.settings import Settings
 from headrace.core.tasks.options import check_limit, check_text
@@ -111,7 +111,7 @@ class Admin:
         engine = self._services.engine
         found = engine.maintenance.inspect()
         facts = engine.facts()
-        found += judge_size(
+        found += size_findings(
             Sizes(
                 used=_number(facts.get("size")) + _number(facts.get("log_size")),
                 limit=None if self._settings.max_size is None else self._settings.max_size * 2**20,
@@ -119,8 +119,10 @@ class Admin:
             )
         )
         alive = {row.id for row in engine.queries.workers()}
-        stalled = [stall for stall in stalls.told(engine.document_store.browse(stalls.KIND)) if stall.worker in alive]
-        found += stalls.judge_stalls(stalled, engine.clock.now())
+        stalled = [
+            stall for stall in stalls.decode_stalls(engine.document_store.browse(stalls.KIND)) if stall.worker in alive
+        ]
+        found += stalls.stall_findings(stalled, engine.clock.now())
         return found + (self._read_all() if deep else [])
 
     def repair(self, codes: Collection[str] | None = None, *, dry_run: bool = False) -> dict[str, int]:

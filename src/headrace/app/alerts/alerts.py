@@ -20,7 +20,7 @@ from headrace.app.alerts.rules import AlertRules
 from headrace.app.services.services import Services
 from headrace.core.alerts import alert as core
 from headrace.core.alerts.conditions import MetricSource
-from headrace.core.alerts.rules import check_labels, check_rule_name, check_span, check_words, rule
+from headrace.core.alerts.rules import check_labels, check_line, check_rule_name, check_span, rule
 from headrace.core.documents import Document
 from headrace.core.jobs import ids
 from headrace.core.option_times import check_moment
@@ -143,8 +143,8 @@ class Alerts:
         note: str | None,
         change: Callable[[core.AlertRow, int], core.AlertTransition],
     ) -> Alert:
-        check_words("by", by)
-        check_words("note", note)
+        check_line("by", by)
+        check_line("note", note)
         for _ in range(_ATTEMPTS):
             document, alert = self._find(alert_id)
             if not alert.is_open:
@@ -221,8 +221,8 @@ class Alerts:
             until=_end(now, for_, until),
             rule=rule,
             labels=check_labels("labels", labels),
-            by=check_words("by", by),
-            note=check_words("note", note),
+            by=check_line("by", by),
+            note=check_line("note", note),
         )
         self._store.put(SILENCE, made.id, 0, made)
         return shown_silence(made)

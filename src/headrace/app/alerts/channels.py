@@ -45,7 +45,7 @@ class AlertChannels:
         self._ensure_stored(name)
         if not self._store.keep_channel(made, 0):
             raise InvalidAlert(f"channel: channel {name!r} exists already; change it with update()")
-        self._store.tell_health(f"channel {name}", None)  # reset the health of an earlier one with this name
+        self._store.record_health(f"channel {name}", None)  # reset the health of an earlier one with this name
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:

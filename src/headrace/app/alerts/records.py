@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from headrace.core.alerts import alert as core
-from headrace.core.alerts.alert import AlertState, Deed, Severity
+from headrace.core.alerts.alert import AlertAction, AlertState, Severity
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.clock import to_datetime
 from headrace.runtime.alerts.channels import BUILT_IN, Channel, Kind
@@ -53,7 +53,7 @@ class AlertChange(Struct, frozen=True, kw_only=True):
 
     cursor: str
     at: datetime
-    what: Deed
+    what: AlertAction
     alert: Alert
     by: str | None
     note: str | None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.app.alerts.records import AlertReading, AlertRule, shown_rule
-from headrace.core.alerts.alert import AlertRuleRow, in_words, look
+from headrace.core.alerts.alert import AlertRuleRow, evaluate, format_summary
 from headrace.core.alerts.conditions import MetricSource
 from headrace.core.alerts.defaults import SHIPPED
 from headrace.core.alerts.rules import check_rule_name, rule
@@ -42,7 +42,7 @@ class AlertRules:
         self._store.ensure_channels(made.notify)
         if made.name in SHIPPED or not self._store.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: rule {made.name!r} exists already; change it with update()")
-        self._store.tell_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
+        self._store.record_health(f"rule {made.name}", None)  # reset the health of an earlier one with this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
@@ -85,13 +85,13 @@ class AlertRules:
         The rule is a stored one, a stored one with some fields changed, or, without a name, a new one.
         """
         tested = rule("trial", fields) if name is None else rule(name, fields, self._known(name))
-        found = look(tested, self._readings(), [])
+        found = evaluate(tested, self._readings(), [])
         return [
             AlertReading(
                 labels=series,
                 holds=answer.holds,
                 figures=answer.figures,
-                summary=in_words(tested, series, answer.figures),
+                summary=format_summary(tested, series, answer.figures),
             )
             for series, answer in found
         ]

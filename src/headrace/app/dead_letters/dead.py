@@ -36,7 +36,7 @@ from headrace.core.dead_letters.records import (
     kept_history,
     snapshot_of,
 )
-from headrace.core.events.history import HistoryEntry, last_words
+from headrace.core.events.history import HistoryEntry, recorded_entries
 from headrace.core.jobs.fingerprint import fingerprint
 from headrace.core.jobs.records import DeadLetterRow, ErrorInfo
 from headrace.core.jobs.states import State
@@ -94,7 +94,7 @@ class Dead:
         try:
             return self._services.history_of(self._services.row(dead_letter.job_id))[0]
         except JobNotFound:
-            return last_words(kept_history(dead_letter))
+            return recorded_entries(kept_history(dead_letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """The number of matching dead letters."""
@@ -159,11 +159,11 @@ class Dead:
             payload = self._edited(row, args, kwargs)
             request = replace(request, payload=payload, checksum=codec.checksum(payload))
         (done,) = self._services.engine.dead_letters.requeue([request], _who(by), _text(note), _detail(by))
-        if done.verdict == "missing":
+        if done.result == "missing":
             raise DeadLetterNotFound(letter_id)
-        if done.verdict == "resolved":
+        if done.result == "resolved":
             raise DeadLetterClosed(row.id, self._row(row.id).status)
-        if done.verdict == "busy":
+        if done.result == "busy":
             state = self._services.row(row.job_id).state
             raise InvalidJob(
                 f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed job can be requeued"
@@ -206,7 +206,7 @@ class Dead:
                 for n, row in enumerate(page)
             ]
             for done in self._services.engine.dead_letters.requeue(requests, _who(by), _text(note), _detail(by)):
-                counts[done.verdict] += 1
+                counts[done.result] += 1
         requeued = counts["requeued"] + counts["stored_anew"]
         until = moment(now + round(every * (requeued - 1))) if rate and requeued else None
         skipped = counts["resolved"] + counts["missing"] + counts["busy"]
@@ -243,7 +243,7 @@ class Dead:
             snapshot = snapshot_of(row)
             codec.verify(snapshot.payload, snapshot.checksum)
             before = task.signature.rebuild(
-                *codec.decode_call(self._services.opened(snapshot.payload, "call", row.task))
+                *codec.decode_call(self._services.decrypted(snapshot.payload, "call", row.task))
             )
             args, kwargs = (before[0] if args is None else args), (before[1] if kwargs is None else kwargs)
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)

@@ -20,10 +20,10 @@ from headrace.core.dead_letters.records import (
     Requeued,
     RequeueRequest,
     first_failed_at,
-    remarks_of,
+    notes_of,
     snapshot_of,
     stored_anew,
-    used_up_in_words,
+    used_up_text,
 )
 from headrace.core.jobs.records import DeadLetterRow, LogLine
 from headrace.core.settings.requeue_times import next_requeue_at
@@ -208,7 +208,7 @@ def dead_letter_of(row: DeadLetterRow, services: Services) -> DeadLetter:
         first_failed_at=moment(first_failed_at(row)),
         requeues=row.requeues,
         next_requeue_at=to_datetime(next_requeue_at(row, services.settings)),
-        notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in remarks_of(row.notes)),
+        notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in notes_of(row.notes)),
         resolved_at=to_datetime(row.resolved_at),
         resolved_by=row.resolved_by,
     )
@@ -267,13 +267,13 @@ def stats_of(rows: Sequence[DeadLetterStats]) -> list[DeadStats]:
 
 def result_of(done: Requeued, most: int) -> RequeueResult:
     """The result of one requeue."""
-    if done.verdict == "used_up":
+    if done.result == "used_up":
         message = (
-            f"job {done.job_id}: {used_up_in_words(done.requeues, most)}; its record is now permanently_failed and the "
+            f"job {done.job_id}: {used_up_text(done.requeues, most)}; its record is now permanently_failed and the "
             "job does not change"
         )
         return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, message)
-    stored_again = " It was deleted, and is stored again." if done.verdict == "stored_anew" else ""
+    stored_again = " It was deleted, and is stored again." if done.result == "stored_anew" else ""
     message = f"job {done.job_id} is queued again (requeue {done.requeues} of {most}).{stored_again}"
     return RequeueResult(done.id, done.job_id, True, "requeued", done.requeues, message)
 

@@ -10,7 +10,7 @@ from headrace.app.schedules.records import Schedule
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import to_datetime
 from headrace.core.health.findings import Finding
-from headrace.core.retention.staleness import in_words
+from headrace.core.retention.staleness import format_duration
 
 _OVERDUE = 60.0  # seconds; a worker is late by milliseconds
 
@@ -43,7 +43,7 @@ def _faults(schedule: Schedule, alive: Sequence[WorkerInfo], now: datetime) -> I
     late = (now - schedule.next_run - schedule.jitter).total_seconds()
     # A schedule that waits for its previous job may be late.
     if late > _OVERDUE and not schedule.error and schedule.overlap != "queue":
-        due = f"{name} was due {in_words(round((now - schedule.next_run).total_seconds()) * 1000)} ago"
+        due = f"{name} was due {format_duration(round((now - schedule.next_run).total_seconds()) * 1000)} ago"
         yield Finding(
             code="schedule_overdue",
             sentence=f"{due} and {'no worker fires it' if alive else 'no worker is alive to fire it'}",

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from headrace.app.events.webhooks import Webhooks
 from headrace.core.clock import instant_ms, to_datetime
-from headrace.core.events.event import Event, EventFilter, interest, page_of
+from headrace.core.events.event import Event, EventFilter, event_filter, page_of
 from headrace.core.tasks.options import check_name
 from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
@@ -46,7 +46,7 @@ class EventStream:
         `types` may be patterns such as "job.*". Without `follow` it ends with the newest one, and
         starts by default with the oldest that is kept.
         """
-        follower, after = self._follower(since, interest(types, queue, task), follow)
+        follower, after = self._follower(since, event_filter(types, queue, task), follow)
         return _from(after, _follow(follower, self._engine() if follow else None))
 
     async def follow_async(
@@ -59,7 +59,7 @@ class EventStream:
         follow: bool = True,
     ) -> AsyncIterator[Event]:
         """The same for `async for`."""
-        follower, after = await in_thread(self._follower, since, interest(types, queue, task), follow)
+        follower, after = await in_thread(self._follower, since, event_filter(types, queue, task), follow)
         async for event in afollow(follower, self._engine() if follow else None):
             if after is None or event.at >= after:
                 yield event
@@ -80,7 +80,7 @@ class EventStream:
         task: str | None = None,
     ) -> Callable[[H], H]:
         """Register the decorated function as a handler of these events."""
-        wanted = interest(types, queue, task)
+        wanted = event_filter(types, queue, task)
 
         def subscribe(handler: H) -> H:
             if not callable(handler):

@@ -19,10 +19,10 @@ from msgspec import Struct, structs
 from headrace.app.jobs.jobs import Jobs
 from headrace.app.services.services import Services
 from headrace.core.clock import to_datetime
-from headrace.core.codec.encryption import opened
+from headrace.core.codec.encryption import decrypted
 from headrace.core.damaged_records import readable
 from headrace.core.documents import Document
-from headrace.core.events.event import Event, EventFilter, interest
+from headrace.core.events.event import Event, EventFilter, event_filter
 from headrace.core.events.webhooks import WebhookRow, body_of, key_of, secret_of, signature
 from headrace.core.tasks.options import check_limit, check_name, check_text
 from headrace.core.tasks.retry import Retry
@@ -180,7 +180,7 @@ class Webhooks:
             _HANDLER,
             self._enqueue_deliveries,
             EventFilter(),
-            ask=self._current_filter,
+            current_filter=self._current_filter,
             waits_for=(QueueFull, EngineUnavailable),
         )
 
@@ -225,7 +225,7 @@ class Webhooks:
             raise PermanentError(reason) from None
 
     def _post(self, hook: WebhookRow, message: str, body: str) -> int:
-        secret = opened(self._services.cipher, hook.secret, "webhook", hook.id)
+        secret = decrypted(self._services.cipher, hook.secret, "webhook", hook.id)
         at = self._services.clock.now() // 1000
         headers = {"webhook-id": message, "webhook-timestamp": str(at)}
         headers["webhook-signature"] = signature(secret, message, at, body)
@@ -265,7 +265,7 @@ class Webhooks:
 
 
 def _filter(types: str | Iterable[str], queue: str | None, task: str | None) -> EventFilter:
-    wanted = interest(types, queue, task)
+    wanted = event_filter(types, queue, task)
     if not wanted.types:
         raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")
     return wanted

@@ -77,7 +77,7 @@ class Metrics:
             workers_alive=_whole(gauges, "workers"),
             dead=_whole(gauges, "dead"),
             stale=_whole(gauges, "stale"),
-            schedule_misses=metric_values.tallied("schedule_misses", everything, seconds),
+            schedule_misses=metric_values.counted("schedule_misses", everything, seconds),
             store_bytes=_whole(gauges, "store_bytes"),
             busy=metric_values.gauged("busy", None, [gauges] if gauges else []),
             clients=_whole(gauges, "clients"),
@@ -131,7 +131,7 @@ class Metrics:
         now, ever = self.snapshot(), dict[Place, MetricCell]()
         for _, cells in self._reader.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
-        retention_run = total(cell for _, cell in self._reader.sweeps(buckets.EVER, 0, 1))
+        retention_run = total(cell for _, cell in self._reader.retention_runs(buckets.EVER, 0, 1))
         return exposition(ever, retention_run, now, accept, most)
 
     # -- over time

@@ -10,7 +10,7 @@ from datetime import date, datetime
 from msgspec import Struct
 
 from headrace.core.metrics.cells import MetricCell
-from headrace.core.metrics.values import duration, tallied
+from headrace.core.metrics.values import counted, duration
 
 
 class MetricDurations(Struct, frozen=True, kw_only=True):
@@ -146,9 +146,9 @@ def figures_of(cell: MetricCell, seconds: float) -> MetricFigures:
         throughput=cell.completed / seconds,
         enqueue_rate=cell.enqueued / seconds,
         failure_rate=cell.failed / seconds,
-        error_rate=tallied("error_rate", cell, seconds),
-        attempts_avg=tallied("attempts_avg", cell, seconds),
-        retry_success=tallied("retry_success", cell, seconds),
+        error_rate=counted("error_rate", cell, seconds),
+        attempts_avg=counted("attempts_avg", cell, seconds),
+        retry_success=counted("retry_success", cell, seconds),
         wait=MetricDurations(**{how: duration(cell.wait, how) for how in MetricDurations.__struct_fields__}),
         run=MetricDurations(**{how: duration(cell.run, how) for how in MetricDurations.__struct_fields__}),
     )

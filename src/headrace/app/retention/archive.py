@@ -25,7 +25,7 @@ from headrace.core.jobs.records import Filter
 from headrace.core.retention.archive import (
     ArchiveRow,
     PartitionRow,
-    keepsake_of,
+    archived_job,
     key_of,
     partition_of,
     revived,
@@ -40,7 +40,7 @@ from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.sweep import RetentionSweep
-from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
+from headrace.runtime.retention.sweep_event import emit_run, error_text, record_run
 
 _BATCH = 500
 _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
@@ -85,11 +85,11 @@ class JobArchive:
         try:
             self._run_retention(counts, dry_run=False)
         except Exception as failure:
-            error = error_in_words(failure)
+            error = error_text(failure)
             raise
         finally:
-            record_sweep(engine, self._settings, counts, begun_at, error=error)
-            tell_sweep(engine, self._settings, counts, round(1000 * (time.monotonic() - began)), error)
+            record_run(engine, self._settings, counts, begun_at, error=error)
+            emit_run(engine, self._settings, counts, round(1000 * (time.monotonic() - began)), error)
 
     def partitions(self) -> list[ArchivePartition]:
         found = [] if self._services.archive is None else self._services.archive.partitions()
@@ -167,7 +167,7 @@ class JobArchive:
             raise JobNotFound(job_id)
         if (store_status := engine.transfer.store_status()) is not None:
             raise closed_by(store_status)
-        if not rows or not engine.transfer.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+        if not rows or not engine.transfer.unpack([revived(archived_job(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._required_archive().remove([key_of(rows[0])])
         engine.ring("work")

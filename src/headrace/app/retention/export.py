@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.clock import to_datetime
 from headrace.core.damaged_records import tags_of
-from headrace.core.events.history import errors_of, tell
+from headrace.core.events.history import errors_of, timeline
 from headrace.core.jobs.records import JobRow, LogLine
 from headrace.core.retention.archive import ArchiveRow, shown
 from headrace.core.tasks.trace_context import plain
@@ -28,7 +28,7 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
             archived = shown(row)
             record = {
                 **record_of(row, archived.job),
-                "history": tell(archived.job, archived.history),
+                "history": timeline(archived.job, archived.history),
                 "errors": errors_of(archived.history),
                 "logs": [_line(line) for line in archived.logs],
             }

@@ -34,7 +34,7 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import twin
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Task
-from headrace.runtime.retention.staleness import StaleScan, apply, record_survey, tell_survey
+from headrace.runtime.retention.staleness import StaleScan, apply, emit_scan, record_scan
 
 _PAGE = 5000
 
@@ -176,7 +176,7 @@ class Lifecycles:
         all_found = self._findings(task, queue)
         if not dry_run and task is queue is None:
             stale = sum(finding.is_stale for finding in all_found)
-            record_survey(self._services.engine, stale, len(all_found) - stale)
+            record_scan(self._services.engine, stale, len(all_found) - stale)
         wanted = [finding for finding in all_found if warnings or finding.is_stale]
         found = sorted(wanted, key=_staleness, reverse=True)[:most]
         applied: dict[str, bool] = {}
@@ -187,14 +187,14 @@ class Lifecycles:
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
         ended = [one for one in to_do if applied[one.job.id] and not one.job.reviewed]
         actions, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
-        tell_survey(self._services.engine, self._settings, actions, lasted)
+        emit_scan(self._services.engine, self._settings, actions, lasted)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[StaleFinding]:
         scan = StaleScan(self._services.engine, self._settings, self._services.policies())
         found: dict[str, StaleFinding] = {}  # a job that changes meanwhile may be found twice
         while not scan.is_over:
-            found |= {finding.job.id: finding for finding in scan.look()}
+            found |= {finding.job.id: finding for finding in scan.next_findings()}
         return [
             finding
             for finding in found.values()

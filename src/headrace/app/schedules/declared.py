@@ -150,7 +150,7 @@ class Declarations:
         """The template in plain text, for the digest: encryption differs each time, and the unique key with its key."""
         if self._services.cipher is None:
             return template
-        payload = self._services.opened(template.payload, "call", template.task)
+        payload = self._services.decrypted(template.payload, "call", template.task)
         return structs.replace(template, payload=payload, checksum=codec.checksum(payload), unique_key=None)
 
     def _reencrypt(self, rows: Iterable[ScheduleRow]) -> None:
@@ -162,7 +162,7 @@ class Declarations:
                 template = call_of(row)
                 if key_of(template.payload) == self._services.cipher.key:
                     continue
-                clear = self._services.opened(template.payload, "call", template.task)
+                clear = self._services.decrypted(template.payload, "call", template.task)
             except (CorruptPayload, DecodeError) as error:
                 log.warning("schedule %s can't be encrypted with the first key: %s", row.id, error)
                 continue

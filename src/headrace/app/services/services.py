@@ -13,15 +13,15 @@ from headrace.app.services import archived_jobs
 from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher, opened
+from headrace.core.codec.encryption import Cipher, decrypted
 from headrace.core.codec.secret_names import words_of
 from headrace.core.damaged_records import read
-from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, tell
+from headrace.core.events.history import AttemptError, HistoryEntry, errors_of, timeline
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow, JobRowPage, JobUpdate, LogLine
 from headrace.core.jobs.states import FINAL, State, Trigger, sources
 from headrace.core.retention.lifecycle import Lifecycle, Policies, PolicyRow, StoredPolicy, with_declared
-from headrace.core.retention.staleness import job_age_of, verdict
+from headrace.core.retention.staleness import check_staleness, job_age_of
 from headrace.core.settings.settings import Settings
 from headrace.core.text import short
 from headrace.core.worker_commands import with_log_level
@@ -222,7 +222,7 @@ class Services:
             history_rows = [] if archived is None else archived.history
         else:
             history_rows = [] if row.seq == SPOOLED else self.engine.queries.history(row.id)
-        return tell(row, history_rows), errors_of(history_rows)
+        return timeline(row, history_rows), errors_of(history_rows)
 
     def log_lines(self, row: JobRow) -> list[LogEntry]:
         if row.seq == SPOOLED:
@@ -238,8 +238,8 @@ class Services:
         """A decrypted log line."""
         at = to_datetime(line.at)
         assert at is not None
-        message = self.opened(line.message, "log", job_id)
-        stored = self.opened(line.fields, "fields", job_id) if line.fields else "{}"
+        message = self.decrypted(line.message, "log", job_id)
+        stored = self.decrypted(line.fields, "fields", job_id) if line.fields else "{}"
         fields = read(codec.decode, stored)
         return LogEntry(at, line.attempt, line.level, message, fields if isinstance(fields, dict) else {})
 
@@ -257,7 +257,7 @@ class Services:
 
     def _describe_staleness(self, row: JobRow) -> str:
         policies = Policies(self.policies(), self.settings)
-        found = verdict(job_age_of(row, self.engine.queries.history(row.id)), policies, self.clock.now())
+        found = check_staleness(job_age_of(row, self.engine.queries.history(row.id)), policies, self.clock.now())
         return "" if found is None else explain_stale(found)
 
     def _describe_dead_letter(self, row: JobRow) -> str:
@@ -288,15 +288,15 @@ class Services:
     def newest(self, which: Filter) -> JobRow | None:
         return next(iter(self.engine.queries.find(which, 1, light=True).jobs), None)
 
-    def tally(self, flow_id: str) -> FlowSummary:
+    def flow_summary(self, flow_id: str) -> FlowSummary:
         found = self.engine.queries.flows(1, ids=[flow_id])
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]
 
-    def opened(self, text: str, what: str, whom: str) -> str:
+    def decrypted(self, text: str, what: str, whom: str) -> str:
         """Decrypt a stored text; the other arguments are its context."""
-        return opened(self.cipher, text, what, whom)
+        return decrypted(self.cipher, text, what, whom)
 
     def encrypted(self, text: str, what: str, whom: str) -> str:
         """Encrypt a text for storage."""
@@ -319,7 +319,7 @@ def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, StoredPol
     """The lifecycle policies in the definitions of these tasks."""
     return {
         name: structs.replace(
-            (task.options.lifecycle or Lifecycle()).terms(),
+            (task.options.lifecycle or Lifecycle()).policy(),
             remove_on_complete=task.options.remove_on_complete,
             remove_on_fail=task.options.remove_on_fail,
         )

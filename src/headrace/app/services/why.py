@@ -16,7 +16,7 @@ from headrace.core.jobs.states import FINAL, State
 from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.queues.limits import Limit, allows, is_equipped, lane_limits_of, needs_of, opens_at
-from headrace.core.queues.rules_text import rate_in_words
+from headrace.core.queues.rules_text import format_rate
 from headrace.core.retention.staleness import StaleFinding
 from headrace.engines.protocol.queries import Queries
 
@@ -52,11 +52,11 @@ def explain_spooled(where: str, in_front: int, error: str | None) -> str:
 def explain_stale(found: StaleFinding) -> str:
     """The addition for a stale or nearly stale job."""
     if not found.is_stale:
-        return f" It is nearly stale: {found.in_words()}."
+        return f" It is nearly stale: {found.describe()}."
     if found.action == "review":
-        return f" It is stale: {found.in_words()}; its policy leaves it for review."
+        return f" It is stale: {found.describe()}; its policy leaves it for review."
     becomes = "a dead letter" if found.action == "dead" else "failed"
-    return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
+    return f" It is stale: {found.describe()}; the next check makes it {becomes}."
 
 
 def explain_error(errors: Sequence[AttemptError]) -> str:
@@ -213,7 +213,7 @@ def _rates(row: JobRow, lane_limits: list[Limit], of_queue: QueueRules, of_task:
     rates |= {
         f"rate key {lane_limit.name!r}": of_queue.key_rate for lane_limit in lane_limits if lane_limit.kind == "rate"
     }
-    return " and ".join(f"{name} starts {rate_in_words(rate)}" for name, rate in rates.items() if rate is not None)
+    return " and ".join(f"{name} starts {format_rate(rate)}" for name, rate in rates.items() if rate is not None)
 
 
 def _opens(queue: str, rate: Rate | None, queries: Queries, now: int) -> str:

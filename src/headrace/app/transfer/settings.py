@@ -14,7 +14,7 @@ from msgspec import Struct
 from headrace.core.documents import STAYS, Document
 from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules
 from headrace.core.jobs.records import QueueRow
-from headrace.core.queues.rules_text import in_words
+from headrace.core.queues.rules_text import format_rules
 from headrace.core.retention.lifecycle import PolicyRow
 from headrace.core.schedules.records import Occurrence, ScheduleRow
 from headrace.engines.protocol.engine import Engine
@@ -126,7 +126,7 @@ def differing_settings(source: Engine, target: Engine, *, merged: bool) -> Itera
     tasks = {row.name: row.rules for row in target.queries.tasks()}
     for task in source.queries.tasks():
         if (rules := tasks.get(task.name)) != task.rules:
-            how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
+            how = f"should have {format_rules(task.rules)} and has {format_rules(rules or TaskRules()) or 'no rules'}"
             yield SettingDifference("task", task.name, how, is_kept=merged and rules is not None)
     yield from _differing_policies(source, target, merged)
     yield from _differing_documents(source, target)
@@ -149,7 +149,7 @@ def _queue_difference(original: QueueRow, copy: QueueRow | None) -> str | None:
     expected, found = _rules_of(original), _rules_of(copy)
     if expected == found:
         return None
-    return f"should have {in_words(expected) or 'no rules'} and has {in_words(found) or 'no rules'}"
+    return f"should have {format_rules(expected) or 'no rules'} and has {format_rules(found) or 'no rules'}"
 
 
 def _rules_of(queue: QueueRow) -> QueueRules:

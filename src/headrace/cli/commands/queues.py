@@ -16,7 +16,7 @@ from headrace.cli.session import Session
 from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.states import State
 from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import QUEUE_RULES, check_rule, in_words
+from headrace.core.queues.rules_text import QUEUE_RULES, check_rule, format_rules
 from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +65,7 @@ def list_queues(session: Session, as_json: bool) -> None:
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_MAIN_STATES, *_FINISHED_STATES)),
-            in_words(stats.rules) or "-",
+            format_rules(stats.rules) or "-",
         ]
         for stats in found
     ]
@@ -100,7 +100,7 @@ def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
     yield State.PENDING.value, f"{stats.pending} (oldest {ago(stats.oldest_pending, datetime.now(UTC))})"
     for state in (*_MAIN_STATES, *_FINISHED_STATES):
         yield state.value, str(getattr(stats, state))
-    yield "rules", in_words(stats.rules) or "none"
+    yield "rules", format_rules(stats.rules) or "none"
     if stats.starts_left is not None:
         yield "starts left", f"{stats.starts_left} now, under its rate"
 
@@ -207,7 +207,7 @@ def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **
     elif rules == QueueRules():
         say(f"queue {queue.name} has no rules")
     else:
-        say(f"queue {queue.name} has {in_words(rules)}")
+        say(f"queue {queue.name} has {format_rules(rules)}")
 
 
 def _change(queue: Queue, given: dict[str, Any], clear_all: bool) -> QueueRules:

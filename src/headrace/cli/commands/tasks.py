@@ -13,7 +13,7 @@ from headrace.cli.output import Column, print_json, print_table, remark, say
 from headrace.cli.session import Session
 from headrace.core.jobs.queue_rules import TaskRules
 from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import TASK_RULES, in_words
+from headrace.core.queues.rules_text import TASK_RULES, format_rules
 from headrace.core.tasks.options import check_task_name
 
 _COLUMNS = (Column("TASK", min_width=8), Column("RULES", min_width=8))
@@ -43,7 +43,7 @@ def list_tasks(session: Session, as_json: bool) -> None:
     elif not found:
         remark("no task is paused or has other rules")
     else:
-        print_table(_COLUMNS, [[name, in_words(rules)] for name, rules in found.items()])
+        print_table(_COLUMNS, [[name, format_rules(rules)] for name, rules in found.items()])
 
 
 @tasks.command("pause", epilog=example("headrace tasks pause emails.send"))
@@ -110,4 +110,4 @@ def configure(session: Session, /, name: str, clear_all: bool, as_json: bool, **
     if as_json:
         print_json({"task": name, "rules": rules})
     else:
-        say(f"task {name} has {in_words(rules) or 'no rules'}{_unknown_hint(app, name)}")
+        say(f"task {name} has {format_rules(rules) or 'no rules'}{_unknown_hint(app, name)}")

@@ -27,11 +27,11 @@ from headrace.core.metrics.catalog import METRICS
 Severity = Literal["info", "warning", "critical"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 AlertState = Literal["pending", "firing", "acknowledged", "resolved"]
-Deed = Literal["raised", "repeated", "acknowledged", "resolved"]
+AlertAction = Literal["raised", "repeated", "acknowledged", "resolved"]
 OPEN: tuple[AlertState, ...] = ("pending", "firing", "acknowledged")
-NO_DATA_ENDS = 3_600_000
-_SHOWN_FIGURES = 4
-_LONGEST_KEY = 2000  # bytes
+NO_DATA_TIMEOUT = 3_600_000
+_MAX_SHOWN_FIGURES = 4
+_MAX_KEY_BYTES = 2000  # bytes
 
 
 class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,8 +56,8 @@ class AlertRuleRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AlertRow(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The state of a rule for these labels. `since` is when it began to hold.
 
-    `told_at` is when the last notification was sent, also of the alert before it; `told` is how many were sent of this
-    one. An alert raised `by_hand` has no rule that would end it, or know its `cooldown`.
+    `told_at` is the time of the last notification, also of the alert before it; `told` is the number of notifications
+    of this alert. An alert raised `by_hand` has no rule that would end it, so it stores its own `cooldown`.
     """
 
     id: str
@@ -113,27 +113,27 @@ class AlertHistoryEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An entry of the alert history: what happened, and the alert at that time."""
 
     at: int
-    what: Deed
+    what: AlertAction
     alert: AlertRow
     by: str | None = None
     note: str | None = None
 
 
 class AlertTransition(NamedTuple):
-    """The new state of an alert, what happened to it, if anything did, and whether to notify."""
+    """The new state of an alert, what happened to it (None: nothing), and whether to notify."""
 
     alert: AlertRow | None
-    deed: Deed | None = None
-    tell: bool = False
+    action: AlertAction | None = None
+    notify: bool = False
 
 
-News = tuple[Deed, AlertRow]  # the content of a notification
+AlertEvent = tuple[AlertAction, AlertRow]  # the content of a notification
 
 
 def key_of(rule: str, series: Mapping[str, str]) -> str:
     """The key of an alert among all concurrent ones. Bounded, as a PostgreSQL key is."""
     key = "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
-    return key if len(key.encode()) <= _LONGEST_KEY else f"{rule}\n#{hashlib.sha256(key.encode()).hexdigest()}"
+    return key if len(key.encode()) <= _MAX_KEY_BYTES else f"{rule}\n#{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 # -- state changes
@@ -143,37 +143,37 @@ def step(
     rule: AlertRuleRow,
     series: dict[str, str],
     before: AlertRow | None,
-    answer: Evaluation,
+    evaluation: Evaluation,
     now: int,
     new_id: str,
     muted: bool = False,
 ) -> AlertTransition:
     """The alert after this evaluation. `muted` says that it is silenced."""
     if before is not None and before.told_at is not None:
-        before = replace(before, told_at=_believed(before.told_at, rule.cooldown, now))
+        before = replace(before, told_at=_not_ahead(before.told_at, rule.cooldown, now))
     known = before if before is not None and before.is_open else None
-    if answer.holds is None:
-        return _unknown(known, before, now, muted)
-    if not answer.holds:
-        return _over(known, before, now, muted)
+    if evaluation.holds is None:
+        return _no_data(known, before, now, muted)
+    if not evaluation.holds:
+        return _not_holding(known, before, now, muted)
     if known is None:
-        known = _begun(rule, series, before, now, new_id)
+        known = _new_alert(rule, series, before, now, new_id)
     current = replace(
         known,
         severity=rule.severity,
         labels=rule.labels,
         runbook=rule.runbook,
         notify=rule.notify,
-        figures=answer.figures,
-        summary=in_words(rule, series, answer.figures),
+        figures=evaluation.figures,
+        summary=format_summary(rule, series, evaluation.figures),
         no_data_since=None,
         by_hand=False,
         cooldown=None,
     )
-    return _held(rule, current, now, muted)
+    return _holding(rule, current, now, muted)
 
 
-def _begun(rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str) -> AlertRow:
+def _new_alert(rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str) -> AlertRow:
     return AlertRow(
         id=new_id,
         rule=rule.name,
@@ -187,21 +187,21 @@ def _begun(rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, 
     )
 
 
-def _held(rule: AlertRuleRow, alert: AlertRow, now: int, muted: bool) -> AlertTransition:
+def _holding(rule: AlertRuleRow, alert: AlertRow, now: int, muted: bool) -> AlertTransition:
     if alert.state == "pending":
-        alert = replace(alert, since=_believed(alert.since, rule.for_, now))
+        alert = replace(alert, since=_not_ahead(alert.since, rule.for_, now))
     if alert.state == "acknowledged" or (alert.state == "pending" and now - alert.since < rule.for_):
         return AlertTransition(alert)
     is_new = alert.state == "pending"
     if is_new:
         alert = replace(alert, state="firing", fired_at=now)
-    if _has_rested(alert, rule.cooldown, now) and not muted:
+    if _is_cooldown_over(alert, rule.cooldown, now) and not muted:
         sent = replace(alert, told_at=now, told=alert.told + 1)
-        return AlertTransition(sent, "repeated" if alert.told else "raised", tell=True)
+        return AlertTransition(sent, "repeated" if alert.told else "raised", notify=True)
     return AlertTransition(alert, "raised" if is_new else None)
 
 
-def _over(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
+def _not_holding(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
     if known is None:
         return AlertTransition(before)
     if known.state == "pending":
@@ -209,11 +209,11 @@ def _over(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool
     return resolve(known, now, muted=muted)
 
 
-def _unknown(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
+def _no_data(known: AlertRow | None, before: AlertRow | None, now: int, muted: bool) -> AlertTransition:
     if known is None:
         return AlertTransition(before)
-    since = _believed(known.no_data_since or now, NO_DATA_ENDS, now)
-    if now - since < NO_DATA_ENDS:
+    since = _not_ahead(known.no_data_since or now, NO_DATA_TIMEOUT, now)
+    if now - since < NO_DATA_TIMEOUT:
         return AlertTransition(replace(known, no_data_since=since))
     return (
         AlertTransition(None)
@@ -223,7 +223,7 @@ def _unknown(known: AlertRow | None, before: AlertRow | None, now: int, muted: b
 
 
 def resolve(alert: AlertRow, now: int, *, by: str | None = None, muted: bool = False) -> AlertTransition:
-    """Resolve the alert. Its end is notified if its beginning was."""
+    """Resolve the alert. It notifies of the end if it notified of the beginning."""
     return AlertTransition(
         replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.told > 0 and not muted
     )
@@ -231,57 +231,59 @@ def resolve(alert: AlertRow, now: int, *, by: str | None = None, muted: bool = F
 
 def acknowledge(alert: AlertRow, now: int, by: str | None, note: str | None) -> AlertTransition:
     """Acknowledge the alert: its notifications are not repeated."""
-    seen = replace(alert, state="acknowledged", acknowledged_at=now, acknowledged_by=by, note=note or alert.note)
-    return AlertTransition(seen, "acknowledged")
+    acknowledged = replace(
+        alert, state="acknowledged", acknowledged_at=now, acknowledged_by=by, note=note or alert.note
+    )
+    return AlertTransition(acknowledged, "acknowledged")
 
 
-def is_forgotten(alert: AlertRow, cooldown: int, now: int) -> bool:
+def is_removable(alert: AlertRow, cooldown: int, now: int) -> bool:
     """Whether a resolved alert can be removed: the next one would be notified at once."""
-    return not alert.is_open and _has_rested(alert, cooldown, now)
+    return not alert.is_open and _is_cooldown_over(alert, cooldown, now)
 
 
-def _has_rested(alert: AlertRow, cooldown: int, now: int) -> bool:
-    """Whether its cooldown is over; a time further ahead comes from a wrong clock."""
+def _is_cooldown_over(alert: AlertRow, cooldown: int, now: int) -> bool:
+    """Whether the cooldown is over. A time further ahead than the cooldown comes from a wrong clock."""
     return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
 
 
-def _believed(since: int, span: int, now: int) -> int:
-    """When something began that lasts so long; now, if a wrong clock set it too far ahead."""
+def _not_ahead(since: int, span: int, now: int) -> int:
+    """The start time, or now if a wrong clock set it more than `span` ahead."""
     return now if since > now + span else since
 
 
 def trigger(
     rule: AlertRuleRow, series: dict[str, str], before: AlertRow | None, now: int, new_id: str, muted: bool
 ) -> AlertTransition:
-    """Raise an alert by hand, with a name that no rule has. It is notified once while open or in its cooldown."""
-    done = step(rule, series, before, Evaluation(True, {}), now, new_id, muted)
-    assert done.alert is not None
-    raised = replace(done.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
-    return AlertTransition(raised, done.deed, done.tell)
+    """Raise an alert by hand, with a name that no rule has. It notifies once while open or in its cooldown."""
+    transition = step(rule, series, before, Evaluation(True, {}), now, new_id, muted)
+    assert transition.alert is not None
+    raised = replace(transition.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
+    return AlertTransition(raised, transition.action, transition.notify)
 
 
 # -- evaluation
 
 
-def look(
-    rule: AlertRuleRow, readings: MetricSource, open_series: list[dict[str, str]]
+def evaluate(
+    rule: AlertRuleRow, source: MetricSource, open_series: list[dict[str, str]]
 ) -> list[tuple[dict[str, str], Evaluation]]:
     """Whether the rule holds, for each existing set of labels and each with an open alert."""
     condition = parsed(rule.when)
     if not rule.per:
-        return [({}, condition.answer(readings, {}))]
-    window = max((reading.window or 0 for reading in condition.readings()), default=0)
-    there = {key_of("", series): series for series in [*open_series, *readings.labels(rule.per, window or None)]}
-    return [(series, condition.answer(readings, series)) for series in there.values() if [*series] == [*rule.per]]
+        return [({}, condition.evaluate(source, {}))]
+    window = max((metric.window or 0 for metric in condition.metrics()), default=0)
+    all_series = {key_of("", series): series for series in [*open_series, *source.labels(rule.per, window or None)]}
+    return [(series, condition.evaluate(source, series)) for series in all_series.values() if [*series] == [*rule.per]]
 
 
-def in_words(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
+def format_summary(rule: AlertRuleRow, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
     """A sentence with the figures: `queue emails: many jobs are pending (depth is 1,204)`."""
-    whose = ", ".join(f"{name} {value}" for name, value in series.items())
-    shown = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
-    return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")
+    labels = ", ".join(f"{name} {value}" for name, value in series.items())
+    shown = [f"{text} is {_format_figure(text, value)}" for text, value in list(figures.items())[:_MAX_SHOWN_FIGURES]]
+    return (f"{labels}: " if labels else "") + (rule.summary or rule.when) + (f" ({', '.join(shown)})" if shown else "")
 
 
-def _figure(text: str, value: float | None) -> str:
+def _format_figure(text: str, value: float | None) -> str:
     name = text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
     return METRICS[name].format_value(value)

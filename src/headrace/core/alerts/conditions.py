@@ -54,7 +54,9 @@ class MetricRef(Struct, frozen=True):
 
     def __str__(self) -> str:
         shown = ", ".join(f'{name}="{text}"' for name, text in self.labels)
-        shown = self.name + (f"{{{shown}}}" if shown else "") + (f"[{_span(self.window)}]" if self.window else "")
+        shown = (
+            self.name + (f"{{{shown}}}" if shown else "") + (f"[{_format_window(self.window)}]" if self.window else "")
+        )
         return f"{self.function}({shown})" if self.function else shown
 
 
@@ -72,7 +74,7 @@ class BinaryOp(Struct, frozen=True):
 Node = Number | MetricRef | NotOp | BinaryOp
 Figure = float | bool | None
 
-_REPLY: dict[str, Callable[[float, float], float | bool]] = {
+_OPERATORS: dict[str, Callable[[float, float], float | bool]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -84,7 +86,7 @@ _REPLY: dict[str, Callable[[float, float], float | bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-COMPARING = frozenset(("<", "<=", "==", "!=", ">", ">="))
+COMPARISONS = frozenset(("<", "<=", "==", "!=", ">", ">="))
 LOGIC = frozenset(("and", "or"))
 
 
@@ -101,40 +103,40 @@ class Condition(Struct, frozen=True):
     text: str
     tree: Node
 
-    def readings(self) -> list[MetricRef]:
+    def metrics(self) -> list[MetricRef]:
         """The metrics that it reads, in order of appearance."""
-        return list(_readings(self.tree))
+        return list(_metrics_in(self.tree))
 
-    def answer(self, readings: MetricSource, labels: Mapping[str, str]) -> Evaluation:
+    def evaluate(self, source: MetricSource, labels: Mapping[str, str]) -> Evaluation:
         """Whether it holds for these labels. Each metric is read once."""
         figures: dict[MetricRef, float | None] = {}
-        for reading in self.readings():
-            if reading not in figures:
-                ask = readings.baseline if reading.function == "baseline" else readings.value
-                figures[reading] = ask(reading.name, reading.bound(labels), reading.window)
-        holds = _reckoned(self.tree, figures)
+        for metric in self.metrics():
+            if metric not in figures:
+                read = source.baseline if metric.function == "baseline" else source.value
+                figures[metric] = read(metric.name, metric.bound(labels), metric.window)
+        holds = _evaluate(self.tree, figures)
         return Evaluation(None if holds is None else bool(holds), {str(one): value for one, value in figures.items()})
 
 
-def _readings(node: Node) -> Iterator[MetricRef]:
+def _metrics_in(node: Node) -> Iterator[MetricRef]:
     if isinstance(node, MetricRef):
         yield node
     elif isinstance(node, NotOp):
-        yield from _readings(node.what)
+        yield from _metrics_in(node.what)
     elif isinstance(node, BinaryOp):
-        yield from _readings(node.left)
-        yield from _readings(node.right)
+        yield from _metrics_in(node.left)
+        yield from _metrics_in(node.right)
 
 
-def _reckoned(node: Node, figures: Mapping[MetricRef, float | None]) -> Figure:
+def _evaluate(node: Node, figures: Mapping[MetricRef, float | None]) -> Figure:
     if isinstance(node, Number):
         return node.value
     if isinstance(node, MetricRef):
         return figures[node] is None if node.function == "absent" else figures[node]
     if isinstance(node, NotOp):
-        inner = _reckoned(node.what, figures)
+        inner = _evaluate(node.what, figures)
         return None if inner is None else (not inner if node.sign == "not" else -inner)
-    left, right = _reckoned(node.left, figures), _reckoned(node.right, figures)
+    left, right = _evaluate(node.left, figures), _evaluate(node.right, figures)
     if node.sign in LOGIC:
         deciding = node.sign == "or"
         if deciding in (left, right):
@@ -142,17 +144,17 @@ def _reckoned(node: Node, figures: Mapping[MetricRef, float | None]) -> Figure:
         return None if left is None or right is None else not deciding
     if left is None or right is None or (node.sign == "/" and right == 0):
         return None
-    return _REPLY[node.sign](left, right)
+    return _OPERATORS[node.sign](left, right)
 
 
-def is_truth(node: Node) -> bool:
+def is_condition(node: Node) -> bool:
     """Whether it is a condition rather than a number."""
     if isinstance(node, BinaryOp):
-        return node.sign in LOGIC or node.sign in COMPARING
+        return node.sign in LOGIC or node.sign in COMPARISONS
     return node.sign == "not" if isinstance(node, NotOp) else isinstance(node, MetricRef) and node.function == "absent"
 
 
-def _span(ms: int | None) -> str:
+def _format_window(ms: int | None) -> str:
     for size, unit in ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")):
         if ms and ms % size == 0:
             return f"{ms // size}{unit}"

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.core.alerts.alert import SEVERITIES, AlertRuleRow
-from headrace.core.alerts.conditions import COMPARING, Condition
+from headrace.core.alerts.conditions import COMPARISONS, Condition
 from headrace.core.alerts.expressions import parsed
 from headrace.core.clock import to_ms
 from headrace.core.metrics.catalog import LABELS, METRICS
@@ -20,8 +20,8 @@ STRUCTURED = ("metric", "op", "threshold", "window")
 FIELDS = (*(name for name in AlertRuleRow.__struct_fields__ if name != "name"), *STRUCTURED)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
-_LONGEST_TEXT, _MOST_LABELS = 500, 20
-_LONGEST_SPAN = 90 * 86_400
+_MAX_TEXT_CHARS, _MAX_LABELS = 500, 20
+_MAX_SPAN = 90 * 86_400
 _LINK = re.compile(r"https?://\S{1,2000}")
 
 
@@ -75,8 +75,8 @@ def _condition(fields: Mapping[str, Any], before: str | None) -> Condition:
 def _composed(fields: Mapping[str, Any]) -> str:
     """`error_rate[5m] > 5%` of its parts."""
     metric, sign, threshold = fields.get("metric"), fields.get("op", ">"), fields.get("threshold")
-    if sign not in COMPARING:
-        raise InvalidAlert(f"op: expected one of {' '.join(sorted(COMPARING))}, got {short(sign)}", value=sign)
+    if sign not in COMPARISONS:
+        raise InvalidAlert(f"op: expected one of {' '.join(sorted(COMPARISONS))}, got {short(sign)}", value=sign)
     if not isinstance(metric, str):
         raise InvalidAlert(f"metric: expected a name such as 'depth', got {short(metric)}", value=metric)
     if not isinstance(threshold, int | float | str) or isinstance(threshold, bool):
@@ -100,8 +100,8 @@ def _in_digits(number: float) -> str:
 
 def _ensure_labels(made: AlertRuleRow, when: Condition) -> None:
     for label in made.per:
-        readings = [one for one in when.readings() if label in one.metric.labels and label not in dict(one.labels)]
-        if not readings:
+        metrics = [one for one in when.metrics() if label in one.metric.labels and label not in dict(one.labels)]
+        if not metrics:
             able = sorted(name for name, metric in METRICS.items() if label in metric.labels)
             raise InvalidAlert(
                 f"per: no metric in {made.when!r} can be grouped by {label}; those that can are {', '.join(able[:12])}"
@@ -116,7 +116,7 @@ def check_span(name: str, value: Any) -> int:
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, int | float) or isinstance(number, bool):
         raise InvalidAlert(f"{name.rstrip('_')}: expected seconds or a timedelta, got {short(value)}", value=value)
-    if not 0 <= number <= _LONGEST_SPAN:  # nan is not in any range
+    if not 0 <= number <= _MAX_SPAN:  # nan is not in any range
         raise InvalidAlert(f"{name.rstrip('_')}: {short(value)} is out of range; use 0 seconds to 90 days", value=value)
     return to_ms(number)
 
@@ -128,54 +128,54 @@ def _severity(name: str, value: Any) -> str:
 
 
 def _per(name: str, value: Any) -> tuple[str, ...]:
-    words = _names(name, value) or ()
-    for word in words:
-        if word not in LABELS:
-            raise InvalidAlert(f"{name}: expected {', '.join(LABELS)}, got {short(word)}", value=word)
-    if len({*words}) < len(words):
+    labels = _names(name, value) or ()
+    for label in labels:
+        if label not in LABELS:
+            raise InvalidAlert(f"{name}: expected {', '.join(LABELS)}, got {short(label)}", value=label)
+    if len({*labels}) < len(labels):
         raise InvalidAlert(f"{name}: {short(value)} names one twice", value=value)
-    return words
+    return labels
 
 
 def _names(name: str, value: Any) -> tuple[str, ...] | None:
     """A name or several; None stays None."""
     if value is None:
         return None
-    words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
-    for word in words:
-        if not isinstance(word, str) or not _NAME.fullmatch(word):
+    names = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    for item in names:
+        if not isinstance(item, str) or not _NAME.fullmatch(item):
             raise InvalidAlert(f"{name}: expected a name or a list of names, got {short(value)}", value=value)
-    return words
+    return names
 
 
 def check_labels(name: str, value: Any) -> dict[str, str]:
     """Names and texts that people can read."""
     if value is None:
         return {}
-    if not isinstance(value, Mapping) or len(value) > _MOST_LABELS:
-        raise InvalidAlert(f"{name}: expected at most {_MOST_LABELS} names with texts, got {short(value)}", value=value)
+    if not isinstance(value, Mapping) or len(value) > _MAX_LABELS:
+        raise InvalidAlert(f"{name}: expected at most {_MAX_LABELS} names with texts, got {short(value)}", value=value)
     for label, text in value.items():
         if not isinstance(label, str) or not _LABEL.fullmatch(label):
             raise InvalidAlert(
                 f"{name}: {short(label)} is no name of a label; use letters, digits and '_'", value=label
             )
-        check_words(f"{name}: {label}", text)
+        check_line(f"{name}: {label}", text)
     return dict(value)
 
 
-def check_words(name: str, value: Any) -> str | None:
+def check_line(name: str, value: Any) -> str | None:
     """A text of one line; None stays None."""
     if value is None:
         return None
-    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= _LONGEST_TEXT:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= _MAX_TEXT_CHARS:
         raise InvalidAlert(
-            f"{name}: expected a text of one line, at most {_LONGEST_TEXT} long, got {short(value)}", value=value
+            f"{name}: expected a text of one line, at most {_MAX_TEXT_CHARS} long, got {short(value)}", value=value
         )
     return value
 
 
 def _link(name: str, value: Any) -> str | None:
-    if check_words(name, value) is not None and not _LINK.fullmatch(value):
+    if check_line(name, value) is not None and not _LINK.fullmatch(value):
         raise InvalidAlert(
             f"{name}: expected a link that begins with https:// or http://, got {short(value)}", value=value
         )
@@ -195,7 +195,7 @@ _READ: dict[str, Any] = {
     "per": _per,
     "labels": check_labels,
     "notify": _names,
-    "summary": check_words,
+    "summary": check_line,
     "runbook": _link,
     "enabled": _flag,
 }

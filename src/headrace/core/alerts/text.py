@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.alerts.alert import AlertRow, Deed, News
+from headrace.core.alerts.alert import AlertAction, AlertEvent, AlertRow
 from headrace.core.clock import to_datetime
 
-MOST_SHOWN = 20  # alerts of one message that are shown in full
+MAX_SHOWN = 20  # alerts of one message that are shown in full
 
 
-def headline(what: Deed, alert: AlertRow) -> str:
+def headline(what: AlertAction, alert: AlertRow) -> str:
     """`CRITICAL no_worker: jobs are pending …`, `resolved no_worker: …`."""
-    word = {"resolved": "resolved", "repeated": f"still {alert.severity.upper()}"}.get(what, alert.severity.upper())
-    return f"{word} {alert.rule}: {alert.summary}"
+    label = {"resolved": "resolved", "repeated": f"still {alert.severity.upper()}"}.get(what, alert.severity.upper())
+    return f"{label} {alert.rule}: {alert.summary}"
 
 
-def subject(news: Sequence[News]) -> str:
+def subject(events: Sequence[AlertEvent]) -> str:
     """All of them in one line."""
-    if len(news) == 1:
-        return one_line(headline(*news[0]))
-    open_, over = sum(what != "resolved" for what, _ in news), sum(what == "resolved" for what, _ in news)
+    if len(events) == 1:
+        return one_line(headline(*events[0]))
+    open_, over = sum(what != "resolved" for what, _ in events), sum(what == "resolved" for what, _ in events)
     parts = [f"{open_} alerts" if open_ else "", f"{over} resolved" if over else ""]
     return ", ".join(filter(None, parts))
 
@@ -38,7 +38,7 @@ def details(alert: AlertRow) -> list[str]:
     return [*map(one_line, lines), f"id: {alert.id}"]
 
 
-def record(what: Deed, alert: AlertRow) -> dict[str, Any]:
+def record(what: AlertAction, alert: AlertRow) -> dict[str, Any]:
     """The JSON record for a webhook."""
     return {
         "what": what,

@@ -36,7 +36,7 @@ class TypeMismatch(Exception):
         self.steps.insert(0, step)
         return self
 
-    def tell(self, *, hide: bool) -> str:
+    def message(self, *, hide: bool) -> str:
         """`[2]: expected int, got str 'x'`; with `hide`, nothing of the value is shown."""
         got = "***" if hide else f"{type(self.value).__name__} {short(self.value)}"
         reason = f" ({self.reason})" if self.reason and not hide else ""
@@ -74,13 +74,13 @@ def _accept(value: Any) -> None:
 ANYTHING = Annotation("anything", None, _accept)
 
 # What else fits besides the class itself: numbers as type checkers see them, and types stored as equals.
-_ALSO: dict[type, tuple[type, ...]] = {
+_ALSO_ACCEPTED: dict[type, tuple[type, ...]] = {
     int: (bool,),
     float: (int, bool),
     bytes: (bytearray,),
     date: (datetime,),
 }
-_WALKED = (list, tuple, set, frozenset)
+_CHECKED_CONTAINERS = (list, tuple, set, frozenset)
 
 
 def shape_of(annotation: Any, *, aliases: frozenset[Any] = frozenset()) -> Annotation:
@@ -136,7 +136,7 @@ def _class(kind: Any) -> Annotation:
         isinstance(None, kind)
     except TypeError:
         return ANYTHING
-    accepted = (kind, *_ALSO.get(kind, ()))
+    accepted = (kind, *_ALSO_ACCEPTED.get(kind, ()))
     return Annotation(kind.__name__, frozenset(accepted), _instance_check(kind.__name__, accepted))
 
 
@@ -228,13 +228,13 @@ def _items(origin: type, item: Annotation) -> Annotation:
     def check(value: Any) -> None:
         of_origin(value)
         # Other iterables, such as a generator, might be used up by a check.
-        if item is not ANYTHING and isinstance(value, _WALKED):
+        if item is not ANYTHING and isinstance(value, _CHECKED_CONTAINERS):
             for index, one in enumerate(value):
                 _fit_at(item, one, f"[{index}]")
 
     def build(value: Any) -> Any:
         of_origin(value)
-        if type(value) not in _WALKED:
+        if type(value) not in _CHECKED_CONTAINERS:
             return value
         return type(value)(_rebuilt_at(item, one, f"[{index}]") for index, one in enumerate(value))
 
@@ -324,7 +324,7 @@ def _class_with(kind: type, make: Callable[[Any], Any], fields: frozenset[str] =
 
 
 def _from_validation(kind: Any) -> Callable[[Any], Any]:
-    """Fields are stored by name. Where they have aliases, pydantic needs to be told to accept names."""
+    """Fields are stored by name. Where they have aliases, pydantic accepts names only with `by_name`."""
     if "by_name" in inspect.signature(kind.model_validate).parameters:
         return lambda value: kind.model_validate(value, by_alias=True, by_name=True)
     validate: Callable[[Any], Any] = kind.model_validate

@@ -21,7 +21,7 @@ from headrace.core.text import short, why
 from headrace.errors import CorruptPayload, InvalidJob
 
 # A text this short can't hold an integer that some Python would refuse to read (see encode.LONGEST_PLAIN_INT).
-_SHORT = 600
+_MAX_PLAIN_BYTES = 600
 _PLAIN = frozenset({str, int, bool, NoneType})
 
 
@@ -64,7 +64,7 @@ def decode(text: str) -> Any:
     try:
         tree = _load(text)
         ensure_shallow(text, tree)
-        # Most texts hold no tag. One scan by the interpreter is far cheaper than a walk through the value.
+        # Most texts hold no tag. One scan of the text is far cheaper than a walk through the value.
         return lift(tree) if '"$' in text else tree
     except Exception as error:
         raise _corrupt(error, text) from error
@@ -79,7 +79,7 @@ def encode_call(
             raw = _dump({"args": args, "kwargs": kwargs})
         except ValueError:  # a lone surrogate or an endless integer: the walk below names it, or tags it
             raw = b""
-        if 0 < len(raw) <= _SHORT and (limit is None or len(raw) <= limit):
+        if 0 < len(raw) <= _MAX_PLAIN_BYTES and (limit is None or len(raw) <= limit):
             return raw.decode()
     return _encode_call_by_walking(args, kwargs, ValueEncoder(models, limit, call=True))
 
@@ -99,20 +99,20 @@ def _plain_names(kwargs: Mapping[str, Any]) -> bool:
     return True
 
 
-def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk: ValueEncoder) -> str:
+def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], encoder: ValueEncoder) -> str:
     place = "args"
     try:
-        positional = lower_items(walk, args)
+        positional = lower_items(encoder, args)
         place = "kwargs"
-        named = {name: _lower_named(walk, name, value) for name, value in kwargs.items()}
-        return dump_call(positional, named, walk.limit)
+        named = {name: _lower_named(encoder, name, value) for name, value in kwargs.items()}
+        return dump_call(positional, named, encoder.limit)
     except Exception as error:  # any error is reported, see refusal
         raise refusal(place, error) from None
 
 
-def _lower_named(walk: ValueEncoder, name: str, value: Any) -> Tree:
+def _lower_named(encoder: ValueEncoder, name: str, value: Any) -> Tree:
     try:
-        return lower(walk, value)
+        return lower(encoder, value)
     except NotEncodable as error:
         raise error.inside(step_to(name)) from None
 

@@ -1,4 +1,4 @@
-"""The tags: how a Python value that JSON has no word for becomes a JSON tree, and comes back.
+"""The tags: how a Python value that JSON has no type for becomes a JSON tree, and comes back.
 
 A tag is an object with exactly one key, and that key starts with "$":
 
@@ -12,7 +12,7 @@ A tag is an object with exactly one key, and that key starts with "$":
     $dict        [[key, value], …], for a dict with a key that is not a str or that starts with "$"
     $result  $results  $failure    what `result_refs` puts in place of other jobs' results
 
-The line of $dict is what makes a tag impossible to forge: a user's own {"$set": …} is written as a $dict.
+$dict makes a tag impossible to forge: the encoder writes a user's own {"$set": …} as a $dict.
 Text that merely looks like a date stays text.
 
 This module is the reading side, `encode` the writing side. Neither knows of text, signatures or tasks.
@@ -46,7 +46,7 @@ Tree = Any
 
 
 def ensure_shallow(text: str, *trees: Tree) -> None:
-    """Refuse trees deeper than any that is written, without a look at them where their text suffices."""
+    """Refuse trees deeper than the encoder writes. A text with few brackets needs no walk through the trees."""
     if len(text) <= 2 * _DEEPEST or text.count("[") + text.count("{") <= _DEEPEST:
         return
     level: list[Tree] = [*trees]

@@ -1,8 +1,8 @@
 """Python values to JSON trees: the writing side of the tags, which `decode` describes and reads.
 
-A value is encoded in one descent that refuses what can't be stored, by its path, and what is too large, before it
-becomes text. Only what an annotation can rebuild may lose its type, and only where the caller says so. This module
-knows nothing of text, signatures or tasks.
+The encoder walks a value once. It refuses an unstorable part by its path, and a too large value before it becomes text.
+Only a value that an annotation can rebuild may lose its type, and only if the caller allows it. This module knows
+nothing of text, signatures or tasks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _parsed = msgspec.json.Decoder().decode
 
 
 class NotEncodable(Exception):
-    """A value that has no place in JSON. `path` leads to it from the value that was given."""
+    """A value that JSON can't represent. `path` leads to it from the given value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,9 +54,9 @@ class NotEncodable(Exception):
 
 
 class ValueEncoder:
-    """One descent into a value: are models allowed, and how many bytes are left before it is too large.
+    """One walk through a value: whether models are allowed, and how many bytes are left before it is too large.
 
-    Only in a `call` a handle stands for the result of its job.
+    Only in a `call`, a handle stands for the result of its job.
     """
 
     __slots__ = ("call", "left", "limit", "models")
@@ -89,26 +89,26 @@ def too_large(size: int | None, limit: int) -> PayloadTooLarge:
     )
 
 
-def lower(walk: ValueEncoder, value: Any, depth: int = 1) -> Tree:
-    """The JSON tree of a value, ready for a plain JSON encoder. Raises Unstorable."""
-    return _LOWER.get(type(value), _lower_other)(walk, value, depth)
+def lower(encoder: ValueEncoder, value: Any, depth: int = 1) -> Tree:
+    """The JSON tree of a value, ready for a plain JSON encoder. Raises NotEncodable."""
+    return _LOWER.get(type(value), _lower_other)(encoder, value, depth)
 
 
-def _lower_itself(walk: ValueEncoder, value: Any, depth: int) -> Tree:
+def _lower_itself(encoder: ValueEncoder, value: Any, depth: int) -> Tree:
     return value
 
 
-def _lower_int(walk: ValueEncoder, value: int, depth: int) -> Tree:
+def _lower_int(encoder: ValueEncoder, value: int, depth: int) -> Tree:
     return value if -LONGEST_PLAIN_INT < value < LONGEST_PLAIN_INT else {"$int": hex(value)}
 
 
-def _lower_float(walk: ValueEncoder, value: float, depth: int) -> Tree:
+def _lower_float(encoder: ValueEncoder, value: float, depth: int) -> Tree:
     # Only nan and the infinities do not give zero here, and a JSON encoder would write them as null.
     return value if value - value == 0.0 else {"$float": repr(value)}
 
 
-def _lower_str(walk: ValueEncoder, value: str, depth: int) -> Tree:
-    walk.spend(len(value))
+def _lower_str(encoder: ValueEncoder, value: str, depth: int) -> Tree:
+    encoder.spend(len(value))
     if not value.isascii():
         try:
             value.encode()
@@ -120,53 +120,53 @@ def _lower_str(walk: ValueEncoder, value: str, depth: int) -> Tree:
     return value
 
 
-def _lower_bytes(walk: ValueEncoder, value: bytes | bytearray, depth: int) -> Tree:
-    walk.spend(len(value))
+def _lower_bytes(encoder: ValueEncoder, value: bytes | bytearray, depth: int) -> Tree:
+    encoder.spend(len(value))
     return {"$bytes": binascii.b2a_base64(value, newline=False).decode()}
 
 
-def _lower_list(walk: ValueEncoder, value: list[Any], depth: int) -> Tree:
-    items = lower_items(walk, value, depth)
+def _lower_list(encoder: ValueEncoder, value: list[Any], depth: int) -> Tree:
+    items = lower_items(encoder, value, depth)
     if len(items) > 1 and all(type(item) is dict and "$result" in item for item in items):
         return {"$results": [item["$result"] for item in items]}  # a job may wait for thousands of others
     return items
 
 
-def lower_items(walk: ValueEncoder, value: Iterable[Any], depth: int = 1) -> list[Tree]:
+def lower_items(encoder: ValueEncoder, value: Iterable[Any], depth: int = 1) -> list[Tree]:
     """The trees of several values, as a list whatever they are."""
     items: list[Tree] = value if type(value) is list else list(value)
-    walk.enter(depth, len(items))
+    encoder.enter(depth, len(items))
     lowered: list[Tree] = []
     try:
         for item in items:
             # A comprehension would be one more frame on the stack for each level.
-            lowered.append(_LOWER.get(type(item), _lower_other)(walk, item, depth + 1))
+            lowered.append(_LOWER.get(type(item), _lower_other)(encoder, item, depth + 1))
     except NotEncodable as error:
         raise error.inside(f"[{len(lowered)}]") from None
     return lowered
 
 
-def _lower_tuple(walk: ValueEncoder, value: tuple[Any, ...], depth: int) -> Tree:
-    return {"$tuple": lower_items(walk, value, depth + 1)}
+def _lower_tuple(encoder: ValueEncoder, value: tuple[Any, ...], depth: int) -> Tree:
+    return {"$tuple": lower_items(encoder, value, depth + 1)}
 
 
-def _lower_set(walk: ValueEncoder, value: set[Any], depth: int) -> Tree:
-    return {"$set": _lower_members(walk, value, depth)}
+def _lower_set(encoder: ValueEncoder, value: set[Any], depth: int) -> Tree:
+    return {"$set": _lower_members(encoder, value, depth)}
 
 
-def _lower_frozenset(walk: ValueEncoder, value: frozenset[Any], depth: int) -> Tree:
-    return {"$frozenset": _lower_members(walk, value, depth)}
+def _lower_frozenset(encoder: ValueEncoder, value: frozenset[Any], depth: int) -> Tree:
+    return {"$frozenset": _lower_members(encoder, value, depth)}
 
 
-def _lower_members(walk: ValueEncoder, value: Iterable[Any], depth: int) -> list[Tree]:
-    members = lower_items(walk, value, depth + 1)
+def _lower_members(encoder: ValueEncoder, value: Iterable[Any], depth: int) -> list[Tree]:
+    members = lower_items(encoder, value, depth + 1)
     for member in members:
         _ensure_hashable(member)
     return sorted(members, key=_canonical)
 
 
 def _ensure_hashable(tree: Tree) -> None:
-    """A frozen dataclass may be in a set, but the dict it is written as may not: nobody could read that."""
+    """A frozen dataclass may be in a set, but its encoded form, a dict, may not: no decoder could build that set."""
     if type(tree) is dict or type(tree) is list:
         text = _canonical(tree)
         if MARK.encode() in text:
@@ -180,43 +180,43 @@ def _ensure_hashable(tree: Tree) -> None:
             ) from None
 
 
-def _lower_dict(walk: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
-    walk.enter(depth, len(value))
+def _lower_dict(encoder: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
+    encoder.enter(depth, len(value))
     for key in value:
         if type(key) is not str or key[:1] == "$":
-            return _lower_pairs(walk, value, depth)
+            return _lower_pairs(encoder, value, depth)
     lowered, key = {}, None
     try:
         for key, item in value.items():
-            _lower_str(walk, key, depth)
-            lowered[key] = _LOWER.get(type(item), _lower_other)(walk, item, depth + 1)
+            _lower_str(encoder, key, depth)
+            lowered[key] = _LOWER.get(type(item), _lower_other)(encoder, item, depth + 1)
     except NotEncodable as error:
         raise error.inside(step_to(key)) from None
     return lowered
 
 
-def _lower_pairs(walk: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
-    walk.enter(depth + 2, 0)
+def _lower_pairs(encoder: ValueEncoder, value: dict[Any, Any], depth: int) -> Tree:
+    encoder.enter(depth + 2, 0)
     pairs, key = [], None
     try:
         for key, item in value.items():
-            name = lower(walk, key, depth + 3)
+            name = lower(encoder, key, depth + 3)
             _ensure_hashable(name)
-            pairs.append([name, lower(walk, item, depth + 3)])
+            pairs.append([name, lower(encoder, item, depth + 3)])
     except NotEncodable as error:
         raise error.inside(step_to(key)) from None
     return {"$dict": pairs}
 
 
 def step_to(key: Any) -> str:
-    """How a path names what lies under `key`: `.name`, or `['any other key']`."""
+    """The step of a path that leads under `key`: `.name`, or `['any other key']`."""
     return f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{short(key)}]"
 
 
 def _lower_moment(tag: str, iso: Callable[[Any], str]) -> Callable[[ValueEncoder, Any, int], Tree]:
     """For datetime and time. The base class writes the text: a subclass may have its own isoformat."""
 
-    def lowered(walk: ValueEncoder, value: Any, depth: int) -> Tree:
+    def lowered(encoder: ValueEncoder, value: Any, depth: int) -> Tree:
         text = iso(value) + _zone_mark(value)
         return {tag: text + "[fold=1]" if value.fold else text}
 
@@ -233,11 +233,11 @@ def _zone_mark(value: Any) -> str:
     return f"[offset={_seconds(offset)}]" if offset and offset.microseconds else ""
 
 
-def _lower_date(walk: ValueEncoder, value: date, depth: int) -> Tree:
+def _lower_date(encoder: ValueEncoder, value: date, depth: int) -> Tree:
     return {"$date": date.isoformat(value)}
 
 
-def _lower_timedelta(walk: ValueEncoder, value: timedelta, depth: int) -> Tree:
+def _lower_timedelta(encoder: ValueEncoder, value: timedelta, depth: int) -> Tree:
     return {"$timedelta": _seconds(value)}
 
 
@@ -246,21 +246,21 @@ def _seconds(value: timedelta) -> str:
     return f"{'-' if value < timedelta() else ''}{seconds}.{fraction:06}"
 
 
-def _lower_decimal(walk: ValueEncoder, value: Decimal, depth: int) -> Tree:
+def _lower_decimal(encoder: ValueEncoder, value: Decimal, depth: int) -> Tree:
     return {"$decimal": Decimal.__str__(value)}
 
 
-def _lower_promise(walk: ValueEncoder, value: Any, depth: int) -> Tree:
+def _lower_result_ref(encoder: ValueEncoder, value: Any, depth: int) -> Tree:
     job_id = check_id(value.result_ref_id)
-    walk.spend(len(job_id))
+    encoder.spend(len(job_id))
     return {"$result": job_id}
 
 
-def _lower_failure(walk: ValueEncoder, value: ParentFailure, depth: int) -> Tree:
-    return {"$failure": lower_items(walk, failure_fields(value), depth + 1)}
+def _lower_failure(encoder: ValueEncoder, value: ParentFailure, depth: int) -> Tree:
+    return {"$failure": lower_items(encoder, failure_fields(value), depth + 1)}
 
 
-def _lower_uuid(walk: ValueEncoder, value: UUID, depth: int) -> Tree:
+def _lower_uuid(encoder: ValueEncoder, value: UUID, depth: int) -> Tree:
     return {"$uuid": str(value)}
 
 
@@ -283,7 +283,7 @@ _LOWER: dict[type, Callable[[ValueEncoder, Any, int], Tree]] = {
     timedelta: _lower_timedelta,
     Decimal: _lower_decimal,
     UUID: _lower_uuid,
-    ResultRef: _lower_promise,
+    ResultRef: _lower_result_ref,
     ParentFailure: _lower_failure,
 }
 # A subclass of these equals its plain form, and is written as that. A datetime is a date: it comes first.
@@ -293,14 +293,14 @@ _DEGRADABLE = (
 )
 
 
-def _lower_other(walk: ValueEncoder, value: Any, depth: int) -> Tree:
-    if walk.call and is_result_ref(value):
-        return _lower_promise(walk, value, depth)
+def _lower_other(encoder: ValueEncoder, value: Any, depth: int) -> Tree:
+    if encoder.call and is_result_ref(value):
+        return _lower_result_ref(encoder, value, depth)
     if is_model(type(value)):
-        return _lower_model(walk, value, depth)
+        return _lower_model(encoder, value, depth)
     for base in _DEGRADABLE:
         if isinstance(value, base):
-            return _LOWER[base](walk, value, depth)
+            return _LOWER[base](encoder, value, depth)
     raise NotEncodable(_refusal(value))
 
 
@@ -314,26 +314,26 @@ def _refusal(value: Any) -> str:
     )
 
 
-def _lower_model(walk: ValueEncoder, value: Any, depth: int) -> Tree:
-    if not walk.models:
+def _lower_model(encoder: ValueEncoder, value: Any, depth: int) -> Tree:
+    if not encoder.models:
         raise NotEncodable(
             f"{a_kind(value)} comes back as plain data; annotate the parameter so that the worker can "
             f"rebuild it, or pass {'its .value' if isinstance(value, Enum) else 'a dict'}"
         )
-    left = walk.left
+    left = encoder.left
     try:
-        return lower(walk, _taken_apart(plain_fields, value), depth)
+        return lower(encoder, _fields_of(plain_fields, value), depth)
     except NotEncodable as error:
         if not is_pydantic(type(value)):
             raise
-        walk.left = left
+        encoder.left = left
         try:
-            return lower(walk, _taken_apart(json_fields, value), depth)
+            return lower(encoder, _fields_of(json_fields, value), depth)
         except NotEncodable:
             raise error from None
 
 
-def _taken_apart(how: Callable[[Any], Any], value: Any) -> Any:
+def _fields_of(how: Callable[[Any], Any], value: Any) -> Any:
     try:
         return how(value)
     except Exception as error:  # properties and serializers are the user's own code

@@ -22,11 +22,11 @@ from headrace.core.codec.result_refs import ids_in
 from headrace.errors import ConfigError, CorruptPayload
 
 MARK = '{"$sealed"'  # how every encrypted text begins, and no other: a user's own "$" is never written as a key
-HOW = "a name, a colon and 32 bytes in base64, such as 2026a:$(openssl rand -base64 32)"
+KEY_FORMAT = "a name, a colon and 32 bytes in base64, such as 2026a:$(openssl rand -base64 32)"
 _KEY = re.compile(r"([A-Za-z0-9_.-]{1,40}):([A-Za-z0-9+/]{43}=?)")
 _SALT, _NONCE = 16, 12
-_OF_ONE_SALT = 65_536  # texts, more or less: threads don't wait for each other here
-_KNOWN_SALTS = 1000
+_TEXTS_PER_SALT = 65_536  # texts, more or less: threads don't wait for each other here
+_MAX_CACHED_SALTS = 1000
 
 
 class _Encrypted(Struct, forbid_unknown_fields=True):
@@ -37,12 +37,12 @@ class _Encrypted(Struct, forbid_unknown_fields=True):
 _read = msgspec.json.Decoder(_Encrypted).decode
 
 
-def complaint(keys: Sequence[str]) -> str | None:
+def find_error(keys: Sequence[str]) -> str | None:
     """The error in these keys, without any part of them; None if there is none."""
-    found = [_KEY.fullmatch(key) for key in keys]
-    for place, match in enumerate(found, 1):
+    matches = [_KEY.fullmatch(key) for key in keys]
+    for number, match in enumerate(matches, 1):
         if match is None:
-            return f"encryption_keys: number {place} is no key; write {HOW}"
+            return f"encryption_keys: number {number} is no key; write {KEY_FORMAT}"
     names = names_of(keys)
     if len({*names}) < len(names):
         return f"encryption_keys: two keys have the same name ({', '.join(names)}); give each its own"
@@ -50,7 +50,7 @@ def complaint(keys: Sequence[str]) -> str | None:
 
 
 def names_of(keys: Sequence[str]) -> list[str]:
-    """What may be shown of keys."""
+    """The names of keys, which may be shown."""
     return [key.partition(":")[0] for key in keys]
 
 
@@ -68,9 +68,9 @@ class Cipher:
     """The keys of an app in use."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        wrong = complaint(keys)
-        if wrong is not None or not keys:
-            raise ConfigError(wrong or f"encryption_keys: give at least one; write {HOW}")
+        error = find_error(keys)
+        if error is not None or not keys:
+            raise ConfigError(error or f"encryption_keys: give at least one; write {KEY_FORMAT}")
         try:
             # Deferred: an extra, and only apps with keys wait for it to load.
             from secrets import token_bytes
@@ -90,21 +90,23 @@ class Cipher:
         parts = [key.split(":", 1) for key in keys]
         self._keys = {name: binascii.a2b_base64(secret + "=" * (-len(secret) % 4)) for name, secret in parts}
         self.key = parts[0][0]
-        # A reader of the store must not guess hashed values: a plain hash of few possible values reveals which it was.
+        # A plain hash of few possible values reveals which one it was to a reader of the store.
         self.hash_key = blake2b(b"hash", key=self._keys[self.key], digest_size=32).digest()
 
-    def encrypted(self, text: str, what: str, whom: str) -> str:
+    def encrypted(self, text: str, purpose: str, owner: str) -> str:
         """The text, encrypted for this purpose and owner."""
         salt, nonce = self._salt_now(), self._random(_NONCE)
-        raw = self._cipher_of(self.key, salt).encrypt(nonce, text.encode("utf-8", "surrogatepass"), _place(what, whom))
+        raw = self._cipher_of(self.key, salt).encrypt(
+            nonce, text.encode("utf-8", "surrogatepass"), _associated_data(purpose, owner)
+        )
         content = f'{MARK}:["{self.key}","{_as_text(salt + nonce)}","{_as_text(raw)}"]'
-        refs = ids_in(text) if what == "call" else ()
+        refs = ids_in(text) if purpose == "call" else ()
         if not refs:
             return content + "}"
         listed = ",".join(f'{{"$result":"{job_id}"}}' for job_id in refs)
         return f'{content},"promises":[{listed}]}}'
 
-    def opened(self, text: str, what: str, whom: str) -> str:
+    def decrypted(self, text: str, purpose: str, owner: str) -> str:
         """The decrypted text; a plain one as it is. CorruptPayload if it does not decrypt."""
         if not text.startswith(MARK):
             return text
@@ -112,49 +114,51 @@ class Cipher:
             name, nonce, content = _read(text).content
             head, raw = _as_bytes(nonce), _as_bytes(content)
         except (msgspec.MsgspecError, binascii.Error) as error:
-            raise CorruptPayload(f"payload can't be read: its {what} is encrypted, and damaged: {error}") from None
+            raise CorruptPayload(f"payload can't be read: its {purpose} is encrypted, and damaged: {error}") from None
         if name not in self._keys:
             raise locked(name, [*self._keys])
         if len(head) != _SALT + _NONCE:
-            raise CorruptPayload(f"payload can't be read: its {what} is encrypted, and damaged: a nonce of {len(head)}")
+            raise CorruptPayload(
+                f"payload can't be read: its {purpose} is encrypted, and damaged: a nonce of {len(head)}"
+            )
         try:
-            opened = self._cipher_of(name, head[:_SALT]).decrypt(head[_SALT:], raw, _place(what, whom))
+            decrypted = self._cipher_of(name, head[:_SALT]).decrypt(head[_SALT:], raw, _associated_data(purpose, owner))
         except self._invalid:
             raise CorruptPayload(
-                f"payload can't be read: its {what} is encrypted with key {name!r} and does not open; it was changed, "
-                f"or taken from another place, or another key has this name here"
+                f"payload can't be read: its {purpose} is encrypted with key {name!r} and does not open; "
+                f"it was changed, or taken from another place, or another key has this name here"
             ) from None
-        plain: str = opened.decode("utf-8", "surrogatepass")
+        plain: str = decrypted.decode("utf-8", "surrogatepass")
         return plain
 
     def _salt_now(self) -> bytes:
-        # Random nonces of 12 bytes are too few for one key: at thousands of jobs a second, it would have to be changed
-        # every few days. So a named key is never used itself, but keys derived from it and a salt, each for some time.
-        # A counter in place of random nonces would repeat in a forked process, which must never happen.
+        # Random nonces of 12 bytes are too few for one key: at thousands of jobs a second, a key would last a few days.
+        # So keys derived from the named key and a salt encrypt, each for some time. A counter in place of random nonces
+        # would repeat in a forked process, which must never happen.
         salt = self._salt
         if self._left <= 0:
             salt = self._salt = self._random(_SALT)
-            self._left = _OF_ONE_SALT
+            self._left = _TEXTS_PER_SALT
         self._left -= 1
         return salt
 
     def _cipher_of(self, name: str, salt: bytes) -> Any:
         cipher = self._ciphers.get((name, salt))
         if cipher is None:
-            if len(self._ciphers) >= _KNOWN_SALTS:
+            if len(self._ciphers) >= _MAX_CACHED_SALTS:
                 self._ciphers.clear()
             derived = blake2b(salt, key=self._keys[name], digest_size=32, person=b"headrace seal").digest()
             cipher = self._ciphers[name, salt] = self._cipher(derived)
         return cipher
 
     def __repr__(self) -> str:
-        return f"<Seal with {', '.join(self._keys)}>"
+        return f"<Cipher with {', '.join(self._keys)}>"
 
 
-def opened(cipher: Cipher | None, text: str, what: str, whom: str) -> str:
+def decrypted(cipher: Cipher | None, text: str, purpose: str, owner: str) -> str:
     """The decrypted text; CorruptPayload if it is encrypted and there is no key here."""
     if cipher is not None:
-        return cipher.opened(text, what, whom)
+        return cipher.decrypted(text, purpose, owner)
     if (key := key_of(text)) is not None:
         raise locked(key)
     return text
@@ -162,15 +166,15 @@ def opened(cipher: Cipher | None, text: str, what: str, whom: str) -> str:
 
 def locked(name: str, known: Sequence[str] = ()) -> CorruptPayload:
     """The error for a text whose key is not here."""
-    here = f"there are only {', '.join(map(repr, known))}" if known else "there are none"
+    available = f"there are only {', '.join(map(repr, known))}" if known else "there are none"
     return CorruptPayload(
-        f"payload can't be read: it is encrypted with key {name!r}, and {here} here; add that key to "
+        f"payload can't be read: it is encrypted with key {name!r}, and {available} here; add that key to "
         "encryption_keys again (HEADRACE_ENCRYPTION_KEYS), and retry the job"
     )
 
 
-def _place(what: str, whom: str) -> bytes:
-    return f"{what}\n{whom}".encode("utf-8", "surrogatepass")
+def _associated_data(purpose: str, owner: str) -> bytes:
+    return f"{purpose}\n{owner}".encode("utf-8", "surrogatepass")
 
 
 def _as_text(raw: bytes) -> str:

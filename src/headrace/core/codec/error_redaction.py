@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from headrace.core.codec.redaction import MASK
 
-_LEAST = 4  # characters: a shorter value occurs in any text, and masking it would only reveal it
+_MIN_SECRET_CHARS = 4  # characters: a shorter value occurs in any text, and masking it would only reveal it
 
 
 class ErrorRedactor(Struct, frozen=True):
@@ -28,7 +28,7 @@ class ErrorRedactor(Struct, frozen=True):
 
 def redactor_of(value: Any, shown: Any) -> ErrorRedactor:
     """A redactor for everything that is masked in `shown`, the redacted form of a value."""
-    hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
+    hidden = {text for text in _hidden(value, shown) if len(text) >= _MIN_SECRET_CHARS}
     return ErrorRedactor(tuple(sorted(hidden, key=len, reverse=True)))
 
 

@@ -63,9 +63,9 @@ def unmasked(value: Any, shown: Any, original: Any) -> Any:
         places = ((key, (shown[key], original[key]) if key in known else (None, None)) for key in value)
         return {key: unmasked(value[key], *place) for key, place in places}
     if isinstance(value, list | tuple):
-        had = list(zip(shown, original, strict=False)) if _are_rows(shown, original) else []
-        had += [(None, None)] * (len(value) - len(had))
-        items = [unmasked(item, *place) for item, place in zip(value, had, strict=False)]
+        pairs = list(zip(shown, original, strict=False)) if _are_rows(shown, original) else []
+        pairs += [(None, None)] * (len(value) - len(pairs))
+        items = [unmasked(item, *place) for item, place in zip(value, pairs, strict=False)]
         return items if isinstance(value, list) else tuple(items)
     return value
 

@@ -21,7 +21,7 @@ MARK = '{"$result'  # no text without it holds a reference
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 _ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
 _GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
-_PROMISE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
+_REFERENCE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
 
 
 class ResultRef(Struct, frozen=True):
@@ -63,7 +63,7 @@ class ParentFailure(Struct, frozen=True):
 
 
 def is_result_ref(value: Any) -> bool:
-    """Recognized by its attribute, as handles of jobs and nodes of flows are references, and live in upper layers."""
+    """Recognized by its attribute: handles of jobs and nodes of flows, in upper layers, are references too."""
     return hasattr(type(value), "result_ref_id")
 
 
@@ -92,7 +92,7 @@ def ids_in(text: str) -> list[str]:
     """The jobs whose results this stored call gets, each once."""
     if MARK not in text:
         return []
-    found = (job_id for match in _PROMISE.finditer(text) for job_id in _ids(match))
+    found = (job_id for match in _REFERENCE.finditer(text) for job_id in _ids(match))
     return list(dict.fromkeys(found))
 
 
@@ -104,12 +104,12 @@ def filled(text: str, result: Callable[[str], str]) -> str:
         return texts[0] if match[1] else f"[{','.join(texts)}]"
 
     parents = ids_in(text)
-    # Beside the arguments, where no decoder of a call looks, it records whose results they hold.
-    return f'{_PROMISE.sub(fill, text)[:-1]},"given":[{len(parents)},"{parents[0]}"]}}' if parents else text
+    # The parents are recorded beside the arguments, where no decoder of a call reads.
+    return f'{_REFERENCE.sub(fill, text)[:-1]},"given":[{len(parents)},"{parents[0]}"]}}' if parents else text
 
 
-def giver_in(text: str) -> str | None:
-    """Whose results are in this call, as text; None if there are none."""
+def parents_text(text: str) -> str | None:
+    """A text that names the parents whose results are in this call; None if there are none."""
     match = _GIVEN.search(text)
     if match is None:
         return None

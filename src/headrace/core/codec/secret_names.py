@@ -1,7 +1,7 @@
-"""Which names probably stand for a secret, although nobody has declared them.
+"""Which names probably stand for a secret, without a declaration.
 
-A name is split into words: `dbPassword`, `X-Api-Key` and `card_number` all are two. Masking too much costs a look into
-the code, showing too much may cost more; where a word is mostly harmless, only its usual position counts.
+A name is split into words: `dbPassword`, `X-Api-Key` and `card_number` all are two. Masking too much costs little,
+showing too much may cost a lot. A word that is mostly harmless counts only in its usual position.
 """
 
 from __future__ import annotations

@@ -99,14 +99,14 @@ ADDABLE = NOT_STARTED | REQUEUABLE
 class Requeued(Struct, frozen=True, array_like=True):
     """The result of a requeue request.
 
-    `verdict` is "requeued", "stored_anew" if the job was gone, "used_up" if the dead letter ended as permanently failed
+    `result` is "requeued", "stored_anew" if the job was gone, "used_up" if the dead letter ended as permanently failed
     instead, "resolved" if it was no longer pending, "missing" if it does not exist, or "busy" if the store has an open
     or completed job of that id, which is left alone.
     """
 
     id: str
     job_id: str
-    verdict: Literal["requeued", "stored_anew", "used_up", "resolved", "missing", "busy"]
+    result: Literal["requeued", "stored_anew", "used_up", "resolved", "missing", "busy"]
     requeues: int = 0
 
 
@@ -175,9 +175,9 @@ _snapshots = msgspec.json.Decoder(JobSnapshot)
 _remarks = msgspec.json.Decoder(list[DeadLetterNote])
 
 
-def snapshot_of(letter: DeadLetterRow) -> JobSnapshot:
+def snapshot_of(dead_letter: DeadLetterRow) -> JobSnapshot:
     """The job as it failed; for a damaged snapshot, only what the dead letter itself holds."""
-    return read_or(_snapshots.decode, letter.snapshot, DAMAGED)
+    return read_or(_snapshots.decode, dead_letter.snapshot, DAMAGED)
 
 
 class _Error(Struct, frozen=True):
@@ -197,46 +197,49 @@ def group_of(
     return DeadLetterGroup(fingerprint, task, reason, *error_fields)
 
 
-def kept_history(letter: DeadLetterRow) -> list[HistoryRow]:
+def kept_history(dead_letter: DeadLetterRow) -> list[HistoryRow]:
     """The dead letter's copy of the job's history, oldest first, up to the failure."""
-    job = snapshot_of(letter)
+    job = snapshot_of(dead_letter)
     before = job.history[::-1]
     if job.state in FINAL:  # it had finished before it was added
         return before
     version = job.version or (before[-1].version + 1 if before else 2)
-    end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
+    end = (job.attempt, job.worker, job.started_at, dead_letter.entered_at, dead_letter.reason)
     error = (job.error_type, job.error_message, job.error_traceback)
-    return [*before, HistoryRow(letter.entered_at, Trigger.FAIL, job.state, State.FAILED, version + 1, *end, *error)]
+    return [
+        *before,
+        HistoryRow(dead_letter.entered_at, Trigger.FAIL, job.state, State.FAILED, version + 1, *end, *error),
+    ]
 
 
-def history_anew(letter: DeadLetterRow, job: NewJob, detail: str | None) -> list[HistoryRow]:
+def history_anew(dead_letter: DeadLetterRow, job: NewJob, detail: str | None) -> list[HistoryRow]:
     """The history of a job that is inserted again: the copy in the dead letter, and the requeue."""
-    before, was = kept_history(letter), snapshot_of(letter)
-    run = (was.attempt, was.worker, was.started_at, letter.entered_at)
-    source = State.CANCELLED if was.state == State.CANCELLED else State.FAILED
+    before, snapshot = kept_history(dead_letter), snapshot_of(dead_letter)
+    run = (snapshot.attempt, snapshot.worker, snapshot.started_at, dead_letter.entered_at)
+    source = State.CANCELLED if snapshot.state == State.CANCELLED else State.FAILED
     nothing = (None, None, None)
     again = HistoryRow(job.version, Trigger.REVIVE, source, job.state, job.version, *run, detail, *nothing)
     return [*before, again]
 
 
-def first_failed_at(letter: DeadLetterRow) -> int:
+def first_failed_at(dead_letter: DeadLetterRow) -> int:
     """When the job failed for the first time, as far as the dead letter knows."""
     return next(
-        (history_row.at for history_row in kept_history(letter) if history_row.error_type is not None),
-        letter.entered_at,
+        (history_row.at for history_row in kept_history(dead_letter) if history_row.error_type is not None),
+        dead_letter.entered_at,
     )
 
 
-# The actor that closes a dead letter after too many requeues: not the one who asked for the last.
+# The actor that closes a dead letter after too many requeues: not the actor of the last request.
 REQUEUED_TOO_OFTEN = "system_max_retries"
 
 
-def used_up_in_words(requeues: int, most: int) -> str:
+def used_up_text(requeues: int, most: int) -> str:
     """Why a job is not requeued any more."""
     return f"it was requeued {requeues} times already, of {most} allowed (max_requeues)"
 
 
-def remarks_of(notes: str | None) -> list[DeadLetterNote]:
+def notes_of(notes: str | None) -> list[DeadLetterNote]:
     return (read(_remarks.decode, notes) or []) if notes else []
 
 
@@ -244,7 +247,7 @@ def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> s
     """The notes with one more, if there is one."""
     if not text:
         return notes
-    return msgspec.json.encode([*remarks_of(notes), DeadLetterNote(at, text, by)]).decode()
+    return msgspec.json.encode([*notes_of(notes), DeadLetterNote(at, text, by)]).decode()
 
 
 def id_at(moment: int) -> str:
@@ -252,43 +255,43 @@ def id_at(moment: int) -> str:
     return f"{max(moment, 0):012x}"
 
 
-def moment_of(letter_id: str) -> int:
+def entry_time(dead_letter_id: str) -> int:
     """When the dead letter of this id was entered."""
-    return int(letter_id[:12], 16)
+    return int(dead_letter_id[:12], 16)
 
 
-def bounds(which: DeadLetterFilter) -> tuple[str, str]:
+def bounds(filter: DeadLetterFilter) -> tuple[str, str]:
     """The range of ids that the filter means: from the first on, before the second."""
-    last = "g" if which.until is None else id_at(which.until)  # above every hexadecimal digit
-    return ("" if which.since is None else id_at(which.since)), last
+    last = "g" if filter.until is None else id_at(filter.until)  # above every hexadecimal digit
+    return ("" if filter.since is None else id_at(filter.since)), last
 
 
 def raised(priority: int, boost: int) -> int:
     return max(LOWEST_PRIORITY, min(HIGHEST_PRIORITY, priority + boost))
 
 
-def stored_anew(letter: DeadLetterRow, order: RequeueRequest, now: int) -> NewJob:
+def stored_anew(dead_letter: DeadLetterRow, request: RequeueRequest, now: int) -> NewJob:
     """The job of the dead letter, for a store that no longer has it. It has no flow: that may be gone as well."""
-    was = snapshot_of(letter)
-    run_at = max(order.run_at or now, now)
-    payload: dict[str, Any] = {"payload": was.payload, "checksum": was.checksum}
-    if order.payload is not None:
-        payload = {"payload": order.payload, "checksum": order.checksum or 0}
+    snapshot = snapshot_of(dead_letter)
+    run_at = max(request.run_at or now, now)
+    payload: dict[str, Any] = {"payload": snapshot.payload, "checksum": snapshot.checksum}
+    if request.payload is not None:
+        payload = {"payload": request.payload, "checksum": request.checksum or 0}
     return NewJob(
-        letter.job_id,
-        letter.task,
-        letter.queue,
+        dead_letter.job_id,
+        dead_letter.task,
+        dead_letter.queue,
         State.PENDING if run_at <= now else State.SCHEDULED,
-        raised(was.priority, order.boost),
-        -run_at if was.lifo else run_at,
+        raised(snapshot.priority, request.boost),
+        -run_at if snapshot.lifo else run_at,
         **payload,
-        created_at=was.created_at or now,
+        created_at=snapshot.created_at or now,
         run_at=run_at,
-        max_attempts=was.max_attempts,
-        options=was.options,
-        tags=was.tags if tags_of(was.tags) else None,
-        metadata=was.metadata,
+        max_attempts=snapshot.max_attempts,
+        options=snapshot.options,
+        tags=snapshot.tags if tags_of(snapshot.tags) else None,
+        metadata=snapshot.metadata,
         version=now,  # above every version that a worker of the previous job may hold
-        unique_key=was.unique_key,
-        lane=was.lane,
+        unique_key=snapshot.unique_key,
+        lane=snapshot.lane,
     )

@@ -27,7 +27,7 @@ TYPES = (
     *("archive.swept", "archive.failed", "stale.checked", "stale.failed"),
 )
 _KINDS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
-_LAST = 2**63 - 1  # of any store: a greater number is an error there
+_MAX_CURSOR_NUMBER = 2**63 - 1  # of any store: a greater number is an error there
 _CURSOR = re.compile(r"([0-9]{1,20}(?:-[0-9]{1,20})?)(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
@@ -60,7 +60,7 @@ class EventFilter(Struct, frozen=True):
         )
 
 
-def interest(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> EventFilter:
+def event_filter(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> EventFilter:
     """The filter for these types, where `job.*` is every type that begins so and `*` is every type."""
     if not isinstance(types, Iterable):
         raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}")
@@ -87,6 +87,6 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
 def page_of(cursor: Any) -> tuple[str, int | None]:
     """The page of a cursor, and its position there; None if it is behind all of the page."""
     match = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
-    if match is None or any(int(part) > _LAST for part in match[1].split("-")):
+    if match is None or any(int(part) > _MAX_CURSOR_NUMBER for part in match[1].split("-")):
         raise InvalidJob(f"cursor: {short(cursor)} is not the cursor of an event", value=cursor)
     return match[1], None if match[2] is None else int(match[2])

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.core.jobs.states import State, Trigger
 
-_LONGEST = 500  # characters of a message: an event is a hint, the job has the full text
+_MAX_MESSAGE_CHARS = 500  # characters of a message: an event is a hint, the job has the full text
 
 
 Entry = dict[str, Any]
@@ -18,7 +18,7 @@ Part = tuple[str, Entry]
 ENDS_A_RUN = frozenset({"job.completed", "job.attempt_failed", "job.stalled"})
 
 
-def happened(entry: Entry) -> list[Part]:
+def events_from(entry: Entry) -> list[Part]:
     """The events of one history entry, each with its data; none if it concerns only the job.
 
     An entry has `event`, `source` and `target`, and the other fields of its history row.
@@ -36,7 +36,7 @@ def run_of(entry: Entry, at: int) -> int | None:
 
 def _error(entry: Entry) -> Entry:
     message = entry.get("error_message")
-    return {"error": entry.get("error_type"), "message": None if message is None else message[:_LONGEST]}
+    return {"error": entry.get("error_type"), "message": None if message is None else message[:_MAX_MESSAGE_CHARS]}
 
 
 def _reason(entry: Entry) -> Entry:
@@ -71,7 +71,7 @@ def _again(entry: Entry) -> list[Part]:
     return [("job.enqueued", {**_reason(entry), "again": True})]
 
 
-def _plainly(kind: str) -> Callable[[Entry], list[Part]]:
+def _single(kind: str) -> Callable[[Entry], list[Part]]:
     return lambda entry: [(kind, _reason(entry))]
 
 
@@ -82,15 +82,15 @@ _PARTS: dict[str, Callable[[Entry], list[Part]]] = {
     Trigger.UNBLOCK: _unblocked,
     Trigger.SNOOZE: _again,
     Trigger.REVIVE: _again,
-    Trigger.RELEASE: _plainly("job.released"),
-    Trigger.CANCEL: _plainly("job.cancelled"),
-    Trigger.EXPIRE: _plainly("job.cancelled"),
-    Trigger.HURRY: _plainly("job.promoted"),
-    Trigger.AMEND: _plainly("job.amended"),
+    Trigger.RELEASE: _single("job.released"),
+    Trigger.CANCEL: _single("job.cancelled"),
+    Trigger.EXPIRE: _single("job.cancelled"),
+    Trigger.HURRY: _single("job.promoted"),
+    Trigger.AMEND: _single("job.amended"),
     Trigger.STALE: lambda entry: [
         ("job.stale", _reason(entry)),
         ("job.failed", {**_reason(entry), "error": "StaleJob"}),
     ],
-    "review": _plainly("job.stale"),
-    "lease lost": _plainly("job.lease_lost"),
+    "review": _single("job.stale"),
+    "lease lost": _single("job.lease_lost"),
 }

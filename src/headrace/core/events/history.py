@@ -51,7 +51,7 @@ def errors_of(history_rows: Sequence[HistoryRow]) -> list[AttemptError]:
     ]
 
 
-def tell(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
+def timeline(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """All entries, oldest first."""
     entries: list[HistoryEntry] = []
     notes: list[HistoryEntry] = []  # since the last recorded state change
@@ -59,7 +59,7 @@ def tell(row: JobRow, history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     state: State | None = None
     attempt = 0
     for history_row in _whole(history_rows):
-        entry = _filed(history_row)
+        entry = _recorded(history_row)
         if entry.event in _MOVES_NOTHING:  # so it says nothing of earlier ones
             notes.append(entry)
             continue
@@ -111,7 +111,7 @@ def _before(history_row: HistoryRow, version: int, state: State | None) -> Itera
         yield from _claim(history_row, version, history_row.version - 2, state)
         yield _success(history_row, history_row.finished_at, history_row.version - 1)
     else:
-        yield from _unfiled(version, history_row.version, _moment(history_row.at), history_row.attempt, state)
+        yield from _unrecorded(version, history_row.version, _moment(history_row.at), history_row.attempt, state)
 
 
 def _present(row: JobRow, version: int, state: State | None) -> Iterator[HistoryEntry]:
@@ -124,12 +124,12 @@ def _present(row: JobRow, version: int, state: State | None) -> Iterator[History
     elif row.state is State.RUNNING:
         yield from _claim(row, version, row.version, state)
     else:
-        yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt, state)
+        yield from _unrecorded(version, row.version + 1, _moment(row.run_at), row.attempt, state)
 
 
 def _claim(run: JobRow | HistoryRow, before: int, version: int, state: State | None) -> Iterator[HistoryEntry]:
     at = _moment(run.started_at or 0)
-    yield from _unfiled(before, version, at, run.attempt, state)
+    yield from _unrecorded(before, version, at, run.attempt, state)
     yield HistoryEntry(at, Trigger.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
 
 
@@ -138,7 +138,7 @@ def _success(run: JobRow | HistoryRow, finished_at: int, version: int) -> Histor
     return HistoryEntry(at, Trigger.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
 
 
-def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[HistoryEntry]:
+def _unrecorded(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[HistoryEntry]:
     """Promotions and unused claims, from the missing versions. `state` is the job's state before, if known."""
     missing = 0 if state in FINAL else after - before - 1  # only a recorded step leaves a final state
     if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
@@ -153,8 +153,8 @@ def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State |
         yield HistoryEntry(at, Trigger.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
 
 
-def _filed(history_row: HistoryRow) -> HistoryEntry:
-    said = [part for part in (history_row.detail, _error_line(history_row)) if part]
+def _recorded(history_row: HistoryRow) -> HistoryEntry:
+    parts = [part for part in (history_row.detail, _error_line(history_row)) if part]
     return HistoryEntry(
         _moment(history_row.at),
         Trigger(history_row.event),
@@ -163,13 +163,13 @@ def _filed(history_row: HistoryRow) -> HistoryEntry:
         history_row.version,
         history_row.attempt,
         history_row.worker,
-        ": ".join(said) or None,
+        ": ".join(parts) or None,
     )
 
 
-def last_words(history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
+def recorded_entries(history_rows: Sequence[HistoryRow]) -> list[HistoryEntry]:
     """The recorded history of a job whose row is gone, without the steps that a row would add."""
-    return [_filed(history_row) for history_row in _whole(history_rows)]
+    return [_recorded(history_row) for history_row in _whole(history_rows)]
 
 
 _EVENTS, _STATES = frozenset(Trigger), frozenset(State)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from headrace.core import damaged_records
 from headrace.core.clock import to_datetime
 from headrace.core.events.event import Event, EventFilter, page_of
-from headrace.core.events.from_history import ENDS_A_RUN, happened, run_of
+from headrace.core.events.from_history import ENDS_A_RUN, events_from, run_of
 from headrace.core.jobs.records import NewJob
 from headrace.core.jobs.states import State
 from headrace.core.schedules.records import Occurrence, ScheduleRow
@@ -60,9 +60,9 @@ class EventGroup(Struct, frozen=True, array_like=True):
         return replace(self, **columns) if places else None
 
 
-_OF_A_RUN = frozenset((STARTED, "job.progress", "job.log"))
+_RUN_TYPES = frozenset((STARTED, "job.progress", "job.log"))
 _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
-_MANY = 4  # jobs of a group from which on their common prefix is worth a look
+_MIN_JOBS_TO_SHORTEN = 4  # jobs of a group from which on their common prefix is worth a look
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
 _encoder = msgspec.json.Encoder()
 _groups = msgspec.json.Decoder(list[EventGroup])
@@ -89,7 +89,7 @@ def page(groups: Sequence[EventGroup]) -> EventBatch:
 def _shortened(group: EventGroup) -> EventGroup:
     """The group as stored: jobs that were enqueued together share most of their ids."""
     jobs = group.jobs
-    if len(jobs) < _MANY:
+    if len(jobs) < _MIN_JOBS_TO_SHORTEN:
         return group
     first, last = min(jobs), max(jobs)
     length = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
@@ -104,10 +104,10 @@ def _in_full(group: EventGroup) -> EventGroup:
 def read(text: str | bytes, only: str | bytes | None = None) -> list[EventGroup]:
     """The groups of a stored page, expanded, in the order in which they happened."""
     groups: list[EventGroup] = []
-    true_of = None if only is None else frozenset(damaged_records.read(_names.decode, only) or ())
+    applies_to = None if only is None else frozenset(damaged_records.read(_names.decode, only) or ())
     for group in damaged_records.read(_groups.decode, text) or ():
         if _is_whole(group):
-            groups += _written_out(_in_full(group), true_of)
+            groups += _expanded(_in_full(group), applies_to)
     return groups
 
 
@@ -116,14 +116,14 @@ def _is_whole(group: EventGroup) -> bool:
     return all(not column or len(column) == group.size for name in _COLUMNS if (column := getattr(group, name)))
 
 
-def _written_out(group: EventGroup, only: frozenset[str] | None) -> Iterable[EventGroup]:
+def _expanded(group: EventGroup, only: frozenset[str] | None) -> Iterable[EventGroup]:
     if group.type == HISTORY:
         return _of_history(group)
     if group.type == RAN:
         start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])
         end = replace(group, type=COMPLETED, waits=[])
-        return [start, *_written_out(end, only)]
-    if only is None or group.type in _OF_A_RUN:  # a store can't refuse what happened in a run
+        return [start, *_expanded(end, only)]
+    if only is None or group.type in _RUN_TYPES:  # a store can't refuse what happened in a run
         return [group]
     left = group.of(only)
     return [] if left is None else [left]
@@ -135,14 +135,14 @@ def _of_history(group: EventGroup) -> list[EventGroup]:
     runs = [] if run is None else [run]
     return [
         replace(group, type=kind, runs=runs if kind in ENDS_A_RUN else [], data=[data] if data else [])
-        for kind, data in happened(entry)
+        for kind, data in events_from(entry)
     ]
 
 
 def narrowed(groups: Sequence[EventGroup], to: Collection[str]) -> list[EventGroup]:
     """These groups, expanded, with successes of these jobs only."""
-    true_of = frozenset(to)
-    return [each for group in groups for each in _written_out(group, true_of)]
+    applies_to = frozenset(to)
+    return [each for group in groups for each in _expanded(group, applies_to)]
 
 
 def completions_of(groups: Sequence[EventGroup], of: Collection[str]) -> list[EventGroup]:

@@ -21,7 +21,7 @@ _COLORS = {
     "cancelled": ("#f1f1f1", "#8a8a8a"),
 }
 WIDTH, HEIGHT, _ACROSS, _DOWN, MARGIN = 150, 44, 24, 40, 16
-_LONGEST = 20
+_MAX_LABEL_CHARS = 20
 _ARROW = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0,0 L8,4 L0,8 z" fill="#7a8699"/></marker></defs>'
@@ -46,19 +46,19 @@ class JobGraph(Struct, frozen=True):
 # -- Mermaid
 
 
-def mermaid(picture: JobGraph) -> str:
+def mermaid(graph: JobGraph) -> str:
     """The graph as Mermaid, for a Markdown page."""
-    return "\n".join(_mermaid_lines(picture))
+    return "\n".join(_mermaid_lines(graph))
 
 
-def _mermaid_lines(picture: JobGraph) -> Iterator[str]:
-    names = {box.id: f"n{number}" for number, box in enumerate(picture.boxes, 1)}
+def _mermaid_lines(graph: JobGraph) -> Iterator[str]:
+    names = {box.id: f"n{number}" for number, box in enumerate(graph.boxes, 1)}
     yield "flowchart TD"
-    for box in picture.boxes:
+    for box in graph.boxes:
         yield f'    {names[box.id]}["{_mermaid_text(box.label)}<br/>{_mermaid_text(box.state)}"]:::{box.state}'
-    for parent, child in picture.edges:
+    for parent, child in graph.edges:
         yield f"    {names[parent]} --> {names[child]}"
-    for state in dict.fromkeys(box.state for box in picture.boxes):
+    for state in dict.fromkeys(box.state for box in graph.boxes):
         fill, line = _COLORS.get(state, _COLORS["waiting"])
         yield f"    classDef {state} fill:{fill},stroke:{line},color:#1c2530"
 
@@ -72,9 +72,9 @@ def _mermaid_text(text: str) -> str:
 # -- SVG
 
 
-def svg(picture: JobGraph) -> str:
+def svg(graph: JobGraph) -> str:
     """The graph as an SVG image, parents above their children."""
-    places = places_of(picture)
+    places = places_of(graph)
     width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
     height = max((y for _, y in places.values()), default=0) + HEIGHT + MARGIN
     head = (
@@ -85,8 +85,8 @@ def svg(picture: JobGraph) -> str:
         [
             head,
             _ARROW,
-            *(_line(places[parent], places[child]) for parent, child in picture.edges),
-            *(_box(box, *places[box.id]) for box in picture.boxes),
+            *(_line(places[parent], places[child]) for parent, child in graph.edges),
+            *(_box(box, *places[box.id]) for box in graph.boxes),
             "</svg>",
         ]
     )
@@ -102,7 +102,7 @@ def _line(parent: tuple[int, int], child: tuple[int, int]) -> str:
 
 def _box(box: GraphNode, x: int, y: int) -> str:
     fill, line = _COLORS.get(box.state, _COLORS["waiting"])
-    label = box.label if len(box.label) <= _LONGEST else f"{box.label[: _LONGEST - 1]}…"
+    label = box.label if len(box.label) <= _MAX_LABEL_CHARS else f"{box.label[: _MAX_LABEL_CHARS - 1]}…"
     center = x + WIDTH // 2
     return (
         f"<g><title>{_xml(f'{box.label} {box.id}: {box.state}')}</title>"
@@ -117,9 +117,9 @@ def _xml(text: str) -> str:
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
-def places_of(picture: JobGraph) -> dict[str, tuple[int, int]]:
+def places_of(graph: JobGraph) -> dict[str, tuple[int, int]]:
     """The upper left corner of each box, which is WIDTH by HEIGHT."""
-    layers = _ordered(layers_of(picture), picture)
+    layers = _ordered(layers_of(graph), graph)
     widest = max((len(layer) for layer in layers), default=0)
     places = {}
     for depth, layer in enumerate(layers):
@@ -132,11 +132,11 @@ def places_of(picture: JobGraph) -> dict[str, tuple[int, int]]:
     return places
 
 
-def layers_of(picture: JobGraph) -> list[list[str]]:
+def layers_of(graph: JobGraph) -> list[list[str]]:
     """The jobs by layer: each one below the lowest of its parents."""
-    waits: dict[str, int] = {box.id: 0 for box in picture.boxes}
+    waits: dict[str, int] = {box.id: 0 for box in graph.boxes}
     children: dict[str, list[str]] = {}
-    for parent, child in picture.edges:
+    for parent, child in graph.edges:
         waits[child] += 1
         children.setdefault(parent, []).append(child)
     layers, layer = [], [job_id for job_id, count in waits.items() if not count]
@@ -152,10 +152,10 @@ def layers_of(picture: JobGraph) -> list[list[str]]:
     return layers
 
 
-def _ordered(layers: list[list[str]], picture: JobGraph) -> list[list[str]]:
+def _ordered(layers: list[list[str]], graph: JobGraph) -> list[list[str]]:
     """Each layer ordered by the parents' positions, so that fewer lines cross."""
     parents: dict[str, list[str]] = {}
-    for parent, child in picture.edges:
+    for parent, child in graph.edges:
         parents.setdefault(child, []).append(parent)
     at: dict[str, float] = {}
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from headrace.core.codec.result_refs import result_refs_in
-from headrace.core.jobs.dependencies import Dependency, Policy, circle_in
+from headrace.core.jobs.dependencies import Dependency, Policy, find_cycle
 from headrace.core.tasks.options import check_jobs
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 
 
 class NodeArguments(Protocol):
-    """What a graph needs of a call."""
+    """The arguments of a call, as a graph needs them."""
 
     @property
     def args(self) -> tuple[Any, ...]: ...
@@ -127,10 +127,10 @@ class Graph:
         places = {node.id: place for place, node in enumerate(self.nodes)}
         if all(places.get(edge.parent, -1) < places.get(edge.child, len(places)) for edge in edges):
             return  # the usual case: no node waits for a later one
-        circle = circle_in((edge.parent, edge.child) for edge in edges)
-        if circle:
+        cycle = find_cycle((edge.parent, edge.child) for edge in edges)
+        if cycle:
             titles = {node.id: node.title for node in self.nodes}
-            path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)
+            path = " -> ".join(titles.get(job_id, job_id) for job_id in cycle)
             raise InvalidJob(
                 f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}", value=self.name
             )

@@ -41,7 +41,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class IntegrityCounts(Struct, kw_only=True):
-    """What an engine has counted, each up to some thousands.
+    """The counts of an engine, each up to some thousands.
 
     `orphans` are records without their job, by kind; `strays` run under unknown workers; `unreaped` have a lease that
     expired long ago; `overdue` should have been promoted long ago; `forlorn` wait although no parent is open; `damaged`
@@ -80,7 +80,7 @@ def findings_of(integrity_counts: IntegrityCounts, now: int) -> list[Finding]:
     ]
 
 
-def judge_ids(damaged: Sequence[str]) -> list[Finding]:
+def id_findings(damaged: Sequence[str]) -> list[Finding]:
     """The finding about unusable ids, given as they are shown."""
     if not damaged:
         return []
@@ -88,7 +88,7 @@ def judge_ids(damaged: Sequence[str]) -> list[Finding]:
         Finding(
             code="damaged_ids",
             sentence=_counted(len(damaged), "id is no text", "ids are no text"),
-            advice="make them what they are shown as with `headrace check --repair`, and delete what is not needed",
+            advice="convert them to text with `headrace check --repair`, and delete the jobs you do not need",
             count=len(damaged),
             repairable=True,
             examples=tuple(damaged[:5]),
@@ -140,9 +140,9 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
     if silent:
         yield Finding(
             code="silent_workers",
-            sentence=_counted(len(silent), "worker has fallen silent", "workers have fallen silent")
+            sentence=_counted(len(silent), "worker has stopped reporting", "workers have stopped reporting")
             + f", such as {silent[0].id}",
-            advice="look whether they hang or were killed; after ten minutes `headrace check --repair` forgets them",
+            advice="check whether they hang or were killed; after ten minutes `headrace check --repair` removes them",
             count=len(silent),
             repairable=any(is_gone(worker, now) for worker in silent),
             examples=tuple(worker.id for worker in silent[:5]),
@@ -152,8 +152,8 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
             code="stray_leases",
             sentence=_counted(
                 integrity_counts.strays,
-                "jobs are running under workers that never signed on",
-                "jobs are running under workers that never signed on",
+                "job is running under a worker that never registered",
+                "jobs are running under workers that never registered",
             ),
             advice="their leases will run out, and a live worker takes them over",
             count=integrity_counts.strays,
@@ -172,9 +172,9 @@ def _of_zombies(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding
 
 
 def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]:
-    someone_works = any(not worker.is_silent(now) for worker in integrity_counts.workers)
+    has_live_worker = any(not worker.is_silent(now) for worker in integrity_counts.workers)
     if integrity_counts.overdue:
-        advice = "all workers are busy or paused: add one" if someone_works else "no worker is alive: start one"
+        advice = "all workers are busy or paused: add one" if has_live_worker else "no worker is alive: start one"
         yield Finding(
             code="overdue",
             sentence=_counted(
@@ -184,7 +184,7 @@ def _of_delays(integrity_counts: IntegrityCounts, now: int) -> Iterator[Finding]
             ),
             advice=advice,
             count=integrity_counts.overdue,
-            note=someone_works,
+            note=has_live_worker,
         )
     if integrity_counts.forlorn:
         yield Finding(
@@ -210,7 +210,7 @@ class Sizes(Struct, frozen=True, kw_only=True):
     disk_free: int | None = None
 
 
-def judge_size(sizes: Sizes) -> list[Finding]:
+def size_findings(sizes: Sizes) -> list[Finding]:
     """Warn from 80 % of the limit, critical from 85 % on; without a limit, report from 500 MB on."""
     return [*_of_size(sizes), *_of_disk(sizes)]
 
@@ -223,14 +223,14 @@ def _of_size(sizes: Sizes) -> Iterator[Finding]:
             yield Finding(
                 code="size",
                 sentence=f"{text}, {share:.0%} of the {_megabytes(sizes.limit)} it may have",
-                advice="keep finished jobs for a shorter time, delete what is not needed, or raise the limit",
+                advice="keep finished jobs for a shorter time, delete jobs, or raise the limit",
                 note=share < CRITICAL,
             )
     elif sizes.used >= _LARGE:
         yield Finding(
             code="size",
             sentence=text,
-            advice="if that is as it should be, say how large it may be with the setting `max_size`",
+            advice="if that is intended, set its maximum with the setting `max_size`",
             note=True,
         )
 
@@ -241,7 +241,7 @@ def _of_disk(sizes: Sizes) -> Iterator[Finding]:
         yield Finding(
             code="disk",
             sentence=f"only {_megabytes(free)} are free on the disk of the store",
-            advice="make room before it is full: then nothing can be enqueued or finished",
+            advice="free some space: on a full disk, no job can be enqueued or finished",
             note=free >= _NO_DISK,
         )
 
@@ -311,7 +311,7 @@ def late_share(hours: Sequence[WriteContention], now: int) -> float:
     return sum(each.late for each in recent) / turns if turns else 0.0
 
 
-def judge_pressure(hours: Sequence[WriteContention], url: str) -> list[Finding]:
+def contention_findings(hours: Sequence[WriteContention], url: str) -> list[Finding]:
     """Whether a file is outgrown: writes of several processes wait, or there is more work than one disk can do."""
     found = []
     advice = f"it is time for a server: `headrace copy {url} postgresql://...`"

@@ -47,14 +47,14 @@ def key_of(host: str, pid: int) -> str:
     return f"{host}:{pid}"
 
 
-def document_of(key: str, version: int, vitals: ProcessStats) -> Document:
-    return Document(KIND, key, version, msgspec.json.encode(vitals).decode())
+def document_of(key: str, version: int, stats: ProcessStats) -> Document:
+    return Document(KIND, key, version, msgspec.json.encode(stats).decode())
 
 
-def told(documents: Iterable[Document], now: int) -> dict[str, ProcessStats]:
+def recent_stats(documents: Iterable[Document], now: int) -> dict[str, ProcessStats]:
     """The recent reports of processes, by key."""
     read = {document.key: _decode(document.value) for document in documents}
-    return {key: vitals for key, vitals in read.items() if now - vitals.at <= HOLDS}
+    return {key: stats for key, stats in read.items() if now - stats.at <= HOLDS}
 
 
 def outdated(documents: Iterable[Document], now: int) -> list[Document]:

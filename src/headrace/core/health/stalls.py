@@ -23,29 +23,29 @@ class Stall(Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Stall).decode
-_OF_NOBODY = Stall("", "", 0)
+_NO_STALL = Stall("", "", 0)
 
 
 def document_of(stall: Stall) -> Document:
     return Document(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
 
 
-def told(documents: Iterable[Document]) -> list[Stall]:
+def decode_stalls(documents: Iterable[Document]) -> list[Stall]:
     return list(readable(_decode, (document.value for document in documents)))
 
 
 def left_behind(documents: Iterable[Document], workers: Collection[str]) -> list[Document]:
     """The documents of workers that no longer exist."""
-    return [document for document in documents if read_or(_decode, document.value, _OF_NOBODY).worker not in workers]
+    return [document for document in documents if read_or(_decode, document.value, _NO_STALL).worker not in workers]
 
 
-def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:
+def stall_findings(stalls: Iterable[Stall], now: int) -> list[Finding]:
     """The findings about stalls."""
     return [
         Finding(
             code="stalled_workers",
             sentence=f"the {stall.part} of worker {stall.worker} has hung for {(now - stall.since) // 1000} s",
-            advice="its log has the place where it is; restart the worker",
+            advice="its log shows where it hangs; restart the worker",
             examples=(stall.worker,),
         )
         for stall in stalls

@@ -1,8 +1,8 @@
 """Dependencies between jobs: the records of flows, and what happens to a job when a parent ends.
 
-A dependency ties a child to a parent: the child does not start before the parent has ended. A child that already runs,
-or has run, is not completed before. The edge itself records whether it still blocks, so that no one has to read all of
-a job's parents to know whether the last one has ended.
+A dependency makes a child wait for a parent: the child does not start before the parent has ended. A child that already
+runs, or has run, is not completed before. The edge itself records whether it still blocks, so that no query has to read
+all parents of a job to know whether the last one has ended.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class FlowSummary(Struct, frozen=True, array_like=True):
     jobs: dict[str, int]
 
 
-def verdict_in_words(task: str, parent_id: str, state: State, reason: str | None) -> str:
+def parent_end_text(task: str, parent_id: str, state: State, reason: str | None) -> str:
     """Why a child was cancelled or is held, for its history."""
     how = "failed" if state is State.FAILED else _CANCELLED.get(reason or "", "was cancelled")
     return f"its parent {parent_id} ({task}) {how}"
 
 
-def circle_in(edges: Iterable[tuple[str, str]]) -> list[str] | None:
+def find_cycle(edges: Iterable[tuple[str, str]]) -> list[str] | None:
     """A cycle among these pairs of parent and child, from a job to itself; None if there is none."""
     graph: dict[str, set[str]] = {}
     for parent, child in edges:

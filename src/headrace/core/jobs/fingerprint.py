@@ -11,7 +11,7 @@ from headrace.core.jobs.records import ErrorInfo
 
 WORKER_LOST, CRASH_LOOP = "worker_lost", "crash_loop"
 _LENGTH = 16
-_LONGEST = 2000  # of a message; the rest seldom distinguishes two kinds
+_MAX_MESSAGE_CHARS = 2000  # of a message; the rest seldom distinguishes two kinds
 _VARYING = (
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<id>"),
     (re.compile(r"\b[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"]+"), "<url>"),
@@ -41,7 +41,7 @@ def fingerprint_of_lost(task: str, reason: str = WORKER_LOST) -> str:
 
 def steady(message: str) -> str:
     """The message without numbers, ids, quoted texts, paths and addresses."""
-    text = message[:_LONGEST]
+    text = message[:_MAX_MESSAGE_CHARS]
     for pattern, name in _VARYING:
         text = pattern.sub(name, text)
     return " ".join(text.split())

@@ -27,7 +27,7 @@ class _Source:
     at each start, two processes do not collide. If the clock stands still or steps back, the count continues.
 
     They count in strides that change every digit. Steps of one would do as well, except on Redis: its Lua hashes a text
-    by every third or fourth letter, and would see most records around such ids as the same.
+    by every third or fourth character, and most records around such ids would have the same hash.
     """
 
     __slots__ = ("_head", "_lock", "_low", "_ms", "_random")

@@ -20,43 +20,43 @@ def knows(names: Collection[str], task: str) -> bool:
 
 
 class KnownTasks:
-    """Which tasks a worker knows. An engine asks before it claims, and claims only jobs of known tasks.
+    """Which tasks a worker knows. An engine claims only jobs of known tasks.
 
     `knows` answers from memory, as it is called inside a transaction. It returns None if only an import can decide.
     Then the name goes into `undecided`, and the claim takes nothing from that queue; the worker decides and claims
-    again. `familiar` are known names, each between line breaks: a server that has them need not ask.
+    again. `known_names` has each known name between line breaks: a script on the server can check it there.
     """
 
-    def __init__(self, knows: Callable[[str], bool | None], familiar: Iterable[str] = ()) -> None:
+    def __init__(self, knows: Callable[[str], bool | None], known_names: Iterable[str] = ()) -> None:
         self._knows = knows
-        self._familiar = set(familiar)
-        self.familiar = "\n".join(["", *self._familiar, ""])
+        self._known_names = set(known_names)
+        self.known_names = "\n".join(["", *self._known_names, ""])
         self.unknown: set[str] = set()
         self.undecided: set[str] = set()
 
     def __contains__(self, task: str) -> bool:
         """Whether it is known. An undecided one is not."""
-        if task in self._familiar:
+        if task in self._known_names:
             return True
         answer = self._knows(task)
         if answer:
-            self.learn(task)
+            self.add(task)
         elif answer is None:
             self.undecided.add(task)
         else:
             self.unknown.add(task)
         return bool(answer)
 
-    def learn(self, task: str) -> None:
-        """Know this task from now on."""
-        self._familiar.add(task)
-        self.familiar += f"{task}\n"
+    def add(self, task: str) -> None:
+        """Add a known task."""
+        self._known_names.add(task)
+        self.known_names += f"{task}\n"
         self.unknown.discard(task)
 
     def forget(self, task: str) -> None:
-        """Ask again when it is met: it was known, and no longer is."""
-        self._familiar.discard(task)
-        self.familiar = self.familiar.replace(f"\n{task}\n", "\n")
+        """Remove a task that is no longer known, so that the next claim checks it again."""
+        self._known_names.discard(task)
+        self.known_names = self.known_names.replace(f"\n{task}\n", "\n")
 
     def excludes(self, task: str) -> bool:
         """Whether the task is certainly unknown."""

@@ -17,7 +17,7 @@ LEFT_OUT: Final = ""  # no JSON is empty
 
 
 def lacks_payload(row: JobRow) -> bool:
-    return row.payload == LEFT_OUT and row.seq > 0  # else it is not in a store, and is all there is
+    return row.payload == LEFT_OUT and row.seq > 0  # a row without seq is not in a store, so it is complete
 
 
 def lacks_result(row: JobRow) -> bool:

@@ -1,4 +1,4 @@
-"""One small constructor for each decision of an attempt. They all feed the same settle."""
+"""One constructor of an Outcome for each decision of an attempt."""
 
 from __future__ import annotations
 

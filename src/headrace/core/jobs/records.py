@@ -122,8 +122,8 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     """The decision of one attempt. The only way in which a worker changes a running job.
 
     A quiet outcome leaves no history: the job was only fetched and released. A job that `awaits` an event is pending at
-    once if that event, by its number, has come meanwhile. The jobs that a success has `spawned` are inserted with their
-    `bonds` in the same commit, or not at all. A failure creates a dead letter unless `letter` is False.
+    once if that event, by its number, has come meanwhile. The store inserts the jobs that a success has `spawned`, with
+    their `edges`, in the same commit or not at all. A failure creates a dead letter unless `letter` is False.
     """
 
     id: str
@@ -189,8 +189,8 @@ class ClaimRequest(Struct, frozen=True):
 class ExchangeResult(Struct, frozen=True):
     """The store's answer to one exchange.
 
-    `refused` are the outcomes with an outdated version. `next_at` is when another claim could find more, None if a ring
-    will announce it. `queues` are the open queues the claim saw, `weights` those of them with a weight in their rules.
+    `refused` are the outcomes with an outdated version. `next_at` is when another claim could find more, None if a bell
+    will ring then. `queues` are the open queues the claim saw, `weights` those of them with a weight in their rules.
     """
 
     refused: list[Outcome]
@@ -375,6 +375,6 @@ class JobUpdate(Struct, frozen=True):
     run_at: int | None = None
     queue: str | None = None
 
-    def in_words(self) -> str:
-        said = {"priority": self.priority, "run_at": to_datetime(self.run_at), "queue": self.queue}
-        return ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+    def format_changes(self) -> str:
+        changes = {"priority": self.priority, "run_at": to_datetime(self.run_at), "queue": self.queue}
+        return ", ".join(f"{name}={value}" for name, value in changes.items() if value is not None)

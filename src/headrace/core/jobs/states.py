@@ -146,7 +146,7 @@ def is_legal(event: Trigger, source: State, target: State) -> bool:
 
 
 def _names(states: frozenset[State]) -> list[str]:
-    return sorted(states) or ["[*]"]  # Mermaid's word for "not there"
+    return sorted(states) or ["[*]"]  # in Mermaid, the start or the end
 
 
 def _edges() -> Iterator[str]:

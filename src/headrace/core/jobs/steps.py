@@ -1,4 +1,4 @@
-"""What a job keeps for its next attempt: the results of its steps, and the events it received."""
+"""Steps: the results of a job's steps, its sleeps and the events it received, stored for its next attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AWAITING = "waits for event "
 
 
 class Step(Struct, frozen=True, array_like=True):
-    """One remembered step, sleep or event. `number` counts sleeps and events of one name, from 1; a step's is 1.
+    """One stored step, sleep or event. `number` counts sleeps and events of one name, from 1; a step's is 1.
 
     `value` is the encoded result of a step, the end of a sleep, or the data of an event.
     """

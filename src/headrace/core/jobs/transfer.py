@@ -22,8 +22,8 @@ class JobExport(Struct, frozen=True, array_like=True):
 class StoreStatus(Struct, frozen=True):
     """Why a store is closed: it has moved, or is being filled from another store.
 
-    Nobody claims from either, and nobody enqueues at one that has `moved`. `other` is the other store, without its
-    password.
+    Neither allows a claim, and one that has `moved` refuses new jobs. `other` is the URL of the other store, without
+    its password.
     """
 
     kind: Literal["moved", "arriving"]

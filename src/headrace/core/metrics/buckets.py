@@ -41,7 +41,7 @@ EVER: Final = Resolution("metrics.ever", 0)
 TIMED: Final = (TEN_SECONDS, MINUTE, HOUR)
 ALL: Final = (*TIMED, EVER)
 
-MARKS: Final = "~metrics"  # how far pages were folded and when gauges were sampled, in this store
+MARKS: Final = "~metrics"  # the last page of the rollup and the time of the last gauges, in this store
 DAY: Final = 86_400_000
 _DIGITS = 10  # of seconds since 1970: until 2286
 
@@ -71,7 +71,7 @@ def kept_since(settings: Settings, now: int) -> Iterator[tuple[Resolution, int |
 
 # -- which buckets to read
 
-_MOST_POINTS = 5000
+_MAX_POINTS = 5000
 # The longest window for which each step is the default: some hundred points whatever the window.
 _USUAL_STEPS = (
     (15 * 60_000, 10_000),
@@ -87,11 +87,11 @@ def usual_step(window: int) -> int:
 
 
 def checked_step(step: int, window: int) -> int:
-    """A step that is a multiple of the buckets, and makes a bearable number of points."""
+    """A step that is a multiple of the buckets, and makes at most _MAX_POINTS points."""
     if step < TEN_SECONDS.span or step % TEN_SECONDS.span:
         raise InvalidJob(f"step: {step / 1000:g} seconds is not a multiple of 10, which is the finest there is")
-    if window // step > _MOST_POINTS:
-        raise InvalidJob(f"step: {step / 1000:g} seconds over this window makes more than {_MOST_POINTS} points")
+    if window // step > _MAX_POINTS:
+        raise InvalidJob(f"step: {step / 1000:g} seconds over this window makes more than {_MAX_POINTS} points")
     return step
 
 
@@ -106,5 +106,5 @@ def width_within(window: int) -> Resolution:
 
 
 def since(width: Resolution, window: int, now: int) -> int:
-    """Where a window that ends now begins: at the start of a bucket, and never later than asked."""
+    """The start of a window that ends now: the start of a bucket, never later than requested."""
     return width.start(max(now - max(window, width.span), 0))

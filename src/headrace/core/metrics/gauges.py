@@ -1,4 +1,4 @@
-"""Gauges, which are sampled: waiting jobs, workers, the size of the store. Pure: others sample.
+"""Gauges, which are sampled: waiting jobs, workers, the size of the store. Pure: `runtime.metrics` samples.
 
 A sample is by queue and name; the queue "" is the whole store. Buckets keep the last, the highest and the mean value of
 each gauge.

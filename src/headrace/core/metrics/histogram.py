@@ -15,12 +15,12 @@ from typing import Final
 
 from msgspec import Struct, field
 
-_LONGEST = 2 * 366 * 86_400_000
+_MAX_MS = 2 * 366 * 86_400_000
 
 
 def _bounds() -> list[int]:
     found = [0]
-    while found[-1] < _LONGEST:
+    while found[-1] < _MAX_MS:
         first = found[-1] + 1
         found.append(first * 11 // 10)  # the middle is within 5 % of both ends
     return found
@@ -30,7 +30,9 @@ def _bounds() -> list[int]:
 BOUNDS: Final = _bounds()
 _bin_of = partial(bisect_left, BOUNDS)
 # The bins of the first minute as a table: a lookup takes a quarter of the time of a search.
-_SOON = b"".join(bytes([n]) * (bound - before) for n, (before, bound) in enumerate(pairwise([-1, *BOUNDS[:100]])))
+_FIRST_MINUTE = b"".join(
+    bytes([n]) * (bound - before) for n, (before, bound) in enumerate(pairwise([-1, *BOUNDS[:100]]))
+)
 
 
 class Histogram(Struct, frozen=True, array_like=True):
@@ -50,7 +52,7 @@ class Histogram(Struct, frozen=True, array_like=True):
         if least < 0:
             return cls.of([max(each, 0) for each in durations])
         # Loops in C only: every job of a store passes through here, some ten thousand a second.
-        bins = Counter(map(_SOON.__getitem__ if most < len(_SOON) else _bin_of, durations))
+        bins = Counter(map(_FIRST_MINUTE.__getitem__ if most < len(_FIRST_MINUTE) else _bin_of, durations))
         return cls(sum(durations), least, most, dict(bins))
 
     @property

@@ -34,8 +34,8 @@ _AFTER_RETRY: Final = {"job.completed": COMPLETED_AFTER_RETRY, "job.failed": FAI
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
 # Results of retention runs and stale scans, counted separately: they belong to no job.
-SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
-STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
+RETENTION_COUNTS: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
+STALE_COUNTS: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
 _histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are text
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
@@ -83,34 +83,34 @@ def _place_of(group: EventGroup) -> tuple[str, str, str]:
 def fold(groups: Iterable[EventGroup]) -> Folded:
     """The cells of these groups, in the finest buckets."""
     folded: Folded = {}
-    heaps: defaultdict[tuple[int, str, str, str], _CellBuilder] = defaultdict(_CellBuilder)
+    builders: defaultdict[tuple[int, str, str, str], _CellBuilder] = defaultdict(_CellBuilder)
     for group in groups:
         if group.type.startswith(("archive.", "stale.")):
-            add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _sweep(group)})
+            add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _run_cell(group)})
         elif group.type not in _UNCOUNTED:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
-                heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
+                builders[(start, *place)].add(kind, count * _weight(group), waits, runs)
             if group.type in _AFTER_RETRY and (again := sum(map((1).__lt__, group.attempts))):
-                heaps[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
+                builders[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
             if group.type == "dead.resolved":  # also by the resulting status
                 ends = Counter(f"dead.{data.get('status')}" for data in group.data)
-                heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
-    for (start, queue, task, worker), heap in heaps.items():
-        cell = heap.cell()
+                builders[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
+    for (start, queue, task, worker), builder in builders.items():
+        cell = builder.cell()
         add(folded, {(start, ("q", queue, task)): cell})
         if worker:
             add(folded, {(start, ("w", "", worker)): cell})
     return folded
 
 
-def _sweep(group: EventGroup) -> MetricCell:
+def _run_cell(group: EventGroup) -> MetricCell:
     """The cell of a retention run or stale scan: its duration, and its jobs and partitions.
 
     `wait` is how long the stale jobs had lasted.
     """
     data = group.data[0] if group.data else {}
-    counts = {name: int(data[name]) for name in (*SWEPT, *STALE) if data.get(name)}
+    counts = {name: int(data[name]) for name in (*RETENTION_COUNTS, *STALE_COUNTS) if data.get(name)}
     lasted = read_or(_histogram, data.get("lasted"), NOTHING)
     return MetricCell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
 

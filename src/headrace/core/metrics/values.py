@@ -24,11 +24,11 @@ RATES: Final = _of("rate")
 DURATIONS: Final = tuple(_of("duration"))
 OF_ARCHIVE: Final = _of("retention")
 _EVENTS = {name: of for name, of in _of("event", "retention").items() if METRICS[name].is_count}
-TALLIED: Final = tuple(_of("count", "rate", "ratio", "duration", "event", "retention"))
+COUNTED: Final = tuple(_of("count", "rate", "ratio", "duration", "event", "retention"))
 OF_QUEUES: Final = _of("queue")
 OF_STORE: Final = _of("store")
 GAUGED: Final = (*OF_QUEUES, *OF_STORE)
-NAMES: Final = (*TALLIED, *GAUGED)
+NAMES: Final = (*COUNTED, *GAUGED)
 
 
 def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
@@ -36,7 +36,7 @@ def check_metric(name: object, *, queue: str | None, task: str | None, worker: s
     if not isinstance(name, str) or name not in NAMES:
         raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
     if worker is not None and (queue is not None or task is not None):
-        raise InvalidJob("metric: either of a worker, or of a queue or task: both together are not counted")
+        raise InvalidJob("metric: give either a worker, or a queue or task: both together are not counted")
     finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]
     is_whole = name in OF_STORE or name in OF_ARCHIVE
     if (name in GAUGED and finer) or (is_whole and (finer or queue is not None)):
@@ -53,7 +53,7 @@ def _hint(name: object) -> str:
     return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
 
 
-def tallied(name: str, cell: MetricCell, seconds: float) -> float | None:
+def counted(name: str, cell: MetricCell, seconds: float) -> float | None:
     """A metric of the counts within so many seconds."""
     return summed(name, [cell], seconds)
 

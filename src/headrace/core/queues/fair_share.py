@@ -1,9 +1,9 @@
 """How a worker shares its free slots among queues: by weight, and without starvation.
 
 Every queue earns credit in proportion to its weight and spends it when jobs are taken, so over time the shares are
-exact, and even the lightest queue gets its turn: the longer it waits, the more it has earned. The others get at once
-what a queue can't use. There are two other orders: random by weight, and strict, where a queue is served only when
-those named before it are empty.
+exact, and even the lightest queue gets its turn: the longer it waits, the more it has earned. Slots that a queue can't
+use go to the others at once. There are two other orders: random by weight, and strict, where a worker serves a queue
+only when those named before it are empty.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class FairShare:
         """Set the weights that the rules of queues give."""
         self._rules = dict(rules)
 
-    def shares(self, room: int) -> tuple[QueueShare, ...]:
-        """How many of `room` slots each queue may take, the one with the most credit first."""
+    def shares(self, slots: int) -> tuple[QueueShare, ...]:
+        """How many of these free slots each queue may take, the one with the most credit first."""
         if not self._own:
             return ()
         if self._order == "strict":
-            return tuple(QueueShare(queue, room) for queue in self._own)
+            return tuple(QueueShare(queue, slots) for queue in self._own)
         if self._order == "random":
-            return tuple(QueueShare(queue, room) for queue in self._drawn())
+            return tuple(QueueShare(queue, slots) for queue in self._drawn())
         weights = self._weights()
         total = sum(weights.values())
         for queue, weight in weights.items():
-            self._credit[queue] += room * weight / total
+            self._credit[queue] += slots * weight / total
         order = sorted(weights, key=lambda queue: -self._credit[queue])
         quotas = {queue: max(int(self._credit[queue]), 0) for queue in order}
         if not any(quotas.values()):

@@ -72,9 +72,9 @@ def as_rate(text: str, burst: int | None = None) -> Rate:
     return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
 
 
-def _unit(word: str) -> int | None:
-    """The seconds of a unit; only words have plurals, so that "ms" is not read as minutes."""
-    return _UNITS.get(word) or (_UNITS.get(word.removesuffix("s")) if len(word) > 2 else None)
+def _unit(name: str) -> int | None:
+    """The seconds of a unit; only long names have plurals, so that "ms" is not read as minutes."""
+    return _UNITS.get(name) or (_UNITS.get(name.removesuffix("s")) if len(name) > 2 else None)
 
 
 # -- limits
@@ -87,14 +87,14 @@ class Limit(NamedTuple):
     name: str
 
 
-_LETTERS: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
-_KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
+_PREFIXES: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
+_KINDS: dict[str, Kind] = {prefix: kind for kind, prefix in _PREFIXES.items()}
 _texts = msgspec.json.Decoder(list[str])
 
 
 def lane_of(lane_limits: Iterable[Limit]) -> str:
     """The lane of a job with these limits; "" if it has none, and may start whenever its queue may."""
-    texts = sorted({f"{_LETTERS[lane_limit.kind]}:{lane_limit.name}" for lane_limit in lane_limits})
+    texts = sorted({f"{_PREFIXES[lane_limit.kind]}:{lane_limit.name}" for lane_limit in lane_limits})
     return msgspec.json.encode(texts).decode() if texts else ""
 
 
@@ -147,22 +147,22 @@ class QueuedJob(Struct, frozen=True, array_like=True, gc=False):
 class LimitCounter:
     """Counts how many jobs each limit still allows in one claim."""
 
-    def __init__(self, room_of: Callable[[Limit], float]) -> None:
-        self._room_of = room_of
-        self._room: dict[Limit, float] = {}
+    def __init__(self, capacity_of: Callable[[Limit], float]) -> None:
+        self._capacity_of = capacity_of
+        self._capacity: dict[Limit, float] = {}
         self.passed: dict[Limit, int] = {}
 
-    def room(self, lane_limit: Limit) -> float:
-        if lane_limit not in self._room:
-            self._room[lane_limit] = self._room_of(lane_limit)
-        return self._room[lane_limit]
+    def capacity(self, lane_limit: Limit) -> float:
+        if lane_limit not in self._capacity:
+            self._capacity[lane_limit] = self._capacity_of(lane_limit)
+        return self._capacity[lane_limit]
 
-    def lets_in(self, lane_limits: Sequence[Limit]) -> bool:
+    def admit(self, lane_limits: Sequence[Limit]) -> bool:
         """Whether one more job with these limits may start; if so, it is counted."""
-        if any(self.room(lane_limit) < 1 for lane_limit in lane_limits):
+        if any(self.capacity(lane_limit) < 1 for lane_limit in lane_limits):
             return False
         for lane_limit in lane_limits:
-            self._room[lane_limit] -= 1
+            self._capacity[lane_limit] -= 1
             self.passed[lane_limit] = self.passed.get(lane_limit, 0) + 1
         return True
 
@@ -174,24 +174,24 @@ class ClaimOrder(NamedTuple):
     ageing: int | None = None
 
     @property
-    def minds_priority(self) -> bool:
+    def uses_priority(self) -> bool:
         """Whether lanes go by the priority of their jobs. In all other orders lanes are equally urgent."""
         return self.strategy in ("priority", "fresh_first")
 
     @property
-    def point(self) -> int:
+    def ageing_step(self) -> int:
         """The milliseconds of waiting that count as one point of priority; 0 without ageing."""
         return self.ageing or 0 if self.strategy == "priority" else 0
 
     def level_of(self, head: QueuedJob) -> int:
         """The urgency of a job among lanes, in whole points. All jobs age alike, so the current time is left out."""
-        if not self.minds_priority:
+        if not self.uses_priority:
             return 0
-        return head.priority - abs(head.rank) // self.point if self.point else head.priority
+        return head.priority - abs(head.rank) // self.ageing_step if self.ageing_step else head.priority
 
     def remembered_at(self, level: int) -> int:
         """The key of a level's last served lane. With ageing, levels change, so all share one key."""
-        return 0 if self.point else level
+        return 0 if self.ageing_step else level
 
 
 _STRICT = ClaimOrder("priority")
@@ -213,7 +213,7 @@ def in_turn(
             number = rounds[level] = rounds.get(level, 0) + 1
             last = served.get(order.remembered_at(level)) if served else None
             turn = (False, "") if last is None else (head.lane <= last, head.lane)
-            place = _aged(head, order.point) if order.point else head.rank
+            place = _aged(head, order.ageing_step) if order.ageing_step else head.rank
             placed.append((-level, number, turn, place, head.seq, head))
     return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
 
@@ -252,15 +252,15 @@ def merged(levels: Mapping[int, Sequence[QueuedJob]], order: ClaimOrder, jobs: i
     """
 
     def place(head: QueuedJob) -> tuple[int, int]:
-        waited_from = _aged(head, order.point)
+        waited_from = _aged(head, order.ageing_step)
         return (-waited_from, -head.seq) if order.strategy == "lifo" else (waited_from, head.seq)
 
     return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]
 
 
-def _aged(head: QueuedJob, point: int) -> int:
+def _aged(head: QueuedJob, ageing_step: int) -> int:
     """Since when a job waits, with its priority converted into waiting time."""
-    return abs(head.rank) - head.priority * point
+    return abs(head.rank) - head.priority * ageing_step
 
 
 def in_places_of(heads: Iterable[QueuedJob], usual: Sequence[QueuedJob]) -> list[QueuedJob]:

@@ -16,12 +16,12 @@ from headrace.errors import ConfigError, InvalidJob
 
 Rules = TypeVar("Rules", QueueRules, TaskRules)
 Check = Callable[[str, Any], Any]
-MOST_JOBS, MOST_WEIGHT = 1_000_000_000, 1000
-LONGEST_AGEING = 365 * 86_400
+MAX_JOBS, MAX_WEIGHT = 1_000_000_000, 1000
+MAX_AGEING = 365 * 86_400
 _UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
-def _count(name: str, value: Any, most: int = MOST_JOBS, lifted: str = "no limit") -> int:
+def _count(name: str, value: Any, most: int = MAX_JOBS, lifted: str = "no limit") -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidJob(
             f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}", value=value
@@ -30,7 +30,7 @@ def _count(name: str, value: Any, most: int = MOST_JOBS, lifted: str = "no limit
 
 
 def _weight(name: str, value: Any) -> int:
-    return _count(name, value, MOST_WEIGHT, "the usual weight of 1")
+    return _count(name, value, MAX_WEIGHT, "the usual weight of 1")
 
 
 def _burst(name: str, value: Any) -> int:
@@ -45,7 +45,7 @@ def _strategy(name: str, value: Any) -> str:
 
 def _ageing(name: str, value: Any) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not SHORTEST <= seconds <= LONGEST_AGEING:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not SHORTEST <= seconds <= MAX_AGEING:
         raise InvalidJob(
             f"{name}: expected the seconds of waiting that count as one point of priority, got {short(value)}",
             value=value,
@@ -120,24 +120,24 @@ def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burs
     if burst in values:
         most = values.pop(burst)
         if new is not None:
-            new = Rate(new.every, as_rate(rate_in_words(new)).burst if most is None else most)
+            new = Rate(new.every, as_rate(format_rate(new)).burst if most is None else most)
         elif most is not None:
             raise InvalidJob(f"{burst}: it belongs to a {rate}; give that too")
     values[rate] = new
 
 
-def in_words(rules: QueueRules | TaskRules) -> str:
+def format_rules(rules: QueueRules | TaskRules) -> str:
     """The rules as an operator reads them: `rate=10/s burst=20 concurrency=5`."""
-    said = []
+    parts = []
     for name, value in structs.asdict(rules).items():
         if isinstance(value, Rate):
-            said.append(f"{name}={rate_in_words(value)} {name.replace('rate', 'burst')}={value.burst}")
+            parts.append(f"{name}={format_rate(value)} {name.replace('rate', 'burst')}={value.burst}")
         elif value is not None and value is not False:
-            said.append(f"{name}={value / 1000:g}s" if name == "ageing" else f"{name}={str(value).lower()}")
-    return " ".join(said)
+            parts.append(f"{name}={value / 1000:g}s" if name == "ageing" else f"{name}={str(value).lower()}")
+    return " ".join(parts)
 
 
-def rate_in_words(rate: Rate) -> str:
+def format_rate(rate: Rate) -> str:
     """A rate in the smallest unit that makes it a whole number; otherwise one that makes it at least 1."""
     counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
     counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
@@ -148,10 +148,10 @@ def rate_in_words(rate: Rate) -> str:
     return f"{starts:.6g}/{unit}"
 
 
-def _whole(starts: float, blur: float) -> int | None:
+def _whole(starts: float, tolerance: float) -> int | None:
     """The roundest whole number that this may stand for, if any.
 
     A rate is stored as an interval in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
     """
     numbers = (float(f"{starts:.{digits}g}") for digits in range(1, 8))
-    return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= blur), None)
+    return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= tolerance), None)

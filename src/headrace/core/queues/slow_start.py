@@ -4,20 +4,20 @@ from __future__ import annotations
 
 
 class SlowStart:
-    """How many jobs a worker may claim: without an outage, as many as it has room for."""
+    """How many jobs a worker may claim: without an outage, as many as it has capacity for."""
 
     def __init__(self) -> None:
-        self._most: int | None = None
+        self._limit: int | None = None
 
     def lost(self) -> None:
         """The store was unavailable, or did not answer."""
-        self._most = 1
+        self._limit = 1
 
-    def allows(self, room: int) -> int:
-        """How many of `room` jobs to claim."""
-        return room if self._most is None else min(room, self._most)
+    def allows(self, capacity: int) -> int:
+        """How many jobs to claim with this capacity."""
+        return capacity if self._limit is None else min(capacity, self._limit)
 
-    def answered(self, asked: int) -> None:
-        """The store has answered a claim for so many. The slow start ends when the worker has no room for more."""
-        if self._most is not None and asked > 0:
-            self._most = 2 * self._most if asked == self._most else None
+    def answered(self, requested: int) -> None:
+        """The store has answered a claim for so many jobs. The slow start ends when the worker can run no more."""
+        if self._limit is not None and requested > 0:
+            self._limit = 2 * self._limit if requested == self._limit else None

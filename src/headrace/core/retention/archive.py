@@ -163,7 +163,7 @@ def row_of(job_export: JobExport, edges: Sequence[Dependency] = ()) -> ArchiveRo
     """The archive row of a finished job."""
     job = job_export.job
     assert job.finished_at is not None
-    body = _packed(ArchivedJob(job, job_export.history, job_export.logs, job_export.steps, list(edges)))
+    body = _encoded_body(ArchivedJob(job, job_export.history, job_export.logs, job_export.steps, list(edges)))
     return ArchiveRow(
         id=job.id,
         task=job.task,
@@ -180,22 +180,22 @@ def row_of(job_export: JobExport, edges: Sequence[Dependency] = ()) -> ArchiveRo
     )
 
 
-def keepsake_of(row: ArchiveRow) -> ArchivedJob:
+def archived_job(row: ArchiveRow) -> ArchivedJob:
     """The whole job of a row; CorruptPayload if the body is damaged."""
     if row.body[:1] != _FORMAT:
         raise CorruptPayload(
             f"job {row.id} in the archive has a format that this headrace does not know; upgrade headrace"
         )
     try:
-        unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_COMMON)
-        return _decode(unpacker.decompress(row.body[1:]) + unpacker.flush())
+        decompressor = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_COMMON)
+        return _decode(decompressor.decompress(row.body[1:]) + decompressor.flush())
     except (zlib.error, *DAMAGE) as error:
         raise CorruptPayload(f"job {row.id} in the archive no longer decodes: {error}; restore a backup") from error
 
 
 def shown(row: ArchiveRow) -> ArchivedJob:
     """The whole job of a row, for display; for a damaged body, what the row itself holds."""
-    return read(keepsake_of, row) or ArchivedJob(_outline_of(row), [], [])
+    return read(archived_job, row) or ArchivedJob(_outline_of(row), [], [])
 
 
 def _outline_of(row: ArchiveRow) -> JobRow:
@@ -227,9 +227,9 @@ def _outline_of(row: ArchiveRow) -> JobRow:
     )
 
 
-def revived(keepsake: ArchivedJob, now: int) -> JobExport:
+def revived(archived: ArchivedJob, now: int) -> JobExport:
     """The job as restored from the archive: to run again, without dependencies, with its history."""
-    job = keepsake.job
+    job = archived.job
     cleared = dict.fromkeys(("started_at", "finished_at", "worker", "result", "result_checksum", "progress", "reason"))
     revival = HistoryRow(
         *(now, Trigger.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
@@ -248,8 +248,8 @@ def revived(keepsake: ArchivedJob, now: int) -> JobExport:
         flow=None,
         has_dependencies=0,
     )
-    steps = [] if job.state is State.COMPLETED else keepsake.steps
-    return JobExport(again, [*keepsake.history, revival], keepsake.logs, steps)
+    steps = [] if job.state is State.COMPLETED else archived.steps
+    return JobExport(again, [*archived.history, revival], archived.logs, steps)
 
 
 def was_archived_before(job_export: JobExport) -> bool:
@@ -257,9 +257,9 @@ def was_archived_before(job_export: JobExport) -> bool:
     return any(history_row.event == Trigger.REVIVE for history_row in job_export.history)
 
 
-def _packed(keepsake: ArchivedJob) -> bytes:
-    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
-    return _FORMAT + packer.compress(_encode(keepsake)) + packer.flush()
+def _encoded_body(archived: ArchivedJob) -> bytes:
+    compressor = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
+    return _FORMAT + compressor.compress(_encode(archived)) + compressor.flush()
 
 
 def _summary(job_export: JobExport) -> str | None:

@@ -19,10 +19,10 @@ OnStale = Literal["dead", "fail", "review"]
 Kind = Literal["task", "queue"]
 Span = float | timedelta | None | UnsetType
 THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
-DEFAULT = "default"  # the word that removes an operator's setting
-_LONGEST = 100 * 366 * 86_400
-MOST_KEPT = 1_000_000
-_AT_ONCE = ("keep_completed", "keep_failed", "keep_cancelled")
+DEFAULT = "default"  # the value that removes an operator's setting
+_MAX_SECONDS = 100 * 366 * 86_400
+MAX_KEPT = 1_000_000
+_MAY_BE_ZERO = ("keep_completed", "keep_failed", "keep_cancelled")
 _REMOVALS = ("remove_on_complete", "remove_on_fail")
 
 
@@ -45,8 +45,8 @@ class StoredPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def over(self, below: StoredPolicy) -> StoredPolicy:
         """This policy, with unset fields taken from `below`."""
-        said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
-        return structs.replace(below, **said)
+        given = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
+        return structs.replace(below, **given)
 
 
 class Lifecycle(Struct, frozen=True, kw_only=True):
@@ -73,9 +73,9 @@ class Lifecycle(Struct, frozen=True, kw_only=True):
     archive: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        self.terms()
+        self.policy()
 
-    def terms(self) -> StoredPolicy:
+    def policy(self) -> StoredPolicy:
         """The policy as stored; InvalidJob that names the field if a value is not allowed."""
         return StoredPolicy(**{name: _checked(name, value) for name, value in structs.asdict(self).items()})
 
@@ -89,11 +89,11 @@ class PolicyRow(Struct, frozen=True, array_like=True):
     ordered: StoredPolicy = StoredPolicy()
 
     @property
-    def said(self) -> StoredPolicy:
+    def policy(self) -> StoredPolicy:
         return self.ordered.over(self.declared)
 
 
-TERMS_NAMES = StoredPolicy.__struct_fields__
+POLICY_FIELDS = StoredPolicy.__struct_fields__
 
 
 class DefaultPolicy(Protocol):
@@ -155,10 +155,10 @@ def effective(task: StoredPolicy, queue: StoredPolicy, settings: DefaultPolicy) 
     An explicit threshold of a task or a queue is meant to act: unless one of them sets `on_stale`, stale jobs become
     dead letters. That applies to their own thresholds; for those of the settings see `core.retention.staleness`.
     """
-    said = task.over(queue)
-    if said.on_stale is UNSET and any(getattr(said, name) is not UNSET for name in THRESHOLDS):
-        said = structs.replace(said, on_stale="dead")
-    return said.over(default_policy(settings))
+    stated = task.over(queue)
+    if stated.on_stale is UNSET and any(getattr(stated, name) is not UNSET for name in THRESHOLDS):
+        stated = structs.replace(stated, on_stale="dead")
+    return stated.over(default_policy(settings))
 
 
 class StaleLimit(NamedTuple):
@@ -181,7 +181,7 @@ class Policies:
         """The policy for the jobs of this task in this queue: every field is set."""
         known = self._known.get((task, queue))
         if known is None:
-            known = effective(self.row("task", task).said, self.row("queue", queue).said, self._settings)
+            known = effective(self.row("task", task).policy, self.row("queue", queue).policy, self._settings)
             self._known[task, queue] = known
         return known
 
@@ -197,12 +197,15 @@ class Policies:
 
     def _limit(self, task: str, queue: str, name: str) -> StaleLimit | None:
         """A threshold of the settings acts by the `on_stale` of the settings, unless the task or queue sets one."""
-        said, holding = self.row("task", task).said.over(self.row("queue", queue).said), self.of(task, queue)
-        most, action = getattr(holding, name), holding.on_stale
+        stated, effective_policy = (
+            self.row("task", task).policy.over(self.row("queue", queue).policy),
+            self.of(task, queue),
+        )
+        most, action = getattr(effective_policy, name), effective_policy.on_stale
         if not isinstance(most, int) or action is UNSET:
             return None
         return StaleLimit(
-            most, self._settings.on_stale if getattr(said, name) is UNSET and said.on_stale is UNSET else action
+            most, self._settings.on_stale if getattr(stated, name) is UNSET and stated.on_stale is UNSET else action
         )
 
     def row(self, kind: Kind, name: str) -> PolicyRow:
@@ -221,22 +224,22 @@ class Policies:
 def with_declared(rows: Iterable[PolicyRow], declared: Mapping[str, StoredPolicy]) -> list[PolicyRow]:
     """The stored policies, with those declared in this code in place of the earlier ones."""
     known = {(row.kind, row.name): row for row in rows}
-    for name, terms in declared.items():
+    for name, policy in declared.items():
         row = known.get(("task", name), PolicyRow("task", name))
-        known["task", name] = structs.replace(row, declared=terms)
-    return [row for row in known.values() if row.said != StoredPolicy()]
+        known["task", name] = structs.replace(row, declared=policy)
+    return [row for row in known.values() if row.policy != StoredPolicy()]
 
 
 def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPolicy:
-    """An operator's policy with the given changes; the word "default" removes a field."""
+    """An operator's policy with the given changes; the value "default" removes a field."""
     if not given:
-        raise InvalidJob(f"configure() needs at least one of {', '.join(TERMS_NAMES)}")
+        raise InvalidJob(f"configure() needs at least one of {', '.join(POLICY_FIELDS)}")
     for name in given:
-        if name not in TERMS_NAMES:
-            near = nearest(name, TERMS_NAMES)
+        if name not in POLICY_FIELDS:
+            near = nearest(name, POLICY_FIELDS)
             meant = f" (did you mean {near!r}?)" if near else ""
             raise InvalidJob(
-                f"lifecycle: unknown field {short(name)}{meant}; fields are {', '.join(TERMS_NAMES)}", field=name
+                f"lifecycle: unknown field {short(name)}{meant}; fields are {', '.join(POLICY_FIELDS)}", field=name
             )
     values = {name: UNSET if value == DEFAULT else _checked(name, value) for name, value in given.items()}
     return structs.replace(before, **values)
@@ -244,10 +247,10 @@ def changed_policy(before: StoredPolicy, given: Mapping[str, Any]) -> StoredPoli
 
 def check_removal(name: str, value: Any) -> bool | int:
     """Whether finished jobs are removed at once, or how many of the newest stay."""
-    if isinstance(value, bool) or (type(value) is int and 1 <= value <= MOST_KEPT):
+    if isinstance(value, bool) or (type(value) is int and 1 <= value <= MAX_KEPT):
         return value
     raise InvalidJob(
-        f"{name}: expected True, False, or how many of the newest stay (1 to {MOST_KEPT:,}), got {short(value)}",
+        f"{name}: expected True, False, or how many of the newest stay (1 to {MAX_KEPT:,}), got {short(value)}",
         value=value,
     )
 
@@ -273,8 +276,8 @@ def _span(name: str, value: Any) -> int | None:
     if value is None:
         return None
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    least = 0 if name in _AT_ONCE else 0.001
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST:
+    least = 0 if name in _MAY_BE_ZERO else 0.001
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _MAX_SECONDS:
         text = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
         raise InvalidJob(text, field=name, value=value)
     return to_ms(seconds)

@@ -1,8 +1,8 @@
-"""Staleness: since when a job is in its state, and what its policy says about that. Pure.
+"""Staleness: since when a job is in its state, and whether that is too long by its policy. Pure.
 
 A job's row gives its clock: when a scheduled, pending or retrying one was due, when a running one started, when a
 waiting one was submitted or its own run ended. A later event that led to its state, such as the death of a worker or
-the end of a parent, is in the history and restarts that clock: a long run that is recovered has not been pending long.
+the end of a parent, is in the history and restarts that clock: a recovered job has not been pending for long.
 Every engine computes it as `job_age_of` does, or with it.
 """
 
@@ -76,9 +76,9 @@ class StaleFinding(Struct, frozen=True, gc=False):
     action: OnStale
     is_stale: bool
 
-    def in_words(self) -> str:
-        text = f"{self.job.state} for" if self.what == "state" else "not finished after"
-        return f"{text} {in_words(self.lasted)}, at most {in_words(self.threshold)}"
+    def describe(self) -> str:
+        what = f"{self.job.state} for" if self.what == "state" else "not finished after"
+        return f"{what} {format_duration(self.lasted)}, at most {format_duration(self.threshold)}"
 
 
 class StaleAction(Struct, frozen=True, array_like=True):
@@ -91,44 +91,45 @@ class StaleAction(Struct, frozen=True, array_like=True):
     fingerprint: str = ""
 
 
-def watch(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
+def age_query(rows: Iterable[PolicyRow], settings: DefaultPolicy, now: int, share: float = WARNING_AT) -> AgeQuery:
     """The query that misses no stale job, whatever the policies of its task and queue are."""
-    said = [default_policy(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
-    since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(said, name))}
-    oldest = _least(said, "max_age")
+    policies = [default_policy(settings), *(policy for row in rows for policy in (row.declared, row.ordered))]
+    since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(policies, name))}
+    oldest = _least(policies, "max_age")
     return AgeQuery(since, None if oldest is None else now - round(share * oldest))
 
 
-def _least(said: Sequence[StoredPolicy], name: str) -> int | None:
+def _least(policies: Sequence[StoredPolicy], name: str) -> int | None:
     return min(
-        (value for terms in said if (value := getattr(terms, name)) is not UNSET and value is not None), default=None
+        (value for policy in policies if (value := getattr(policy, name)) is not UNSET and value is not None),
+        default=None,
     )
 
 
-def verdict(job: JobAge, book: Policies, now: int) -> StaleFinding | None:
+def check_staleness(job: JobAge, policies: Policies, now: int) -> StaleFinding | None:
     """Whether the job is stale or, from 75 % of a threshold on, nearly stale; None if it is neither."""
-    in_state, in_all = book.limits(job.task, job.queue, LIMITED[job.state])
-    by_state = in_state and _over(job, "state", now - job.since, in_state)
-    by_age = in_all and _over(job, "age", now - job.due, in_all)
+    in_state, by_total = policies.limits(job.task, job.queue, LIMITED[job.state])
+    by_state = in_state and _exceeded(job, "state", now - job.since, in_state)
+    by_age = by_total and _exceeded(job, "age", now - job.due, by_total)
     if by_state is None or by_age is None:
         return by_state or by_age
-    return max(by_state, by_age, key=_gravity)
+    return max(by_state, by_age, key=_severity)
 
 
-def _over(job: JobAge, what: Literal["state", "age"], lasted: int, limit: StaleLimit) -> StaleFinding | None:
+def _exceeded(job: JobAge, what: Literal["state", "age"], lasted: int, limit: StaleLimit) -> StaleFinding | None:
     most, action = limit
     return None if lasted < WARNING_AT * most else StaleFinding(job, what, lasted, most, action, lasted > most)
 
 
-def _gravity(found: StaleFinding) -> tuple[bool, int, float]:
+def _severity(found: StaleFinding) -> tuple[bool, int, float]:
     return found.is_stale, _SEVERITY[found.action], found.lasted / found.threshold
 
 
-def judgment(found: StaleFinding) -> StaleAction:
+def stale_action(found: StaleFinding) -> StaleAction:
     """The action of the store for a stale job."""
     manner = "left as it is" if found.action == "review" else "automatic"
     print_ = fingerprint(found.job.task, None, f"{REASON} {found.job.state if found.what == 'state' else 'age'}")
-    return StaleAction(found.job.id, found.job.version, found.action, f"{found.in_words()} ({manner})", print_)
+    return StaleAction(found.job.id, found.job.version, found.action, f"{found.describe()} ({manner})", print_)
 
 
 class AgeFields(Protocol):
@@ -184,7 +185,7 @@ def job_age_of(job: AgeFields, history_rows: Sequence[HistoryRow]) -> JobAge:
     return JobAge(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 
-def in_words(ms: int) -> str:
+def format_duration(ms: int) -> str:
     """A duration in its two largest units: 2 h 5 min."""
     if ms < 1000:
         return f"{ms} ms"

@@ -1,13 +1,13 @@
-"""Cron expressions as rules about the clock on the wall. Owns their spelling; knows no zone, no schedule, no now.
+"""Cron expressions over wall-clock times. Owns their syntax; knows no zone, no schedule, no now.
 
-The walking itself is cronsim's. It is only ever shown wall times, written as if the wall hung in UTC, so that its own
-rules for daylight saving never apply: `dst` decides which instant a wall time is.
+cronsim does the search. It only gets wall-clock times, written as UTC, so that its own rules for daylight saving never
+apply: `dst` decides which instant a wall-clock time is.
 
-Spelling: five fields (minute, hour, day of month, month, day of week) or six (seconds first), names in any case,
+Syntax: five fields (minute, hour, day of month, month, day of week) or six (seconds first), names in any case,
 lists, ranges and steps; `L` and `LW` for the last day and the last workday of the month, `5L` or `FRIL` for the last
 Friday, `2#3` for the third Tuesday, `L` alone for the last day of the week, which is Saturday, `?` for `*`, 0 and 7 for
-Sunday; or one of the words in `ALIASES`. As in any cron,
-a day has to match the day of month OR the day of week if both are given, but both if one of them begins with `*`.
+Sunday; or one of `ALIASES`. As in any cron, a day has to match the day of month OR the day of week if both are given,
+but both if one of them begins with `*`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DAY = 86_400_000
 
 
 class Cron:
-    """One expression. Wall times are milliseconds since 1970 on that wall."""
+    """One expression. Wall-clock times are milliseconds since 1970, without a zone."""
 
     __slots__ = ("_expression", "_sets", "every_hour")
 
@@ -108,7 +108,7 @@ class Cron:
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Cron:
-    """The expression behind what a user wrote, or InvalidSchedule that names the field."""
+    """The parsed expression, or InvalidSchedule that names the field."""
     if len(text) > LONGEST_TEXT:
         raise InvalidSchedule(
             f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed", value=text
@@ -128,18 +128,18 @@ def parsed(text: str) -> Cron:
 
 
 def _spelled_out(text: str) -> str:
-    word = text.strip().lower()
-    if not word.startswith("@"):
+    alias = text.strip().lower()
+    if not alias.startswith("@"):
         return text
-    if word not in ALIASES:
-        meant = nearest(word, ALIASES)
+    if alias not in ALIASES:
+        meant = nearest(alias, ALIASES)
         hint = f"did you mean {meant!r}?" if meant else f"use one of {', '.join(ALIASES)}"
         raise InvalidSchedule(f"cron: {short(text)} is not known; {hint}", value=text)
-    return ALIASES[word]
+    return ALIASES[alias]
 
 
 def _plain_weekdays(field: str) -> str:
-    """What cronsim does not read: FRIL, L, and a range that ends on Sunday, whose name it takes for day 0."""
+    """Replace what cronsim does not read: FRIL, L, and a range that ends on SUN, which it takes for day 0."""
     field = _NAMED_LAST.sub(lambda match: f"{_DAYS.index(match[1])}L", field)
     field = ",".join("6" if part == "L" else part for part in field.split(","))
     return _UP_TO_SUNDAY.sub("-7", field)
@@ -169,7 +169,7 @@ def _checked(text: str, fields: list[str]) -> Cron:
 
 def _never(text: str) -> InvalidSchedule:
     return InvalidSchedule(
-        f"cron: {short(text)} never comes: no such day is in the calendar; change the day or month", value=text
+        f"cron: {short(text)} never occurs: no such day is in the calendar; change the day or month", value=text
     )
 
 

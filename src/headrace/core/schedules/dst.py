@@ -1,12 +1,12 @@
-"""Where the wall times of a cron expression lie in the world. Owns the daylight saving rules; knows no schedule.
+"""Converts wall-clock times of a cron expression to instants. Owns the daylight saving rules; knows no schedule.
 
-Clocks go forward: the wall times in between never come. `gap="shift"` runs them as much later as the clocks were
-moved (02:30 becomes 03:30), `gap="skip"` leaves them out. Clocks go back: some wall times come twice; `overlap` picks
-the "first", the "last" or "both". Two wall times that land on one instant are one occurrence.
+Clocks go forward: the wall-clock times in between never occur. `gap="shift"` runs them as much later as the clocks were
+moved (02:30 becomes 03:30), `gap="skip"` leaves them out. Clocks go back: some wall-clock times occur twice; `overlap`
+picks the "first", the "last" or "both". Two wall-clock times at one instant are one occurrence.
 
-An expression that fires in every hour (`*/15 * * * *`, `0 * * * *`, hours `0-23`) asks for a rhythm and not for a
-time of day. Neither rule concerns it: it fires whenever the clock on the wall shows a time that matches. So it keeps
-its pace through a repeated hour instead of falling silent, and nothing is moved into an hour where it fires anyway.
+An expression that fires in every hour (`*/15 * * * *`, `0 * * * *`, hours `0-23`) means an interval and not a time of
+day. Neither rule applies to it: it fires whenever the wall clock shows a time that matches. So it keeps its interval in
+a repeated hour, and no run moves into an hour where it fires anyway.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headrace.core.schedules.zones import FARTHEST_CHANGE, OffsetPeriod, stretch
 Gap = Literal["shift", "skip"]
 Overlap = Literal["first", "last", "both"]
 
-# An expression may match only times that the rules leave out, such as the missing hour of each spring.
+# An expression may match only times that the rules leave out, such as the missing hour each spring.
 _GIVE_UP_AFTER = 50 * 366 * 86_400_000
 _LAST_INSTANT = 253_000_000_000_000  # in the year 9987
 
 
 class ZonedCron(Struct, frozen=True):
-    """An expression on the wall of one place."""
+    """An expression in one time zone."""
 
     cron: Cron
     zone: str
@@ -64,7 +64,7 @@ class ZonedCron(Struct, frozen=True):
             moment = min(stretch.start - 1, nearby - stretch.offset + FARTHEST_CHANGE)
 
     def count(self, first: int, end: int) -> int:
-        """How many instants lie in first <= instant < end; those that a gap laid onto one another count each."""
+        """How many instants lie in first <= instant < end; runs that a gap moved to one instant count each."""
         total = 0
         while first < end:
             stretch = stretch_at(self.zone, first)

@@ -57,13 +57,13 @@ def count(name: str, value: Any, least: int, most: int) -> int:
 
 
 def choice(name: str, value: Any, kinds: Any) -> Any:
-    """One of the words of a Literal type."""
-    words = get_args(kinds)
-    if not isinstance(value, str) or value not in words:
-        meant = nearest(value, words) if isinstance(value, str) else None
+    """One of the values of a Literal type."""
+    choices = get_args(kinds)
+    if not isinstance(value, str) or value not in choices:
+        meant = nearest(value, choices) if isinstance(value, str) else None
         hint = f"; did you mean {meant!r}?" if meant else ""
         raise InvalidSchedule(
-            f"{name}: expected one of {', '.join(map(repr, words))}, got {short(value)}{hint}", value=value
+            f"{name}: expected one of {', '.join(map(repr, choices))}, got {short(value)}{hint}", value=value
         )
     return value
 

@@ -43,7 +43,7 @@ class ScheduleRow(Struct, frozen=True, array_like=True):
 def damaged(schedule_id: str, stored: str) -> ScheduleRow:
     """A placeholder for a schedule that no longer decodes: it can be listed and deleted, and never fires."""
     times: dict[str, None] = dict.fromkeys(("occurrence", "due_at", "last_fired", "last_job"))
-    text = "it can't be read any more: delete it, and create it again"
+    text = "its record can't be read: delete it, and create it again"
     return ScheduleRow(
         id=schedule_id,
         version=1,
@@ -74,7 +74,7 @@ class Occurrence(Struct, frozen=True, array_like=True):
 
 
 class ScheduleFire(Struct, frozen=True):
-    """A schedule as it shall be, its version still the one that is expected, and what goes with it in one commit."""
+    """The new row of a schedule, with the version it expects, and the jobs and occurrences of the same commit."""
 
     row: ScheduleRow
     jobs: tuple[NewJob, ...] = ()

@@ -1,6 +1,6 @@
 """When a schedule fires: its nominal times, what is due now, and what is caught up after an outage.
 
-Pure: the caller passes `now`; times are milliseconds since 1970 in UTC. Knows nothing of stores, jobs or who fires.
+Pure: the caller passes `now`; times are milliseconds since 1970 in UTC. Knows nothing of stores, jobs or workers.
 Cron times follow the zone's clocks by the rules in `dst`; `every` and `at` count real time, whatever clocks do.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.schedules import parse as spoken
+from headrace.core.schedules import parse
 from headrace.core.schedules.cron import parsed
 from headrace.core.schedules.dst import Gap, Overlap, ZonedCron
 from headrace.core.schedules.zones import next_change, zone
@@ -31,8 +31,8 @@ SHORTEST_INTERVAL = 100
 MOST_FIRES, MOST_FIRES_AT_ONCE = 2**53, 1000
 MOST_SKIPS_NAMED = 100
 _DAY = 86_400_000
-_LOOK_AHEAD = 100
-_PART_OF_AN_ID = re.compile(r"[A-Za-z0-9_.:@/=-]{1,100}")
+_JITTER_CHECK_RUNS = 100
+_ID_PART = re.compile(r"[A-Za-z0-9_.:@/=-]{1,100}")
 
 
 class Timing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -89,27 +89,27 @@ def timing(
     if len(given) != 1:
         raise InvalidSchedule(f"give exactly one of cron, every and at, not {' and '.join(given) or 'none of them'}")
     checked = Timing(
-        cron=None if cron is None else spoken.expression(cron),
-        every=None if every is None else spoken.duration("every", every, SHORTEST_INTERVAL),
-        at=spoken.moment("at", at),
-        tz=spoken.zone_name(tz),
-        start=spoken.moment("start", start),
-        end=spoken.moment("end", end),
-        limit=None if limit is None else spoken.count("limit", limit, 1, MOST_FIRES),
-        jitter=spoken.duration("jitter", jitter, 0),
-        dst_gap=spoken.choice("dst_gap", dst_gap, Gap),
-        dst_overlap=spoken.choice("dst_overlap", dst_overlap, Overlap),
-        catch_up=spoken.choice("catch_up", catch_up, CatchUp),
-        catch_up_limit=spoken.count("catch_up_limit", catch_up_limit, 1, MOST_FIRES_AT_ONCE),
-        catch_up_window=spoken.duration("catch_up_window", catch_up_window, 0),
-        overlap=spoken.choice("overlap", overlap, RunOverlap),
+        cron=None if cron is None else parse.expression(cron),
+        every=None if every is None else parse.duration("every", every, SHORTEST_INTERVAL),
+        at=parse.moment("at", at),
+        tz=parse.zone_name(tz),
+        start=parse.moment("start", start),
+        end=parse.moment("end", end),
+        limit=None if limit is None else parse.count("limit", limit, 1, MOST_FIRES),
+        jitter=parse.duration("jitter", jitter, 0),
+        dst_gap=parse.choice("dst_gap", dst_gap, Gap),
+        dst_overlap=parse.choice("dst_overlap", dst_overlap, Overlap),
+        catch_up=parse.choice("catch_up", catch_up, CatchUp),
+        catch_up_limit=parse.count("catch_up_limit", catch_up_limit, 1, MOST_FIRES_AT_ONCE),
+        catch_up_window=parse.duration("catch_up_window", catch_up_window, 0),
+        overlap=parse.choice("overlap", overlap, RunOverlap),
     )
     _check_range(checked, now)
     _check_jitter(checked, now)
-    return _with_default_values_unsaid(checked)
+    return _without_defaults(checked)
 
 
-def _with_default_values_unsaid(checked: Timing) -> Timing:
+def _without_defaults(checked: Timing) -> Timing:
     """Only a default itself, not its equal, is left out of the JSON; equal timings must be equal texts."""
     defaults = Timing()
     fields = msgspec.structs.asdict(checked).items()
@@ -134,7 +134,7 @@ def _check_jitter(given: Timing, now: int) -> None:
     if not given.jitter:
         return
     open_ended = msgspec.structs.replace(given, end=None)
-    runs = upcoming(open_ended, now, now, _LOOK_AHEAD)
+    runs = upcoming(open_ended, now, now, _JITTER_CHECK_RUNS)
     shortest = min((later - earlier for earlier, later in pairwise(runs)), default=given.jitter)
     if given.jitter > shortest:
         raise InvalidSchedule(
@@ -169,7 +169,7 @@ def next_dst_transition(tz: str, after: int) -> int | None:
 
 
 def _rising(timing: Timing, after: int, anchor: int) -> Iterator[int]:
-    end = spoken.LAST_MOMENT if timing.end is None else timing.end
+    end = parse.LAST_MOMENT if timing.end is None else timing.end
     if timing.start is not None:
         after = max(after, timing.start - 1)
     return takewhile(lambda occurrence: occurrence <= end, _unbounded(timing, after, anchor))
@@ -181,7 +181,7 @@ def _unbounded(timing: Timing, after: int, anchor: int) -> Iterator[int]:
     if timing.every is not None:
         base = anchor if timing.start is None else timing.start
         steps = max((after - base) // timing.every + 1, 0)
-        return iter(range(base + steps * timing.every, spoken.LAST_MOMENT, timing.every))
+        return iter(range(base + steps * timing.every, parse.LAST_MOMENT, timing.every))
     return _wall_clock(timing).rising(after)
 
 
@@ -234,8 +234,8 @@ def due(timing: Timing, schedule_id: str, occurrence: int, now: int, fired: int,
       `catch_up_limit` in all.
     - "all": every one fires, the oldest first and a thousand at most; `next_occurrence` is then due already.
 
-    The rest is skipped. `skip` names the newest hundred of those and `skipped_more` counts the others, for cron
-    give or take the few that a change of the clocks laid onto one another. Once `limit` is used up nothing follows.
+    The rest is skipped. `skip` names the newest hundred of those and `skipped_more` counts the others; for cron, the
+    count may be off by the few that a change of the clocks moved to one instant. After `limit` runs nothing follows.
     The stored occurrence always counts, even if the zone's rules have changed since it was computed.
     """
     left = MOST_FIRES_AT_ONCE if timing.limit is None else timing.limit - fired
@@ -268,15 +268,15 @@ def _newest_due(timing: Timing, schedule_id: str, occurrence: int, now: int, anc
 def _split(
     timing: Timing, schedule_id: str, occurrence: int, newest: int, now: int, left: int, anchor: int
 ) -> tuple[list[int], list[int], int]:
-    """What fires, what is skipped by name, and how many more are skipped."""
-    room = min(left, timing.catch_up_limit if timing.catch_up == "limited" else 1)
+    """The occurrences that fire, those skipped by name, and how many more are skipped."""
+    max_fires = min(left, timing.catch_up_limit if timing.catch_up == "limited" else 1)
     if timing.catch_up == "none" and now - due_at(timing, schedule_id, newest) > GRACE:
-        room = 0
+        max_fires = 0
     before = _falling(timing, newest, occurrence + 1, anchor)
     missed = chain([newest], before, [occurrence] if newest > occurrence else [])
-    newest_first = list(islice(missed, room + MOST_SKIPS_NAMED))
+    newest_first = list(islice(missed, max_fires + MOST_SKIPS_NAMED))
     oldest_to_fire = min(newest, now - timing.catch_up_window)
-    fire = [one for one in newest_first[:room] if one >= oldest_to_fire]
+    fire = [one for one in newest_first[:max_fires] if one >= oldest_to_fire]
     skip = newest_first[len(fire) :][:MOST_SKIPS_NAMED]
     oldest_named = newest_first[len(fire) + len(skip) - 1]
     # The stored occurrence counts by itself: by the rules it may no longer be one.
@@ -290,7 +290,7 @@ def occurrence_id(schedule_id: str, occurrence: int) -> str:
     assert moment is not None
     fraction = f".{occurrence % 1000:03d}" if occurrence % 1000 else ""
     head = schedule_id
-    if not _PART_OF_AN_ID.fullmatch(schedule_id):  # ids have rules; the digest keeps two schedules apart
+    if not _ID_PART.fullmatch(schedule_id):  # ids have rules; the digest distinguishes two schedules
         head = f"{re.sub('[^A-Za-z0-9_.:@/=-]', '_', schedule_id)[:80]}={_digest(schedule_id)}"
     return f"{head}:{moment:%Y%m%dT%H%M%S}{fraction}Z"
 

@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.core import networks
 from headrace.core.access import Credential, credentials
-from headrace.core.codec.encryption import complaint, names_of
+from headrace.core.codec.encryption import find_error, names_of
 from headrace.core.dead_letters.records import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.health.findings import MAINTENANCE_KINDS, MaintenanceKind
 from headrace.core.jobs.queue_rules import Strategy
@@ -146,7 +146,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 name = rule.partition(":")[0]
                 raise ConfigError(rule, field=name, value=None if name in _UNSHOWN else getattr(self, name))
         for name in _NETWORKS:
-            if error := networks.complaint(name, getattr(self, name)):
+            if error := networks.find_error(name, getattr(self, name)):
                 raise ConfigError(error)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
@@ -237,7 +237,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
             "alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://",
             are_channels(*s.alert_channels),
         ),
-        (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
+        (find_error(s.encryption_keys) or "", find_error(s.encryption_keys) is None),
         (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
         (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", is_at_least(1, s.web_rate)),
         (f"web_max_body: {s.web_max_body} must be at least 1024 bytes", s.web_max_body >= 1024),
@@ -367,17 +367,20 @@ def _converted(name: str, value: Any, where: str) -> Any:
 
 
 def choices_of(name: str) -> tuple[str, ...]:
-    """The words that a setting may have; none if it is not an enumeration."""
+    """The values that a setting may have; none if it is not an enumeration."""
     kinds = (_TYPES[name], *get_args(_TYPES[name]))
-    return next((words for kind in kinds if (words := get_args(kind)) and all(type(word) is str for word in words)), ())
+    return next(
+        (choices for kind in kinds if (choices := get_args(kind)) and all(type(choice) is str for choice in choices)),
+        (),
+    )
 
 
 def _expected(name: str, value: Any) -> str:
-    words = choices_of(name)
+    choices = choices_of(name)
     none = ", or none" if name in _MAY_BE_NONE else ""
-    if not words:
+    if not choices:
         kinds = (_TYPES[name], *get_args(_TYPES[name]))
-        words_by_kind = {bool: "true or false", int: "a whole number", float: "a number"}
-        return next((f"use {word}{none}" for kind, word in words_by_kind.items() if kind in kinds), "")
-    near = nearest(value, words) if isinstance(value, str) else None
-    return f"use one of {', '.join(words)}{none}" + (f" (did you mean {near}?)" if near else "")
+        texts = {bool: "true or false", int: "a whole number", float: "a number"}
+        return next((f"use {text}{none}" for kind, text in texts.items() if kind in kinds), "")
+    near = nearest(value, choices) if isinstance(value, str) else None
+    return f"use one of {', '.join(choices)}{none}" + (f" (did you mean {near}?)" if near else "")

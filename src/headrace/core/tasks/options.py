@@ -22,16 +22,16 @@ from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
-MOST_WORDS = 100
-_MOST_ROWS = 10_000
+MAX_LABELS = 100
+_MAX_ROWS = 10_000
 QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 # Lone surrogates have no UTF-8, so no store could hold them.
 TASK_NAME = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+LABEL = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 # The options that match a second call to the first. A job with dependencies can't be matched.
 SAMENESS = ("unique", "idempotency_key", "debounce", "throttle", "cache")
-_AT_ODDS = (
+_CONFLICTS = (
     ("unique", "idempotency_key"),
     ("unique", "cache"),
     ("debounce", "throttle"),
@@ -81,8 +81,8 @@ class Options(Struct, frozen=True, kw_only=True):
 
     def over(self, below: Options) -> Options:
         """These options, with unset ones taken from `below`."""
-        said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
-        return structs.replace(below, **said)
+        given = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
+        return structs.replace(below, **given)
 
 
 OPTION_NAMES = Options.__struct_fields__
@@ -109,7 +109,7 @@ def checked(given: Mapping[str, Any]) -> Options:
 
 def ensure_agreement(options: Options) -> None:
     """Refuse options that conflict about a second call like this one."""
-    for one, other in _AT_ODDS:
+    for one, other in _CONFLICTS:
         if getattr(options, one) and getattr(options, other):
             raise InvalidJob(
                 f"{one} and {other} exclude each other; give one of them. "
@@ -164,14 +164,14 @@ def check_text(name: str, value: Any) -> str:
 
 def check_limit(name: str, value: Any) -> int:
     """How many rows to read at once."""
-    if type(value) is not int or not 1 <= value <= _MOST_ROWS:
-        raise InvalidJob(f"{name}: expected 1 to {_MOST_ROWS}, got {short(value)}", value=value)
+    if type(value) is not int or not 1 <= value <= _MAX_ROWS:
+        raise InvalidJob(f"{name}: expected 1 to {_MAX_ROWS}, got {short(value)}", value=value)
     return value
 
 
 def check_name(name: str, value: Any) -> str:
-    """A name that a user gives to something, and that people read."""
-    if not isinstance(value, str) or not WORD.fullmatch(value):
+    """A name that a user gives, without control characters."""
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
         raise InvalidJob(
             f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}",
             value=value,
@@ -239,42 +239,42 @@ def _cache(name: str, value: Any) -> Cache | None:
     return value
 
 
-def check_word(name: str, value: Any) -> str:
-    """A name that a user gives to something."""
-    if not isinstance(value, str) or not WORD.fullmatch(value):
+def check_label(name: str, value: Any) -> str:
+    """A short text that a user gives as a name."""
+    if not isinstance(value, str) or not LABEL.fullmatch(value):
         raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}", value=value)
     return value
 
 
-def _words(name: str, value: Any) -> tuple[str, ...]:
+def _labels(name: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    words: list[Any] = list(islice(value, MOST_WORDS + 1)) if listed else [None]
-    if len(words) > MOST_WORDS:
-        raise InvalidJob(f"{name}: at most {MOST_WORDS} words are allowed")
-    if not all(isinstance(word, str) and WORD.fullmatch(word) for word in words):
+    labels: list[Any] = list(islice(value, MAX_LABELS + 1)) if listed else [None]
+    if len(labels) > MAX_LABELS:
+        raise InvalidJob(f"{name}: at most {MAX_LABELS} words are allowed")
+    if not all(isinstance(label, str) and LABEL.fullmatch(label) for label in labels):
         raise InvalidJob(
             f"{name}: expected a list of words of 1 to 100 characters, "
             f"none of them a control character, got {short(value)}",
             value=value,
         )
-    return tuple(dict.fromkeys(words))
+    return tuple(dict.fromkeys(labels))
 
 
 def _tags(name: str, value: Any) -> tuple[str, ...]:
     """Words; for a dict, each key with its value: {"env": "prod"} is `env:prod`."""
-    return _words(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
+    return _labels(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
 
 
 def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
     """Capabilities that workers have and jobs need."""
-    words = _words(name, value)
-    if not all(word.strip() for word in words):
+    labels = _labels(name, value)
+    if not all(label.strip() for label in labels):
         raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}", value=value)
-    return words
+    return labels
 
 
 def _key(name: str, value: Any) -> str | None:
-    if value is not None and not (isinstance(value, str) and WORD.fullmatch(value)):
+    if value is not None and not (isinstance(value, str) and LABEL.fullmatch(value)):
         raise InvalidJob(
             f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}", value=value
         )
@@ -355,7 +355,7 @@ _CHECKS = {
     "concurrency_key": _key,
     "tags": _tags,
     "metadata": _metadata,
-    "redact": _words,
+    "redact": _labels,
     "remove_on_complete": check_removal,
     "remove_on_fail": check_removal,
     "lifecycle": _lifecycle,

@@ -37,7 +37,7 @@ class Parameter(msgspec.Struct, frozen=True):
     kind: inspect._ParameterKind
     required: bool
     shape: Annotation
-    doubt: str = ""
+    annotation_note: str = ""
 
 
 class Signature:
@@ -154,7 +154,7 @@ class Signature:
         except TypeMismatch as error:
             self._refuse(parameter, error.inside(step))
         except NotEncodable as error:
-            error.reason += parameter.doubt
+            error.reason += parameter.annotation_note
             raise refusal(self._place(parameter) + step, error) from None
         except Exception as error:  # any error is reported, see refusal
             raise refusal(self._place(parameter) + step, error) from None
@@ -191,7 +191,7 @@ class Signature:
             return parameter.shape.rebuilt(value)
         except TypeMismatch as error:
             hide = self._hides(parameter, error)
-            text = f"{self._place(parameter)}{error.tell(hide=hide)}; the stored data is of another version"
+            text = f"{self._place(parameter)}{error.message(hide=hide)}; the stored data is of another version"
             # A model's error quotes its input, and a traceback shows the whole chain.
             raise CorruptPayload(text) from None if hide else error
 
@@ -232,7 +232,7 @@ class Signature:
 
     def _refuse(self, parameter: Parameter, misfit: TypeMismatch) -> NoReturn:
         hides = self._hides(parameter, misfit)
-        text = self._place(parameter) + misfit.tell(hide=hides)
+        text = self._place(parameter) + misfit.message(hide=hides)
         raise InvalidJob(text, field=parameter.name, value=None if hides else misfit.value) from None
 
     # -- binding ---------------------------------------------------------------------------------------------
@@ -290,11 +290,11 @@ Resolve = Callable[[Any], Any]
 
 def _parameter(parameter: inspect.Parameter, resolve: Resolve) -> Parameter:
     gathers = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-    shape, doubt = _shape(parameter.annotation, resolve)
+    shape, annotation_note = _shape(parameter.annotation, resolve)
     if parameter.default is None and shape is not ANYTHING:
         shape = optional(shape)
     required = parameter.default is parameter.empty and not gathers
-    return Parameter(parameter.name, parameter.kind, required, shape, doubt)
+    return Parameter(parameter.name, parameter.kind, required, shape, annotation_note)
 
 
 def _shape(annotation: Any, resolve: Resolve) -> tuple[Annotation, str]:

@@ -17,7 +17,7 @@ from headrace.errors import CorruptPayload
 
 KEY = "$trace"
 CORRELATION = "correlation_id"  # the user's own metadata key, which has precedence
-LONGEST = 200  # characters of a correlation id, as all jobs of a cause carry it
+LONGEST = 200  # characters of a correlation id, as all jobs of a cause have it
 _MARK = f'"{KEY}"'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -76,10 +76,10 @@ def correlation_of(metadata: str | None, job_id: str) -> str:
     if metadata is None:
         return job_id
     try:
-        said = decoded(metadata).get(CORRELATION) if CORRELATION in metadata else None
+        own = decoded(metadata).get(CORRELATION) if CORRELATION in metadata else None
     except CorruptPayload:
-        said = None
-    return said[:LONGEST] if isinstance(said, str) and said else trace_context_of(metadata).correlation or job_id
+        own = None
+    return own[:LONGEST] if isinstance(own, str) and own else trace_context_of(metadata).correlation or job_id
 
 
 def _split(metadata: str) -> dict[str, msgspec.Raw]:

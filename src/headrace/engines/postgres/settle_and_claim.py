@@ -331,7 +331,7 @@ def _claimed(
     strange: set[str] = set()
     while True:
         shares = [(queue, quota) for queue, quota in shares if queue not in strange]
-        known_tasks = None if want.known is None else want.known.familiar
+        known_tasks = None if want.known is None else want.known.known_names
         rows = db.execute(sql, {**values, "shares": as_json(shares), "known_tasks": known_tasks}).fetchall()
         settings, due, lapses, met = rows[0][:_ID]
         if met is None or want.known is None:

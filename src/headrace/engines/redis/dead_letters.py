@@ -25,7 +25,7 @@ from headrace.core.dead_letters.records import (
     id_at,
     snapshot_of,
     stored_anew,
-    used_up_in_words,
+    used_up_text,
 )
 from headrace.core.jobs.records import DeadLetterRow, HistoryRow, NewJob
 from headrace.engines.redis import serialization
@@ -229,5 +229,5 @@ def _request(order: RequeueRequest, record: DeadLetterRow | None, detail: str | 
     if record is not None and record.status == "pending":
         job = stored_anew(record, order, at)
         history = history_anew(record, job, detail)
-    ends = _remark(used_up_in_words(record.requeues if record else 0, order.most), None, at), REQUEUED_TOO_OFTEN
+    ends = _remark(used_up_text(record.requeues if record else 0, order.most), None, at), REQUEUED_TOO_OFTEN
     return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, *ends)]

@@ -167,7 +167,7 @@ class RedisEngine:
             *self._asked(want, unknown_in),
             int(any(outcome.spawned or outcome.edges for outcome in outcomes)),
             *_page_of(groups, outcomes),
-            want.known.familiar if want and want.known is not None else "",
+            want.known.known_names if want and want.known is not None else "",
         )
         refused, taken, next_at, queues, weights, memories, spoiled, strange = answer
         claims, damaged = serialization.claims(taken)

@@ -138,7 +138,7 @@ class RedisQueries:
             return False
         asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
-        detail = changes.in_words() + signed(by)
+        detail = changes.format_changes() + signed(by)
         answer = self._database.connections.run(_amend, at, job_id, asked, detail, *chain.from_iterable(targets))
         return bool(unless_closed(answer))
 

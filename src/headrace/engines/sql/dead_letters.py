@@ -26,7 +26,7 @@ from headrace.core.dead_letters.records import (
     group_of,
     history_anew,
     stored_anew,
-    used_up_in_words,
+    used_up_text,
     with_note,
 )
 from headrace.core.jobs.records import DeadLetterRow
@@ -111,7 +111,7 @@ class SqlDeadLetterStore:
     ) -> list[Requeued]:
         at = self._database.at(now)
         done = self._database.write(lambda tx: _Requeuing(tx, by, note, detail, at).all_of(orders))
-        if any(each.verdict in ("requeued", "stored_anew") for each in done):
+        if any(each.result in ("requeued", "stored_anew") for each in done):
             self._database.ring("work")
         return done
 
@@ -236,7 +236,7 @@ class _Requeuing:
             return Requeued(order.id, record.job_id, "resolved", record.requeues)
         if record.requeues >= order.most:
             closing = _closed(record, "permanently_failed", self._by, self._note, self._at)
-            why = with_note(closing.notes, used_up_in_words(record.requeues, order.most), None, self._at)
+            why = with_note(closing.notes, used_up_text(record.requeues, order.most), None, self._at)
             self._closings.append(msgspec.structs.replace(closing, resolved_by=REQUEUED_TOO_OFTEN, notes=why))
             return Requeued(order.id, record.job_id, "used_up", record.requeues)
         seq, state = jobs.get(record.job_id, (0, State.FAILED))

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowRow, circle_in, verdict_in_words
+from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowRow, find_cycle, parent_end_text
 from headrace.core.jobs.records import NewJob, Outcome
 from headrace.core.jobs.states import FINAL, State, Trigger
 from headrace.engines.shared.sql_files import as_json
@@ -112,7 +112,7 @@ def _circle(
     # A new job can wait for itself by way of an older job only if an older job waits for a new one.
     if older and any(edge.parent in standing for edge in edges):
         pairs += _pairs.decode((yield Ask("edges_below", {"ids": as_json(older)})))
-    return circle_in(pairs)
+    return find_cycle(pairs)
 
 
 def _tie(edges: Sequence[Dependency], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Wakeups]:
@@ -172,7 +172,7 @@ def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
 
 def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     doomed = _doomed.decode((yield Ask("children_to_cancel", {"seqs": as_json(ended)})))
-    details = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
+    details = {seq: parent_end_text(task, name, state, reason) for seq, name, task, state, reason in doomed}
     for detail, seqs in _grouped((detail, seq) for seq, detail in details.items()).items():
         yield _filed(seqs, Trigger.CANCEL, State.CANCELLED, detail, now)
     if details:

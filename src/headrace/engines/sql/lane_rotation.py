@@ -33,7 +33,7 @@ class LaneRotation:
 
     def next_ones(self, lanes: Iterable[tuple[str, int]]) -> list[str]:
         """The lanes by the priority level of their most urgent job; equal ones from the next in turn on."""
-        levels = ((level if self._order.minds_priority else 0, lane) for lane, level in lanes)
+        levels = ((level if self._order.uses_priority else 0, lane) for lane, level in lanes)
         return [lane for *_, lane in sorted((-level, lane <= self._last_at(level), lane) for level, lane in levels)]
 
     def serve(self, head: QueuedJob) -> None:

@@ -219,7 +219,7 @@ class LimitedClaim:
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, room, counter)
             for head in limits.in_turn(lanes, order, turns.served):
-                if len(chosen) < room and head.seq not in chosen and counter.lets_in(limits.lane_limits_of(head.lane)):
+                if len(chosen) < room and head.seq not in chosen and counter.admit(limits.lane_limits_of(head.lane)):
                     chosen[head.seq] = head
                     turns.serve(head)
             if len(chosen) >= room:
@@ -243,9 +243,9 @@ class LimitedClaim:
 
     def _summits(self, queue: str, order: ClaimOrder, beyond: str) -> list[tuple[str, int]]:
         """The lanes after this one, each with the level of its most urgent job."""
-        if not order.point:
+        if not order.ageing_step:
             return _summits.decode(self._tx.ask("lane_tops", queue=queue, beyond=beyond, limit=_MOST_LANES))
-        rows = self._tx.ask("lane_tops_by_age", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+        rows = self._tx.ask("lane_tops_by_age", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.ageing_step)
         return _summits.decode(rows)
 
     def _fronts(
@@ -269,7 +269,7 @@ class LimitedClaim:
         return list(fronts.values())
 
     def _is_open(self, lane: str, counter: LimitCounter) -> bool:
-        return all(counter.room(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
+        return all(counter.capacity(lane_limit) >= 1 for lane_limit in limits.lane_limits_of(lane))
 
     def _heads(self, queue: str, lane: str, room: int) -> list[QueuedJob]:
         return _heads.decode(self._tx.ask("lane_heads", queue=queue, lane=lane, limit=room))
@@ -324,7 +324,7 @@ class LimitedClaim:
 
     def _in_order(self, queue: str, lane: str, order: ClaimOrder, room: int) -> list[QueuedJob]:
         strategy = order.strategy
-        if strategy == "priority" and not order.point:
+        if strategy == "priority" and not order.ageing_step:
             return self._heads(queue, lane, room)
         if strategy == "fresh_first":
             return self._fresh_first(queue, lane, room)

@@ -283,7 +283,7 @@ def _amend(tx: Transaction, job_id: str, changes: JobUpdate, by: str | None, at:
         tx.run("add_queues", names=as_json([changes.queue]), now=at)
     source = State(tx.ask("state_of", seq=seqs[0]))
     target = state_after(source, changes.run_at, at)
-    record_moves(tx, seqs, Trigger.AMEND, target, changes.in_words() + signed(by), at)
+    record_moves(tx, seqs, Trigger.AMEND, target, changes.format_changes() + signed(by), at)
     tx.run("update_job", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
     return True
 

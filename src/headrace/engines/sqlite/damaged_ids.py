@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.health.findings import Finding, judge_ids
+from headrace.core.health.findings import Finding, id_findings
 from headrace.engines.sql.transaction import Database, Transaction
 
 _hexes = msgspec.json.Decoder(list[str])
@@ -18,7 +18,7 @@ def findings(database: Database) -> list[Finding]:
     def look(tx: Transaction) -> list[str]:
         return [_shown(stored) for kind in _KINDS for stored in _ids(tx, kind)]
 
-    return judge_ids(database.read(look))
+    return id_findings(database.read(look))
 
 
 def repair(database: Database, limit: int) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.core.health.findings import Finding, StoragePart, WriteContention, judge_pressure
+from headrace.core.health.findings import Finding, StoragePart, WriteContention, contention_findings
 from headrace.engines.sql.maintenance import fitting
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
@@ -44,7 +44,7 @@ def findings(store: SqliteDatabase, url: str) -> list[Finding]:
     with store.reading() as db:
         found = list(_of_damage(db))
         if not found:
-            found += judge_pressure(pressure(db), url)
+            found += contention_findings(pressure(db), url)
     if size_of(store, "-wal") > _LARGE_LOG:
         found.append(
             Finding(

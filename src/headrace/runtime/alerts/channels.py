@@ -55,7 +55,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     networks: tuple[str, ...] = (ANY,)  # allowed networks besides the public internet; not stored
     trouble: str | None = None  # why the rest of it is unknown
 
-    def is_told_of(self, severity: Severity) -> bool:
+    def accepts(self, severity: Severity) -> bool:
         return self.enabled and SEVERITIES.index(severity) >= SEVERITIES.index(self.severity)
 
     @property
@@ -203,8 +203,8 @@ def _mail(name: str, url: str) -> Channel:
     parts = urlsplit(url)
     if parts.scheme not in ("smtp", "smtps"):
         raise InvalidAlert("use slack+https://, webhook+https://, smtp:// or smtps://")
-    asked = parse_qsl(parts.query)
-    named = dict(asked)
+    query = parse_qsl(parts.query)
+    named = dict(query)
     fields = {
         "host": parts.hostname,
         "port": parts.port,
@@ -212,6 +212,6 @@ def _mail(name: str, url: str) -> Channel:
         "user": None if parts.username is None else unquote(parts.username),
         "password": None if parts.password is None else unquote(parts.password),
         "sender": named.get("from"),
-        "to": ",".join(value for name, value in asked if name == "to"),
+        "to": ",".join(value for name, value in query if name == "to"),
     }
     return channel(name, "email", fields)

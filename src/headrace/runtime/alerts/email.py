@@ -11,23 +11,23 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
 
-from headrace.core.alerts.alert import News
-from headrace.core.alerts.text import MOST_SHOWN, details, headline, one_line, subject
+from headrace.core.alerts.alert import AlertEvent
+from headrace.core.alerts.text import MAX_SHOWN, details, headline, one_line, subject
 from headrace.runtime.alerts.channels import TIMEOUT, Channel
 
 log = logging.getLogger("headrace.alerts")
 
 
-def mail(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def mail(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send one message to all recipients."""
     message = EmailMessage()
-    message["Subject"] = f"[headrace] {subject(news)}"[:200]
+    message["Subject"] = f"[headrace] {subject(events)}"[:200]
     message["From"] = channel.sender
     message["To"] = ", ".join(channel.to)
     message["Date"] = format_datetime(datetime.fromtimestamp(now / 1000, UTC))
     message["Message-ID"] = make_msgid(message_id, (channel.sender or "").rpartition("@")[2] or "headrace")
-    shown = ["\n  ".join([one_line(headline(what, alert)), *details(alert)]) for what, alert in news[:MOST_SHOWN]]
-    more = [f"... and {len(news) - MOST_SHOWN} more"] if len(news) > MOST_SHOWN else []
+    shown = ["\n  ".join([one_line(headline(what, alert)), *details(alert)]) for what, alert in events[:MAX_SHOWN]]
+    more = [f"... and {len(events) - MAX_SHOWN} more"] if len(events) > MAX_SHOWN else []
     message.set_content("\n\n".join([*shown, *more]) + "\n")
     server = _connected(channel)
     try:

@@ -18,8 +18,8 @@ from headrace.core.alerts.alert import (
     AlertRuleRow,
     AlertTransition,
     SilenceRow,
-    is_forgotten,
-    look,
+    evaluate,
+    is_removable,
     resolve,
     step,
 )
@@ -40,9 +40,9 @@ from headrace.runtime.alerts.store import RULE, TURN, AlertStore, ChannelHealth,
 log = logging.getLogger("headrace.alerts")
 
 _TRIM_EVERY = 3_600_000
-_AT_ONCE = 50  # alerts of one piece
+_ALERTS_PER_PIECE = 50
 _FROZEN = 60_000  # milliseconds between two pieces of a round: this process was suspended, or its machine slept
-_SOON = 1.0  # seconds until deliveries in progress are checked again
+_DELIVERY_CHECK = 1.0  # seconds until deliveries in progress are checked again
 _QUIET_FOR = 600_000  # milliseconds without a round while an empty store without alerts has no new events
 _Known = dict[str, tuple[Document, AlertRow]]
 _State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
@@ -52,7 +52,7 @@ class AlertEvaluation(Struct):
     """One evaluation of all rules. The state changes are in `steps`."""
 
     queries: AlertStore
-    readings: MetricSource
+    source: MetricSource
     now: int
     steps: list[AlertTransition] = []
     silences: list[SilenceRow] = []
@@ -75,27 +75,29 @@ class AlertEvaluation(Struct):
             known.setdefault(alert.rule, {})[document.key] = (document, alert)
         for rule in rules.values():
             if rule.enabled:
-                yield from self._look_at(rule, known.pop(rule.name, {}), health.get(f"rule {rule.name}"))
+                yield from self._evaluate_rule(rule, known.pop(rule.name, {}), health.get(f"rule {rule.name}"))
             elif f"rule {rule.name}" in health:
-                self.queries.tell_health(f"rule {rule.name}", None)
+                self.queries.record_health(f"rule {rule.name}", None)
             yield
         for left in known.values():
             self._end(left, rules)
 
-    def _look_at(self, rule: AlertRuleRow, known: _Known, health: ChannelHealth | None) -> Iterator[None]:
+    def _evaluate_rule(self, rule: AlertRuleRow, known: _Known, health: ChannelHealth | None) -> Iterator[None]:
         by_series = {_key(one[1].series): one for one in known.values()}
         try:
-            answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
+            evaluations = evaluate(
+                rule, self.source, [alert.series for _, alert in by_series.values() if alert.is_open]
+            )
         except EngineUnavailable:
             raise
         except Exception as error:  # an error of one rule must not block the others
-            if self.queries.tell_health(f"rule {rule.name}", "broken", why(error)):
+            if self.queries.record_health(f"rule {rule.name}", "broken", why(error)):
                 log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
             return
-        self._record_health(rule, answers, health)
-        for place, (series, answer) in enumerate(answers, 1):
-            self._advance(rule, series, by_series.pop(_key(series), None), answer)
-            if place % _AT_ONCE == 0:
+        self._record_health(rule, evaluations, health)
+        for place, (series, evaluation) in enumerate(evaluations, 1):
+            self._advance(rule, series, by_series.pop(_key(series), None), evaluation)
+            if place % _ALERTS_PER_PIECE == 0:
                 yield
         for document, alert in by_series.values():  # ended long ago, or with labels that the rule no longer has
             if alert.is_open:
@@ -105,32 +107,41 @@ class AlertEvaluation(Struct):
                         alert, self.now, by="its rule was changed", muted=self._is_muted(alert.rule, alert.all_labels)
                     ),
                 )
-            elif is_forgotten(alert, rule.cooldown, self.now):
+            elif is_removable(alert, rule.cooldown, self.now):
                 self.queries.forget([document])
 
     def _advance(
-        self, rule: AlertRuleRow, series: dict[str, str], known: tuple[Document, AlertRow] | None, answer: Evaluation
+        self,
+        rule: AlertRuleRow,
+        series: dict[str, str],
+        known: tuple[Document, AlertRow] | None,
+        evaluation: Evaluation,
     ) -> None:
         document, before = known or (None, None)
-        if before is None and not answer.holds:
+        if before is None and not evaluation.holds:
             return
         done = step(
             rule,
             series,
             before,
-            answer,
+            evaluation,
             self.now,
             ids.new_id(self.now),
             self._is_muted(rule.name, {**rule.labels, **series}),
         )
-        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and document and not done.deed:
+        if (
+            done.alert is not None
+            and is_removable(done.alert, rule.cooldown, self.now)
+            and document
+            and not done.action
+        ):
             self.queries.forget([document])
             return
         self._keep(document, done)
 
     def _keep(self, document: Document | None, done: AlertTransition) -> None:
         self.is_calm &= done.alert is None or not done.alert.is_open
-        if self.queries.keep(document, done) and done.deed is not None:
+        if self.queries.keep(document, done) and done.action is not None:
             self.steps.append(done)
 
     def _end(self, left: _Known, rules: dict[str, AlertRuleRow]) -> None:
@@ -140,16 +151,16 @@ class AlertEvaluation(Struct):
                 self._keep(
                     document, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels))
                 )
-            elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
+            elif is_removable(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
                 self.queries.forget([document])
 
     def _record_health(
-        self, rule: AlertRuleRow, answers: list[tuple[dict[str, str], Evaluation]], health: ChannelHealth | None
+        self, rule: AlertRuleRow, evaluations: list[tuple[dict[str, str], Evaluation]], health: ChannelHealth | None
     ) -> None:
-        is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
+        is_blind = bool(evaluations) and all(evaluation.holds is None for _, evaluation in evaluations)
         state: Literal["no_data"] | None = "no_data" if is_blind else None
         if state != (None if health is None else health.state):
-            self.queries.tell_health(f"rule {rule.name}", state)
+            self.queries.record_health(f"rule {rule.name}", state)
 
     def _is_muted(self, rule: str, labels: dict[str, str]) -> bool:
         return any(silence.mutes(rule, labels, self.now) for silence in self.silences)
@@ -174,7 +185,7 @@ class AlertCheck:
         engine: Engine,
         settings: Settings,
         every: float,
-        readings: Callable[[], MetricSource] | None = None,
+        source: Callable[[], MetricSource] | None = None,
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -182,9 +193,9 @@ class AlertCheck:
         cipher = Cipher(settings.encryption_keys) if settings.encryption_keys else None
         self._queries = AlertStore(engine, settings, cipher)
         self._outbox = Outbox(self._queries, engine.clock)
-        self._readings = readings or (lambda: AlertInputs(engine, settings))
+        self._make_source = source or (lambda: AlertInputs(engine, settings))
         self._pieces: Iterator[None] | None = None
-        self._gone_on_at = 0
+        self._continued_at = 0
         self._is_first = True
         self._calm: tuple[int, _State] | None = None  # since when, and the state then
 
@@ -193,16 +204,16 @@ class AlertCheck:
             self._is_first = False
             return random.uniform(0.0, self._every)
         now = self._engine.clock.now()
-        if now - self._gone_on_at > _FROZEN:
+        if now - self._continued_at > _FROZEN:
             self._pieces = None  # its inputs are out of date, and would start or end alerts
-        self._gone_on_at = now
+        self._continued_at = now
         if self._pieces is None:
             if self._is_quiet(now):
                 return self._every
-            if (pause := self._take_turn(now)) is not None:
+            if (pause := self._acquire_round(now)) is not None:
                 return self._rest(pause)
-            self._begun_in = self._state()
-            self._round = AlertEvaluation(self._queries, self._readings(), now)
+            self._state_before = self._state()
+            self._round = AlertEvaluation(self._queries, self._make_source(), now)
             self._pieces = self._round.walk()
         try:
             next(self._pieces)
@@ -210,14 +221,14 @@ class AlertCheck:
         except StopIteration:
             self._pieces = None
             pause = self._rest(self._every)
-            self._calm = (now, self._begun_in) if self._is_calm() else None
+            self._calm = (now, self._state_before) if self._is_calm() else None
             return pause
         except Exception:
             self._pieces = None  # an interrupted round begins anew in the next turn
             raise
 
     def _state(self) -> _State:
-        """What rules depend on: any other input changes with one of these, or slowly."""
+        """The inputs of rules: any other input changes with one of these, or slowly."""
         now = self._engine.clock.now()
         alive = [worker.id for worker in self._engine.queries.workers() if not worker.is_silent(now)]
         return (
@@ -228,7 +239,7 @@ class AlertCheck:
 
     def _is_calm(self) -> bool:
         """Whether only a new event could start or end an alert: no job waits and grows old."""
-        is_over = self._settings.events and self._round.is_calm and self._outbox.has_nothing
+        is_over = self._settings.events and self._round.is_calm and self._outbox.is_empty
         return is_over and not any(depth.jobs for depth in self._engine.queries.queue_counts(open_only=True))
 
     def _is_quiet(self, now: int) -> bool:
@@ -237,10 +248,10 @@ class AlertCheck:
         return self._calm[1] == self._state()
 
     def _rest(self, pause: float) -> float:
-        return min(pause, _SOON) if self._outbox.set_out() else pause
+        return min(pause, _DELIVERY_CHECK) if self._outbox.start_due() else pause
 
-    def _take_turn(self, now: int) -> float | None:
-        """Seconds until the next round; None if it is due now and ours."""
+    def _acquire_round(self, now: int) -> float | None:
+        """Seconds until the next round; None if it is due now and this process does it."""
         document = self._queries.get(TURN, TURN)
         last = (
             EvaluationLock(0)
@@ -250,15 +261,15 @@ class AlertCheck:
         wait = last.at + to_ms(self._every) - now
         if 0 < wait <= to_ms(self._every):  # a time beyond that comes from a wrong clock
             return wait / 1000
-        mine = structs.replace(last, at=now)
+        updated = structs.replace(last, at=now)
         if now - last.trimmed_at >= _TRIM_EVERY:
-            self._forget_silences(now)
+            self._remove_silences(now)
             is_all = self._queries.trim(now - to_ms(self._settings.alert_keep))
-            mine = structs.replace(mine, trimmed_at=now if is_all else last.trimmed_at)
-        is_ours = self._queries.put(TURN, TURN, 0 if document is None else document.version, mine)
-        return None if is_ours else self._every
+            updated = structs.replace(updated, trimmed_at=now if is_all else last.trimmed_at)
+        is_stored = self._queries.put(TURN, TURN, 0 if document is None else document.version, updated)
+        return None if is_stored else self._every
 
-    def _forget_silences(self, now: int) -> None:
+    def _remove_silences(self, now: int) -> None:
         over = [document for document, silence in self._queries.silences() if silence.until <= now]
         self._queries.forget(over)
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.alerts.alert import News
-from headrace.core.alerts.text import MOST_SHOWN, details, headline, one_line, record
+from headrace.core.alerts.alert import AlertEvent
+from headrace.core.alerts.text import MAX_SHOWN, details, headline, one_line, record
 from headrace.core.clock import to_datetime
 from headrace.core.events.webhooks import sign
 from headrace.runtime.alerts.channels import TIMEOUT, Channel, Undelivered, signing_key
@@ -19,9 +19,9 @@ from headrace.runtime.http_client import NotTaken, post
 _MARKS = {"info": ":information_source:", "warning": ":warning:", "critical": ":rotating_light:"}
 
 
-def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def webhook(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send JSON to a program, signed if the channel has a secret."""
-    alerts = [record(what, alert) for what, alert in news]
+    alerts = [record(what, alert) for what, alert in events]
     body = msgspec.json.encode({"type": "alerts", "timestamp": to_datetime(now), "alerts": alerts})
     _post(channel, body, {**signed(channel.secret, message_id, now // 1000, body), "webhook-id": message_id})
 
@@ -34,14 +34,14 @@ def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> 
     return {"webhook-timestamp": str(timestamp), "webhook-signature": signature}
 
 
-def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def slack(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send a message to a chat compatible with Slack."""
     lines = []
-    for what, alert in news[:MOST_SHOWN]:
+    for what, alert in events[:MAX_SHOWN]:
         mark = ":white_check_mark:" if what == "resolved" else _MARKS[alert.severity]
         lines.append(f"{mark} *{_for_slack(headline(what, alert))}*\n{_for_slack(' · '.join(details(alert)))}")
-    if len(news) > MOST_SHOWN:
-        lines.append(f"… and {len(news) - MOST_SHOWN} more")
+    if len(events) > MAX_SHOWN:
+        lines.append(f"… and {len(events) - MAX_SHOWN} more")
     _post(channel, msgspec.json.encode({"text": "\n".join(lines)}), {})
 
 

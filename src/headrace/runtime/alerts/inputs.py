@@ -21,9 +21,9 @@ from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.reader import MetricsReader
 from headrace.runtime.metrics.windows import WindowedMetrics
-from headrace.runtime.retention.staleness import StaleScanResult, last_survey
+from headrace.runtime.retention.staleness import StaleScanResult, last_scan
 
-_MOST_LETTERS = 200
+_MAX_DEAD_LETTERS = 200
 
 
 class AlertInputs:
@@ -56,7 +56,7 @@ class AlertInputs:
         if per == ("queue",):
             return [{"queue": name} for name in sorted(self._queues)]
         if "reason" in per:
-            return self._letter_labels(per, window or USUAL_WINDOW)
+            return self._dead_letter_labels(per, window or USUAL_WINDOW)
         return [] if self._measured is None else self._measured.labels(per, window or USUAL_WINDOW)
 
     # -- gauges of the store
@@ -109,41 +109,43 @@ class AlertInputs:
     def _healthy(self) -> float | None:
         if not self._workers:
             return None
-        stalled = {stall.worker for stall in stalls.told(self._engine.document_store.browse(stalls.KIND))}
-        well = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
-        return well / len(self._workers)
+        stalled = {stall.worker for stall in stalls.decode_stalls(self._engine.document_store.browse(stalls.KIND))}
+        healthy = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
+        return healthy / len(self._workers)
 
     # -- dead letters
 
     def _dead_letters(self, labels: Mapping[str, str], window: int | None) -> float:
         """The pending ones or, with a window, the new ones in it."""
-        asked = (
+        filter = (
             DeadLetterFilter(statuses=("pending",)) if window is None else DeadLetterFilter(since=self._now - window)
         )
-        return self._engine.dead_letters.count(structs.replace(asked, **labels))
+        return self._engine.dead_letters.count(structs.replace(filter, **labels))
 
-    def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
+    def _dead_letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """The labels of recent dead letters, which are few."""
-        lately = DeadLetterFilter(since=self._now - window)
-        rows = self._engine.dead_letters.find(lately, _MOST_LETTERS) if self._engine.dead_letters.count(lately) else []
+        recent = DeadLetterFilter(since=self._now - window)
+        rows = (
+            self._engine.dead_letters.find(recent, _MAX_DEAD_LETTERS) if self._engine.dead_letters.count(recent) else []
+        )
         found = {tuple(getattr(row, label) for label in per) for row in rows}
         return [dict(zip(per, values, strict=True)) for values in sorted(found)]
 
     # -- maintenance
 
     @cached_property
-    def _survey(self) -> StaleScanResult | None:
-        return last_survey(self._engine)
+    def _stale_scan(self) -> StaleScanResult | None:
+        return last_scan(self._engine)
 
     def _stale(self) -> float | None:
-        return None if self._survey is None else self._survey.stale
+        return None if self._stale_scan is None else self._stale_scan.stale
 
     def _stale_share(self) -> float | None:
         stale, open_ = self._stale(), self._jobs(OPEN, None)
         return None if stale is None else stale / open_ if open_ else 0.0
 
     def _stale_errors(self) -> float | None:
-        return None if self._survey is None else float(self._survey.error is not None)
+        return None if self._stale_scan is None else float(self._stale_scan.error is not None)
 
     def _schedule_errors(self) -> float:
         return sum(row.error is not None for row in self._engine.schedule_store.all())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from headrace.core.alerts.alert import News, Severity
+from headrace.core.alerts.alert import AlertEvent, Severity
 from headrace.core.alerts.text import headline, one_line
 from headrace.core.text import why
 from headrace.runtime.alerts.channels import Channel, Kind, Undelivered
@@ -16,23 +16,23 @@ from headrace.runtime.alerts.channels import Channel, Kind, Undelivered
 log = logging.getLogger("headrace.alerts")
 
 _LEVELS: dict[Severity, int] = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
-_LONGEST_REASON = 300
+_MAX_REASON_CHARS = 300
 
-Way = Callable[[Channel, Sequence[News], str, int], None]
+Sender = Callable[[Channel, Sequence[AlertEvent], str, int], None]
 
 
-def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+def deliver(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
     """Send one message with all of these to a channel. A receiver may drop a message with a repeated `message_id`."""
     try:
         if channel.trouble is not None:
             raise Undelivered(channel.trouble)
-        _way(channel.kind)(channel, news, message_id, now)
+        _sender_of(channel.kind)(channel, events, message_id, now)
     except (Undelivered, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, Undelivered) else why(error)
-        raise Undelivered(one_line(channel.without_secrets(reason))[:_LONGEST_REASON]) from None
+        raise Undelivered(one_line(channel.without_secrets(reason))[:_MAX_REASON_CHARS]) from None
 
 
-def _way(kind: Kind) -> Way:
+def _sender_of(kind: Kind) -> Sender:
     # Deferred: few stores use these, and TLS, HTTP and SMTP take time and memory to load.
     if kind == "email":
         from headrace.runtime.alerts.email import mail
@@ -45,7 +45,7 @@ def _way(kind: Kind) -> Way:
     return _log
 
 
-def _log(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
-    for what, alert in news:
+def _log(channel: Channel, events: Sequence[AlertEvent], message_id: str, now: int) -> None:
+    for what, alert in events:
         level = logging.INFO if what == "resolved" else _LEVELS[alert.severity]
         log.log(level, "%s", one_line(headline(what, alert)))

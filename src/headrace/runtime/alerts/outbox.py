@@ -24,9 +24,9 @@ from headrace.runtime.alerts.store import POST, AlertStore, Notification, decode
 
 log = logging.getLogger("headrace.alerts")
 
-_TAKEN_FOR = 120_000  # milliseconds: longer than one message may take
-_FIRST, _LONGEST, _TRIES = 15_000, 3_600_000, 8
-_AT_ONCE = 100
+_TAKEN_MS = 120_000  # longer than one message may take
+_PAUSE_FIRST, _PAUSE_LONGEST, _MAX_TRIES = 15_000, 3_600_000, 8
+_ALERTS_PER_MESSAGE = 100
 
 _Posts = list[tuple[Document, Notification]]
 
@@ -40,11 +40,11 @@ class Delivery:
         self.error: str | None = "not started"
         self._channel = channel
         self._now = now
-        self.news = [post.news for _, post in posts if channel is None or channel.is_told_of(post.news[1].severity)]
+        self.events = [post.news for _, post in posts if channel is None or channel.accepts(post.news[1].severity)]
         self._thread = threading.Thread(target=self.run, name="headrace-outbox", daemon=True)
 
     @property
-    def is_short(self) -> bool:
+    def is_local(self) -> bool:
         """Whether it needs no network."""
         return self._channel is None or self._channel.kind == "log"
 
@@ -65,8 +65,8 @@ class Delivery:
         try:
             if self._channel is None:
                 raise Undelivered("there is no such channel")
-            if self.news:
-                deliver(self._channel, self.news, self._message_id, self._now)
+            if self.events:
+                deliver(self._channel, self.events, self._message_id, self._now)
             self.error = None
         except Undelivered as error:
             self.error = str(error)
@@ -80,84 +80,84 @@ class Outbox:
     def __init__(self, queries: AlertStore, clock: Clock) -> None:
         self._queries = queries
         self._clock = clock
-        self._on_the_way: dict[str, Delivery] = {}
-        self.has_nothing = False  # to deliver, now or later
+        self._in_progress: dict[str, Delivery] = {}
+        self.is_empty = False  # nothing to deliver, now or later
 
-    def set_out(self) -> bool:
+    def start_due(self) -> bool:
         """Start due deliveries in the background, and record finished ones; whether any is in progress."""
-        for name in [name for name, delivery in self._on_the_way.items() if delivery.is_over]:
-            self._settle(self._on_the_way[name])  # if the store is unavailable it is recorded later, not sent again
-            del self._on_the_way[name]
+        for name in [name for name, delivery in self._in_progress.items() if delivery.is_over]:
+            self._settle(self._in_progress[name])  # if the store is unavailable it is recorded later, not sent again
+            del self._in_progress[name]
         for delivery in self._deliveries():
-            if delivery.is_short:
+            if delivery.is_local:
                 delivery.run()
                 self._settle(delivery)
             else:
                 delivery.start()
-                self._on_the_way[delivery.name] = delivery
-        return bool(self._on_the_way)
+                self._in_progress[delivery.name] = delivery
+        return bool(self._in_progress)
 
     def deliver(self) -> int:
-        """Deliver what is due, here and now; returns the number of alerts sent."""
+        """Deliver due notifications now, in this thread; returns the number of alerts sent."""
         sent = 0
         for delivery in self._deliveries():
             delivery.run()
             self._settle(delivery)
-            sent += len(delivery.news) if delivery.error is None else 0
+            sent += len(delivery.events) if delivery.error is None else 0
         return sent
 
     def _deliveries(self) -> list[Delivery]:
         due = self._due()
         channels = self._queries.channels() if due else {}
-        taken = {name: self._take(posts) for name, posts in due.items() if name not in self._on_the_way}
+        taken = {name: self._take(posts) for name, posts in due.items() if name not in self._in_progress}
         now = self._clock.now()
         return [Delivery(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
 
     def _due(self) -> dict[str, _Posts]:
         now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
         posts = list(self._queries.browse(POST))
-        self.has_nothing = not posts and not self._on_the_way
+        self.is_empty = not posts and not self._in_progress
         for document in posts:  # oldest first
             post = decoded(document, Notification)
             alert = post.news[1]
-            whose = (post.channel, key_of(alert.rule, alert.series))
+            key = (post.channel, key_of(alert.rule, alert.series))
             # A time beyond that comes from a wrong clock.
-            if now < post.due <= now + _LONGEST:
-                ahead.add(whose)  # the end of an alert is not sent before its beginning
-            elif whose not in ahead and len(due[post.channel]) < _AT_ONCE:
+            if now < post.due <= now + _PAUSE_LONGEST:
+                ahead.add(key)  # the end of an alert is not sent before its beginning
+            elif key not in ahead and len(due[post.channel]) < _ALERTS_PER_MESSAGE:
                 due[post.channel].append((document, post))
         return {name: posts for name, posts in due.items() if posts}
 
     def _take(self, posts: _Posts) -> _Posts:
         """Take them for a while; none if another worker was quicker."""
-        until = self._clock.now() + _TAKEN_FOR
-        mine = [(document, structs.replace(post, due=until, tries=post.tries + 1)) for document, post in posts]
-        if not self._queries.put_all([rewritten(document, post) for document, post in mine]):
+        until = self._clock.now() + _TAKEN_MS
+        taken = [(document, structs.replace(post, due=until, tries=post.tries + 1)) for document, post in posts]
+        if not self._queries.put_all([rewritten(document, post) for document, post in taken]):
             return []
-        return [(structs.replace(document, version=document.version + 1), post) for document, post in mine]
+        return [(structs.replace(document, version=document.version + 1), post) for document, post in taken]
 
     def _settle(self, delivery: Delivery) -> None:
         if delivery.error is not None:
-            self._put_off(delivery.name, delivery.posts, delivery.error)
+            self._postpone(delivery.name, delivery.posts, delivery.error)
             return
         self._queries.remove_all([document for document, _ in delivery.posts])
-        if delivery.news:
-            self._queries.tell_health(f"channel {delivery.name}", None)
+        if delivery.events:
+            self._queries.record_health(f"channel {delivery.name}", None)
 
-    def _put_off(self, name: str, posts: _Posts, error: str) -> None:
-        if self._queries.tell_health(f"channel {name}", "failing", error):
+    def _postpone(self, name: str, posts: _Posts, error: str) -> None:
+        if self._queries.record_health(f"channel {name}", "failing", error):
             log.warning("channel %s can't be reached: %s; trying again", name, error)
         now = self._clock.now()
-        later = [(document, post) for document, post in posts if post.tries < _TRIES]
-        given_up = [document for document, post in posts if post.tries >= _TRIES]
+        later = [(document, post) for document, post in posts if post.tries < _MAX_TRIES]
+        given_up = [document for document, post in posts if post.tries >= _MAX_TRIES]
         self._queries.put_all([rewritten(document, _later(post, now)) for document, post in later])
         if given_up:
             self._queries.remove_all(given_up)
-            log.error("channel %s missed %d alerts after %d tries: %s", name, len(given_up), _TRIES, error)
+            log.error("channel %s missed %d alerts after %d tries: %s", name, len(given_up), _MAX_TRIES, error)
 
 
 def _later(post: Notification, now: int) -> Notification:
-    return structs.replace(post, due=now + min(_FIRST << (post.tries - 1), _LONGEST))
+    return structs.replace(post, due=now + min(_PAUSE_FIRST << (post.tries - 1), _PAUSE_LONGEST))
 
 
 def waiting(queries: AlertStore) -> Sequence[Notification]:

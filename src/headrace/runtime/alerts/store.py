@@ -1,4 +1,4 @@
-"""What a store keeps of alerts, as documents. Every change names the version it read.
+"""The documents of alerts in a store. Every change names the version it read.
 
 alert.rule      by name: an operator's rules, also those that replace a default one
 alert.channel   by name, encrypted where an app has keys
@@ -19,16 +19,16 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.alerts.alert import (
+    AlertEvent,
     AlertHistoryEntry,
     AlertRow,
     AlertRuleRow,
     AlertTransition,
-    News,
     SilenceRow,
     key_of,
 )
 from headrace.core.alerts.defaults import SHIPPED
-from headrace.core.codec.encryption import Cipher, opened
+from headrace.core.codec.encryption import Cipher, decrypted
 from headrace.core.damaged_records import DAMAGE, readable
 from headrace.core.documents import Document
 from headrace.core.events.log import EventGroup
@@ -57,7 +57,7 @@ class Notification(Struct, frozen=True, omit_defaults=True):
     """A queued notification. Not tried before `due`: it is being sent, or backing off."""
 
     channel: str
-    news: News
+    news: AlertEvent
     due: int
     tries: int = 0
 
@@ -86,7 +86,7 @@ class AlertStore:
     def channels(self) -> dict[str, Channel]:
         """Every channel by its name. A channel in the settings overrides a stored one."""
         stored = {document.key: self._open(document) for document in self.browse(CHANNEL)}
-        from_settings = [_said(text) for text in self._settings.alert_channels]
+        from_settings = [_from_setting_or_unusable(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in from_settings}}
 
     def ensure_channels(self, names: Sequence[str] | None) -> None:
@@ -104,7 +104,7 @@ class AlertStore:
 
     def _open(self, document: Document) -> Channel:
         try:
-            text = opened(self._cipher, document.value, "channel", document.key)
+            text = decrypted(self._cipher, document.value, "channel", document.key)
             stored = msgspec.json.decode(text, type=Channel)
         except DAMAGE as error:
             return unusable(document.key, str(error))
@@ -132,11 +132,11 @@ class AlertStore:
         documents = [rewritten(document, step.alert)]
         if before is not None and documents[0].value == before.value:
             return True
-        if step.deed is not None:
-            change = AlertHistoryEntry(at=now, what=step.deed, alert=step.alert, by=by, note=note)
+        if step.action is not None:
+            change = AlertHistoryEntry(at=now, what=step.action, alert=step.alert, by=by, note=note)
             documents.append(Document(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
-            if step.tell:
-                documents += self._posts((step.deed, step.alert), now)
+            if step.notify:
+                documents += self._posts((step.action, step.alert), now)
         if not self._document_store.put(documents):
             return False
         self._emit_event(before, step.alert, now)
@@ -159,10 +159,10 @@ class AlertStore:
         queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
         self._events.tell([EventGroup(kind, now, queue, task, worker, data=[{**data, "labels": alert.all_labels}])])
 
-    def _posts(self, news: News, now: int) -> Iterator[Document]:
-        names = self._settings.alert_notify if news[1].notify is None else news[1].notify
+    def _posts(self, event: AlertEvent, now: int) -> Iterator[Document]:
+        names = self._settings.alert_notify if event[1].notify is None else event[1].notify
         for name in dict.fromkeys(names):
-            yield Document(POST, ids.new_id(now), 0, _text(Notification(name, news, now)))
+            yield Document(POST, ids.new_id(now), 0, _text(Notification(name, event, now)))
 
     def forget(self, documents: Sequence[Document]) -> None:
         """Remove alerts that ended long ago; one that changed meanwhile stays."""
@@ -188,7 +188,7 @@ class AlertStore:
     def health(self) -> dict[str, ChannelHealth]:
         return dict(readable(lambda document: (document.key, decoded(document, ChannelHealth)), self.browse(HEALTH)))
 
-    def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
+    def record_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
         """Store the error of a rule or channel, or that it has none; whether that is new."""
         found = self._document_store.get(HEALTH, [key])
         known = next(readable(lambda document: decoded(document, ChannelHealth), found), None)
@@ -235,7 +235,7 @@ def cursor_of(at: int) -> str:
     return f"{max(at, 0):015d}"
 
 
-def _said(text: str) -> Channel:
+def _from_setting_or_unusable(text: str) -> Channel:
     try:
         return from_setting(text)
     except InvalidAlert as error:

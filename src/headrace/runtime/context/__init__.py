@@ -1,3 +1,3 @@
-"""What a running job can ask and do: its context, steps, spawned jobs, logs, trace."""
+"""The context of a running job: its steps, spawned jobs, logs and trace."""
 
 from __future__ import annotations

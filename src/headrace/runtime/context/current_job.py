@@ -23,9 +23,9 @@ from headrace.runtime.jobs.task import Call
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_LONGEST_LINE = 100_000
+_MAX_LINE_CHARS = 100_000
 LEVELS = ("debug", "info", "warning", "error")
-_making_memory = threading.Lock()
+_making = threading.Lock()
 
 
 class WorkerLink(StepStore, Protocol):
@@ -42,13 +42,13 @@ class WorkerLink(StepStore, Protocol):
 class JobContext:
     """The running job: its identity, its reports, and requests to stop."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_stop_reason")
+    __slots__ = ("_claim", "_deadline_ms", "_link", "_spawning", "_step_log", "_stop_reason")
 
-    def __init__(self, claim: Claim, deadline_ms: int | None, line: WorkerLink) -> None:
+    def __init__(self, claim: Claim, deadline_ms: int | None, link: WorkerLink) -> None:
         self._claim = claim
         self._deadline_ms = deadline_ms
-        self._line = line
-        self._memory: StepLog | None = None
+        self._link = link
+        self._step_log: StepLog | None = None
         self._stop_reason: str | None = None
         self._spawning: Spawning | None = None
 
@@ -86,7 +86,7 @@ class JobContext:
     @property
     def worker(self) -> str:
         """The id of the worker that runs it."""
-        return self._line.worker
+        return self._link.worker
 
     @property
     def deadline(self) -> datetime | None:
@@ -109,7 +109,7 @@ class JobContext:
         if isinstance(value, int | float) and not 0 <= value <= 1:
             raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1")
         text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
-        self._line.note(JobNote(self.id, self._claim.version, self._line.now(), progress=text))
+        self._link.note(JobNote(self.id, self._claim.version, self._link.now(), progress=text))
 
     def log(self, message: str, level: str = "info", **fields: Any) -> None:
         """Add a line to the job's own log."""
@@ -117,9 +117,9 @@ class JobContext:
             raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
         details = codec.encode(fields) if fields else None
         note = JobNote(
-            self.id, self._claim.version, self._line.now(), level=level, message=_clean(message), fields=details
+            self.id, self._claim.version, self._link.now(), level=level, message=_clean(message), fields=details
         )
-        self._line.note(note)
+        self._link.note(note)
 
     def heartbeat(self) -> None:
         """Renew the lease now instead of at the next heartbeat; LeaseLost if it is no longer ours."""
@@ -141,8 +141,8 @@ class JobContext:
         A name stands for one step of the job.
         """
         refuse_coroutines(name, function)
-        memory = self._step_store()
-        if (known := memory.begin(name)) is not None:
+        step_log = self._step_store()
+        if (known := step_log.begin(name)) is not None:
             value: R = result_of(known, function)
             return value
         try:
@@ -150,9 +150,9 @@ class JobContext:
             if not isinstance(value, Job | FlowRun):  # awaitable too, but a valid result
                 refuse_awaitable(name, value)
         except BaseException:
-            memory.undo(name)
+            step_log.undo(name)
             raise
-        finished: R = memory.finish(name, function, value)
+        finished: R = step_log.finish(name, function, value)
         return finished
 
     @overload
@@ -163,8 +163,8 @@ class JobContext:
     async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Like step(), for a coroutine function, or for a plain function, which runs in a thread."""
-        memory = self._step_store()
-        if (known := await in_thread(memory.begin, name)) is not None:
+        step_log = self._step_store()
+        if (known := await in_thread(step_log.begin, name)) is not None:
             return result_of(known, function)
         try:
             plain = not inspect.iscoroutinefunction(function)
@@ -173,9 +173,9 @@ class JobContext:
             if inspect.isawaitable(value) and not isinstance(value, Job | FlowRun):
                 value = await value
         except BaseException:
-            memory.undo(name)
+            step_log.undo(name)
             raise
-        return await in_thread(memory.finish, name, function, value)
+        return await in_thread(step_log.finish, name, function, value)
 
     def sleep(self, seconds: float | timedelta, name: str | None = None) -> None:
         """Suspend the job and free its slot; after this time, the worker calls the task again.
@@ -203,15 +203,15 @@ class JobContext:
     def _step_store(self) -> StepLog:
         if self._stop_reason is not None:
             raise LeaseLost(f"job {self.id}: {self._stop_reason}; stop working on it", job_id=self.id)
-        with _making_memory:
-            if self._memory is None:
-                self._memory = StepLog(self._claim, self._line)
-            return self._memory
+        with _making:
+            if self._step_log is None:
+                self._step_log = StepLog(self._claim, self._link)
+            return self._step_log
 
     @property
     def step_store(self) -> StepStore:
         """For the worker: the store of the job's steps, for its sandbox."""
-        return self._line
+        return self._link
 
     def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
         """Enqueue another job that this one waits for before it completes; returns its handle.
@@ -220,10 +220,10 @@ class JobContext:
         later attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
         call says `using(on_parent_failure="run")`, or "hold".
         """
-        with _making_memory:  # two threads of a job must share one
+        with _making:  # two threads of a job must share one
             if self._spawning is None:
                 self._spawning = Spawning(self._claim)
-        return self._spawning.spawn(call, self._line.now(), at_once)
+        return self._spawning.spawn(call, self._link.now(), at_once)
 
     async def aspawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
         """Like spawn(), without blocking the event loop."""
@@ -235,14 +235,14 @@ class JobContext:
 
     def relay(self, note: JobNote) -> None:
         """For the worker: pass on a note of the job's sandbox."""
-        self._line.note(note)
+        self._link.note(note)
 
     def still_held(self) -> bool:
         """For the worker: renew the lease for the job's sandbox."""
-        return self._stop_reason is None and self._line.renew(self._claim)
+        return self._stop_reason is None and self._link.renew(self._claim)
 
-    def tell(self, reason: str) -> None:
-        """For the worker: ask the task to stop."""
+    def add_stop_reason(self, reason: str) -> None:
+        """For the worker: request that the task stops."""
         self._stop_reason = self._stop_reason or reason
 
     def __repr__(self) -> str:
@@ -252,8 +252,8 @@ class JobContext:
 def _clean(message: object) -> str:
     # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
     text = str(message)
-    if len(text) > _LONGEST_LINE:
-        text = f"{text[: _LONGEST_LINE - 1]}…"
+    if len(text) > _MAX_LINE_CHARS:
+        text = f"{text[: _MAX_LINE_CHARS - 1]}…"
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 

@@ -1,7 +1,7 @@
 """Log lines that name their job, as text or as one JSON object per line.
 
-headrace logs through the standard `logging`, in the tree `headrace.*`, and configures nothing unless asked to. Every
-line that any logger writes while a job runs names that job. Secrets are masked.
+headrace logs through the standard `logging`, in the tree `headrace.*`, and configures nothing by itself. Every line
+that any logger writes while a job runs names that job. Secrets are masked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id", "trace_id")
 NOTHING = "-"
 _CONTINUED = "\n  | "
-_LONGEST_INT = 2**63  # the largest integer that any JSON reader accepts
+_MAX_INT = 2**63  # the largest integer that any JSON reader accepts
 LogFormat = Literal["human", "json"]
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 _plain = logging.Formatter()
@@ -60,17 +60,17 @@ class TextFormatter:
     """
 
     def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
-        self._words = words_of(secret_words)
+        self._secret_words = words_of(secret_words)
 
     def format(self, record: logging.LogRecord) -> str:
-        known = {**fields_of(record), **_extra(record, self._words)}
+        known = {**fields_of(record), **_extra(record, self._secret_words)}
         if record.name.startswith("headrace."):  # the message names the job already
             known.pop("event", None)
         if known.get("correlation_id") == known.get("job"):  # the usual case: leave out the duplicate
             known.pop("correlation_id", None)
         about = " ".join(f"{name}={value}" for name, value in known.items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        parts = (f"{line} [{about}]" if about else line, _trouble(record))
+        parts = (f"{line} [{about}]" if about else line, _exception_text(record))
         return _CONTINUED.join(_visible("\n".join(part for part in parts if part)).split("\n"))
 
 
@@ -78,19 +78,19 @@ class JsonFormatter:
     """For programs: one JSON object per line, including `extra`, with secrets masked."""
 
     def __init__(self, secret_words: Iterable[str] | None = ()) -> None:
-        self._words = words_of(secret_words)
+        self._secret_words = words_of(secret_words)
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            **_extra(record, self._words),
+            **_extra(record, self._secret_words),
             "time": _time(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
             **fields_of(record),
         }
-        if trouble := _trouble(record):
-            line["exception"] = trouble
+        if exception := _exception_text(record):
+            line["exception"] = exception
         return _encoded(line)
 
 
@@ -121,14 +121,19 @@ def configure_logs(
     levels = levels_in(level)
     if format not in ("human", "json"):
         raise ConfigError(f"log_format: {format!r} is not one of human, json")
-    words = None if secret_words is None else tuple(secret_words)
+    extra_words = None if secret_words is None else tuple(secret_words)
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(cast("logging.Formatter", JsonFormatter(words) if format == "json" else TextFormatter(words)))
+    handler.setFormatter(
+        cast(
+            "logging.Formatter",
+            JsonFormatter(extra_words) if format == "json" else TextFormatter(extra_words),
+        )
+    )
     root = logging.getLogger()
     root.handlers[:] = [handler]
     for name, wanted in levels.items():
         logging.getLogger(name).setLevel(wanted)
-    _setup = _Setup(level, format, words)
+    _setup = _Setup(level, format, extra_words)
 
 
 def configure_unless_done(format: LogFormat, level: str, secret_words: Iterable[str] | None, *, insist: bool) -> None:
@@ -138,15 +143,15 @@ def configure_unless_done(format: LogFormat, level: str, secret_words: Iterable[
         configure_logs(format, level, secret_words=secret_words)
 
 
-def handed_on() -> bytes:
+def config_for_child() -> bytes:
     """The logging configuration for a child process; empty if headrace did not configure it."""
     return b"" if _setup is None else msgspec.json.encode(_setup)
 
 
-def take_over(handed: bytes) -> None:
+def configure_child(config: bytes) -> None:
     """Configure logging as in the parent process, unless the user's code has done so."""
-    if handed:
-        setup = msgspec.json.decode(handed, type=_Setup)
+    if config:
+        setup = msgspec.json.decode(config, type=_Setup)
         configure_unless_done(setup.format, setup.level, setup.secret_words, insist=False)
 
 
@@ -156,12 +161,12 @@ class CommandedLevels:
     def __init__(self) -> None:
         self._level: str | None = None
 
-    def follow(self, level: str | None, say: Callable[[str, str], None]) -> None:
+    def follow(self, level: str | None, log_change: Callable[[str, str], None]) -> None:
         """Log at this level, if it has changed."""
         if level is not None and level != self._level:
             self._level = level
             _set_levels(level)
-            say("worker.log_level", f"logs at {level}")
+            log_change("worker.log_level", f"logs at {level}")
 
 
 def _set_levels(level: str) -> None:
@@ -190,23 +195,23 @@ def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """The job of a log line: named by the line itself, or the one that runs here."""
-    said = {name: value for name in FIELDS if (value := getattr(record, name, NOTHING)) != NOTHING}
+    fields = {name: value for name in FIELDS if (value := getattr(record, name, NOTHING)) != NOTHING}
     trace_context = ambient.get()
     if trace_context is not None and trace_context.traceparent:
-        said.setdefault("trace_id", trace_context.traceparent.split("-")[1])
+        fields.setdefault("trace_id", trace_context.traceparent.split("-")[1])
     job = current.get(None)
-    if job is not None and "job" not in said:
-        here = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker}
-        said = {**here, "correlation_id": job.correlation_id, **said}
+    if job is not None and "job" not in fields:
+        own = {"job": job.id, "task": job.task, "queue": job.queue, "attempt": job.attempt, "worker": job.worker}
+        fields = {**own, "correlation_id": job.correlation_id, **fields}
     if trace_context is not None and trace_context.correlation:
-        said.setdefault("correlation_id", trace_context.correlation)
-    return {name: said[name] for name in FIELDS if name in said}
+        fields.setdefault("correlation_id", trace_context.correlation)
+    return {name: fields[name] for name in FIELDS if name in fields}
 
 
-def _extra(record: logging.LogRecord, words: frozenset[str]) -> dict[str, Any]:
+def _extra(record: logging.LogRecord, secret_words: frozenset[str]) -> dict[str, Any]:
     """The `extra` of a record, with secrets masked."""
     given = {name: value for name, value in vars(record).items() if name not in _OWN and name not in FIELDS}
-    return cast("dict[str, Any]", redact(given, frozenset(), words)) if given else {}
+    return cast("dict[str, Any]", redact(given, frozenset(), secret_words)) if given else {}
 
 
 def _encoded(line: dict[str, Any]) -> str:
@@ -217,7 +222,7 @@ def _encoded(line: dict[str, Any]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    if isinstance(value, int) and abs(value) < _LONGEST_INT:
+    if isinstance(value, int) and abs(value) < _MAX_INT:
         return value
     text = value if isinstance(value, str) else repr(value)
     return text.encode("utf-8", "backslashreplace").decode()
@@ -245,7 +250,7 @@ def _time(record: logging.LogRecord) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-def _trouble(record: logging.LogRecord) -> str:
+def _exception_text(record: logging.LogRecord) -> str:
     parts = []
     if record.exc_info:
         parts.append(_plain.formatException(record.exc_info))

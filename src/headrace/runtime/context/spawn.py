@@ -18,7 +18,7 @@ from headrace.errors import InvalidJob
 from headrace.runtime.jobs.job import Job
 from headrace.runtime.jobs.task import Call
 
-_LONGEST_ID = 128
+_MAX_ID_CHARS = 128
 
 
 class Spawning:
@@ -38,9 +38,9 @@ class Spawning:
         tracer = call.task.submits.tracer
         if tracer is None:
             return self._spawn(call, now, at_once)
-        with tracer.submitting(call) as tell:
+        with tracer.submitting(call) as report:
             job = self._spawn(call, now, at_once)
-            tell([job])
+            report([job])
             return job
 
     def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
@@ -62,7 +62,7 @@ class Spawning:
 def child_id(parent: str, number: int) -> str:
     """The id of a job spawned at once: the same in each attempt, so that none is inserted twice."""
     plain = f"{parent}.{number}"
-    if len(plain) <= _LONGEST_ID:
+    if len(plain) <= _MAX_ID_CHARS:
         return plain
     from hashlib import sha256  # deferred: only deep descendants need it
 

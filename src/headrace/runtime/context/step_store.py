@@ -16,31 +16,31 @@ from headrace.core.jobs.records import Claim, Lease
 from headrace.core.jobs.steps import Step
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.jobs.encryption import encrypted_step, opened_steps
+from headrace.runtime.jobs.encryption import decrypted_steps, encrypted_step
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
-_FIRST, _LONGEST = 0.1, 2.0
+_PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
 
 
 class RetryingStepStore:
-    """The step store of running jobs. `patience` is in seconds."""
+    """The step store of running jobs. `timeout` is in seconds."""
 
-    def __init__(self, engine: Engine, patience: float, cipher: Cipher | None = None) -> None:
+    def __init__(self, engine: Engine, timeout: float, cipher: Cipher | None = None) -> None:
         self._cipher = cipher
         self._engine = engine
-        self._patience = patience
+        self._timeout = timeout
 
     def steps(self, claim: Claim) -> list[Step]:
-        stored = self._patiently(claim, lambda: self._engine.queries.steps(claim.id))
-        return opened_steps(self._cipher, claim.id, stored)
+        stored = self._with_retries(claim, lambda: self._engine.queries.steps(claim.id))
+        return decrypted_steps(self._cipher, claim.id, stored)
 
     def save_step(self, claim: Claim, step: Step) -> bool:
         lease, stored = Lease(claim.id, claim.version), encrypted_step(self._cipher, claim.id, step)
-        return self._patiently(claim, lambda: self._engine.save_step(lease, stored))
+        return self._with_retries(claim, lambda: self._engine.save_step(lease, stored))
 
-    def _patiently(self, claim: Claim, act: Callable[[], T]) -> T:
-        deadline, pause = time.monotonic() + self._patience, _FIRST
+    def _with_retries(self, claim: Claim, act: Callable[[], T]) -> T:
+        deadline, pause = time.monotonic() + self._timeout, _PAUSE_FIRST
         while True:
             try:
                 return act()
@@ -49,4 +49,4 @@ class RetryingStepStore:
                     raise
                 log.warning("job %s: can't store or read its steps: %s; trying again", claim.id, error)
             time.sleep(pause)
-            pause = min(pause * 2, _LONGEST)
+            pause = min(pause * 2, _PAUSE_LONGEST)

@@ -27,7 +27,7 @@ _GAVE_UP = "no event {!r} came"
 
 
 class StepStore(Protocol):
-    """What a run needs to keep its steps."""
+    """The storage of steps, as a run needs it."""
 
     @property
     def largest(self) -> int:
@@ -187,7 +187,7 @@ def refuse_awaitable(name: str, value: Any) -> None:
     """The same for a function that returned an awaitable."""
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
-            value.close()  # nobody will await it, and Python would warn
+            value.close()  # it is never awaited, and Python would warn
         refuse = f"step {name!r}: its function returned an awaitable; use `await current_job().astep(...)`"
         raise InvalidJob(refuse)
 

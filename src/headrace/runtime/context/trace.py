@@ -61,7 +61,7 @@ def correlated(correlation: str) -> AbstractContextManager[None]:
     return following(structs.replace(ambient.get() or NO_TRACE_CONTEXT, correlation=correlation))
 
 
-def as_family(name: str) -> AbstractContextManager[None]:
+def with_shared_correlation(name: str) -> AbstractContextManager[None]:
     """Inside a `with`, enqueued jobs share one correlation id: the current one, or else `name`."""
     trace_context = present() or NO_TRACE_CONTEXT
     return following(

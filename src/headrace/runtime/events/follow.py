@@ -20,7 +20,7 @@ log = logging.getLogger("headrace.events")
 POLL = 0.15
 _LOOK_ANYWAY = 5.0  # PostgreSQL shows the events behind a long transaction of others later than it rings
 _OUTAGE = 1.0
-_PAGES_AT_ONCE = 100
+_PAGES_PER_READ = 100
 
 
 class EventReader:
@@ -35,17 +35,17 @@ class EventReader:
         events: EventStore,
         wanted: EventFilter,
         cursor: str | None,
-        ask: Callable[[], EventFilter | None] | None = None,
+        current_filter: Callable[[], EventFilter | None] | None = None,
     ) -> None:
         self._events = events
-        self._ask = ask or (lambda: wanted)
+        self._current_filter = current_filter or (lambda: wanted)
         self.cursor = cursor
         self.is_at_end = False
 
-    def more(self, pages: int = _PAGES_AT_ONCE) -> list[Event]:
+    def more(self, pages: int = _PAGES_PER_READ) -> list[Event]:
         """The next matching events; there may be none among many others."""
         read = self._events.read(self.cursor, pages)
-        wanted = self._ask() if read else None
+        wanted = self._current_filter() if read else None
         selected = [] if wanted is None else read
         found = [
             event for place, groups in selected for event in events_of(place, groups, self.cursor, wanted)

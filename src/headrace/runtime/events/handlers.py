@@ -32,10 +32,10 @@ from headrace.runtime.events.follow import POLL, EventReader
 log = logging.getLogger("headrace.events")
 
 KIND = f"{STAYS}subscriptions"
-_TERM = 30_000  # milliseconds that a handler may take before another process may take over
-_NOTE_EVERY = 1.0  # seconds between two writes of the position, so that many quick events share one
-_LONGEST = 60.0  # seconds without a ring after which events are read anyway: a ring may be lost
-_ASK_AGAIN = 10.0  # seconds after a ring: a changed filter rings, but may be read less often
+_LEASE_MS = 30_000  # how long a handler may take before another process may take over
+_SAVE_EVERY = 1.0  # seconds between two writes of the position, so that many quick events share one
+_LONGEST_WAIT = 60.0  # seconds without a ring after which events are read anyway: a ring may be lost
+_FILTER_RECHECK = 10.0  # seconds after a ring: a changed filter rings, but may be read less often
 _PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is skipped
 _OUTAGE = 1.0
 
@@ -43,9 +43,8 @@ _OUTAGE = 1.0
 class Subscription(Struct, frozen=True):
     """A handler, its filter, and its name. With `everywhere` it has no position in the store.
 
-    The filter may change: then it is a function, and None means that nothing is wanted now. Whether to listen at all is
-    asked often, and that answer may be some seconds old; called with True, it returns the current filter. A change
-    rings for "events".
+    The filter may change: then `current_filter` returns it, or None if it matches nothing now. Called with False, its
+    answer may be some seconds old; called with True, it returns the current filter. A change rings for "events".
 
     Errors of type `waits_for` are temporary: no event is skipped because of them.
     """
@@ -54,7 +53,7 @@ class Subscription(Struct, frozen=True):
     handler: Callable[[Event], Any]
     wanted: EventFilter
     everywhere: bool = False
-    ask: Callable[[bool], EventFilter | None] | None = None
+    current_filter: Callable[[bool], EventFilter | None] | None = None
     waits_for: tuple[type[Exception], ...] = ()
 
 
@@ -77,14 +76,14 @@ class EventHandlers:
         self._engine = engine
         self._who = who
         self._stopping = threading.Event()
-        self._seats = [_HandlerRun(engine, clock, who, each, self._stopping) for each in subscriptions]
+        self._runs = [_HandlerRun(engine, clock, who, each, self._stopping) for each in subscriptions]
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        if self._seats:
+        if self._runs:
             self._bell = self._engine.listen("events")
-            for seat in self._seats:
-                seat.open()
+            for run in self._runs:
+                run.open()
             self._thread = threading.Thread(target=self._listen, name="headrace-listener", daemon=True)
             self._thread.start()
 
@@ -98,18 +97,18 @@ class EventHandlers:
         with asyncio.Runner() as runner:  # one loop for all handlers that are coroutines
             while not self._stopping.is_set():
                 pause, is_rung = POLL, self._bell.wait(0.0)
-                for seat in self._seats:
+                for run in self._runs:
                     try:
-                        seat.advance(runner, is_rung)
+                        run.advance(runner, is_rung)
                     except EngineUnavailable as error:
                         log.warning("the store is not available: %s", error)
                         pause = _OUTAGE
                     except Exception:
-                        log.exception("subscription %s failed; continuing", seat.name)
+                        log.exception("subscription %s failed; continuing", run.name)
                         pause = _OUTAGE
                 self._stopping.wait(pause)
-            for seat in self._seats:
-                seat.leave()
+            for run in self._runs:
+                run.leave()
 
 
 class _HandlerRun:
@@ -123,15 +122,15 @@ class _HandlerRun:
         self._who = who
         self._subscription = subscription
         self._stopping = stopping
-        ask = subscription.ask
-        anew = None if ask is None else lambda: ask(True)
-        self._follower = EventReader(engine.events, subscription.wanted, None, anew)
+        current_filter = subscription.current_filter
+        read_filter = None if current_filter is None else lambda: current_filter(True)
+        self._follower = EventReader(engine.events, subscription.wanted, None, read_filter)
         self._document: Document | None = None  # as we put it; None while another process may have the subscription
         self._place = HandlerCursor("0")
-        self._noted_at = 0.0
+        self._saved_at = 0.0
         self._seen = ""
         self._failures, self._wait_until = 0, 0.0
-        self._look_at = 0.0
+        self._next_run_at = 0.0
         self._taken_until = 0  # by another process
         self.name = subscription.name
 
@@ -141,7 +140,7 @@ class _HandlerRun:
         if self._subscription.everywhere:
             self._follower.cursor = now
             self._reach(now)  # the position to continue from if the first handled event has to be repeated
-        elif self._subscription.ask is None and not self._engine.document_store.get(KIND, [self.name]):
+        elif self._subscription.current_filter is None and not self._engine.document_store.get(KIND, [self.name]):
             self._engine.document_store.put(
                 [Document(KIND, self.name, 0, _text(HandlerCursor(now)))]
             )  # unless another process just did
@@ -149,25 +148,25 @@ class _HandlerRun:
     def advance(self, runner: asyncio.Runner, is_rung: bool) -> None:
         """Handle new events, if the bell rang or something is left to do."""
         if is_rung:
-            self._look_at = 0.0
-        if time.monotonic() >= max(self._look_at, self._wait_until):
-            self._look_at = time.monotonic() + self._look(runner, is_rung)
+            self._next_run_at = 0.0
+        if time.monotonic() >= max(self._next_run_at, self._wait_until):
+            self._next_run_at = time.monotonic() + self._handle_new(runner, is_rung)
 
-    def _look(self, runner: asyncio.Runner, is_rung: bool) -> float:
+    def _handle_new(self, runner: asyncio.Runner, is_rung: bool) -> float:
         """Handle new events; returns the seconds until there is something to do without a ring."""
-        if self._subscription.ask is not None and self._subscription.ask(False) is None:
-            return _ASK_AGAIN if is_rung else _LONGEST
+        if self._subscription.current_filter is not None and self._subscription.current_filter(False) is None:
+            return _FILTER_RECHECK if is_rung else _LONGEST_WAIT
         newest = self._engine.events.last()
         if newest != self._seen:
-            if not self._is_ours():
+            if not self._is_holder():
                 left = (self._taken_until - self._clock.now()) / 1000
-                return min(max(left, 0.0), _LONGEST)
+                return min(max(left, 0.0), _LONGEST_WAIT)
             if not self._catch_up(runner):
                 return 0.0
             self._seen = newest
-        if self._document is not None and self._is_noted() and self._is_ahead():
-            return _NOTE_EVERY
-        return _LONGEST
+        if self._document is not None and self._save_if_due() and self._is_ahead():
+            return _SAVE_EVERY
+        return _LONGEST_WAIT
 
     def _catch_up(self, runner: asyncio.Runner) -> bool:
         """Handle all events; False if interrupted.
@@ -183,38 +182,39 @@ class _HandlerRun:
                 self._reach(self._follower.cursor or "0")
                 if self._follower.is_at_end:
                     return True
-                if not self._is_noted():  # otherwise our term would end during a long backlog, for each process in turn
+                # Otherwise our lease would expire during a long backlog, for each process in turn.
+                if not self._save_if_due():
                     return False
             return False
         finally:
             self._follower.cursor = self._place.cursor
 
     def leave(self) -> None:
-        """Let another process continue without waiting for our term to end."""
+        """Release the lease, so that another process can continue at once."""
         if self._document is not None:
             self._place = structs.replace(self._place, holder="", until=0)
             with contextlib.suppress(EngineUnavailable):
                 self._put()
                 self._engine.ring("events")
 
-    def _is_ours(self) -> bool:
+    def _is_holder(self) -> bool:
         """Whether this process may handle events: always with `everywhere`, otherwise if no other process does."""
         if self._subscription.everywhere:
             return True
         now = self._clock.now()
-        if self._document is not None and now + _TERM // 2 < self._place.until <= now + _TERM:
+        if self._document is not None and now + _LEASE_MS // 2 < self._place.until <= now + _LEASE_MS:
             return True
         found = self._engine.document_store.get(KIND, [self.name])
         document = found[0] if found else Document(KIND, self.name, 0, _text(HandlerCursor(self._engine.events.last())))
         place = read_or(_place.decode, document.value, None) or HandlerCursor(self._engine.events.last())
-        # A time beyond a whole term comes from a wrong clock.
-        if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
+        # A time beyond a whole lease comes from a wrong clock.
+        if place.holder not in ("", self._who) and now < place.until <= now + _LEASE_MS:
             self._document, self._taken_until = None, place.until
             return False
         if self._document is None or document.version != self._document.version:
             self._document, self._place = document, place
             self._follower.cursor = place.cursor
-        self._place = structs.replace(self._place, holder=self._who, until=now + _TERM)
+        self._place = structs.replace(self._place, holder=self._who, until=now + _LEASE_MS)
         return self._put()
 
     def _put(self) -> bool:
@@ -225,17 +225,17 @@ class _HandlerRun:
             if self._engine.document_store.put([document])
             else None
         )
-        self._noted_at = time.monotonic()
+        self._saved_at = time.monotonic()
         return self._document is not None
 
     def _reach(self, cursor: str) -> None:
         self._place = structs.replace(self._place, cursor=cursor)
 
-    def _is_noted(self) -> bool:
+    def _save_if_due(self) -> bool:
         """Write our position, unless that was a moment ago; False if another process took over."""
-        return time.monotonic() - self._noted_at < _NOTE_EVERY or self._note()
+        return time.monotonic() - self._saved_at < _SAVE_EVERY or self._save()
 
-    def _note(self) -> bool:
+    def _save(self) -> bool:
         """Write our position, if it has changed; False if another process took over."""
         if self._subscription.everywhere:
             return True
@@ -243,7 +243,7 @@ class _HandlerRun:
             return False
         if not self._is_ahead():
             return True
-        self._place = structs.replace(self._place, until=self._clock.now() + _TERM)
+        self._place = structs.replace(self._place, until=self._clock.now() + _LEASE_MS)
         return self._put()
 
     def _is_ahead(self) -> bool:
@@ -260,10 +260,10 @@ class _HandlerRun:
             if self._is_tried_again(error):
                 log.warning("subscription %s: %s, at %s; trying again", self.name, why(error), event.cursor)
                 return False
-            self._pass_over(event, error)
+            self._skip(event, error)
         self._failures = 0
         self._reach(event.cursor)
-        return self._is_noted()
+        return self._save_if_due()
 
     def _is_tried_again(self, error: BaseException) -> bool:
         """Pause and return True if the event is to be tried again."""
@@ -273,7 +273,7 @@ class _HandlerRun:
         self._failures += 1
         return True
 
-    def _pass_over(self, event: Event, error: BaseException) -> None:
+    def _skip(self, event: Event, error: BaseException) -> None:
         log.error("subscription %s: event %s is skipped", self.name, event.cursor, exc_info=error)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
         if event.type != "worker.error":  # otherwise a handler of these would loop forever

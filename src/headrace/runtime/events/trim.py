@@ -6,8 +6,8 @@ from headrace.core.clock import to_ms
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 
-_AGAIN = 60.0
-_AT_ONCE = 500
+_PAUSE = 60.0
+_PAGES_PER_RUN = 500
 
 
 class EventTrim:
@@ -20,4 +20,4 @@ class EventTrim:
 
     def do(self) -> float:
         before = self._engine.clock.now() - self._keep
-        return 0.0 if self._engine.events.trim(before, self._most, _AT_ONCE) == _AT_ONCE else _AGAIN
+        return 0.0 if self._engine.events.trim(before, self._most, _PAGES_PER_RUN) == _PAGES_PER_RUN else _PAUSE

@@ -101,7 +101,7 @@ def _flow(name: str, whole: Chain | Group) -> Flow:
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
     flow = Flow(name, submits)
-    flow.ends = _ends(_grow(flow, whole, None, []))
+    flow.ends = _ends(_add_part(flow, whole, None, []))
     return flow
 
 
@@ -122,16 +122,16 @@ def _calls(part: Part) -> Iterator[Call[Any]]:
             yield from _calls(inner)
 
 
-def _grow(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed:
+def _add_part(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed:
     """Add the part to the flow, with the results before it as input; returns the nodes of its own results.
 
     `after` are nodes that it waits for without their results: an empty group came between.
     """
     if isinstance(part, Group):
-        return [_grow(flow, inner, fed, after) for inner in part.parts]
+        return [_add_part(flow, inner, fed, after) for inner in part.parts]
     if isinstance(part, Chain):
         for inner in part.parts:
-            before, fed = fed, _grow(flow, inner, fed, after)
+            before, fed = fed, _add_part(flow, inner, fed, after)
             after = [] if _nodes(fed) else [*after, *_nodes(before)]
         assert fed is not None  # a chain has at least one part
         return fed

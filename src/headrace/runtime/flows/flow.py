@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from headrace.core.flows.graph import Graph, Node
 from headrace.core.jobs.dependencies import FlowSummary, Policy
-from headrace.core.tasks.options import check_policy, check_word
+from headrace.core.tasks.options import check_label, check_policy
 from headrace.core.text import short
 from headrace.errors import InvalidJob
 from headrace.runtime.jobs.async_twin import in_thread
@@ -25,7 +25,7 @@ class Flow:
     """Jobs that wait for each other, to be enqueued together. `app.flow(name)` makes one."""
 
     def __init__(self, name: str, submitter: Submitter) -> None:
-        self.name = check_word("flow", name)
+        self.name = check_label("flow", name)
         self._submitter = submitter
         self._graph = Graph(self.name)
         self._graph_insert: GraphInsert | None = None
@@ -89,7 +89,7 @@ class Flow:
         self._graph.is_closed = True
         assert self._graph_insert is not None
         assert self._graph_insert.flow is not None
-        counts = Counter(new.state.value for new in self._graph_insert.news)
+        counts = Counter(new.state.value for new in self._graph_insert.new_jobs)
         # Computed here, as the dependencies leave with the jobs when these are archived.
         ends = _last_ones(self._graph_insert) if self.ends is None else self.ends
         run = FlowRun(self._submitter.services, FlowSummary(self._graph_insert.flow, dict(counts)), jobs, ends)
@@ -101,7 +101,7 @@ class Flow:
 
 def _last_ones(graph_insert: GraphInsert) -> Ends:
     waited_for = {edge.parent for edge in graph_insert.edges}
-    last: list[Ends] = [new.id for new in graph_insert.news if new.id not in waited_for]
+    last: list[Ends] = [new.id for new in graph_insert.new_jobs if new.id not in waited_for]
     return last[0] if len(last) == 1 else last
 
 
@@ -120,8 +120,8 @@ def _ensure_results(nodes: Sequence[Node]) -> None:
 
 
 def _keeps_result(call: Call[Any]) -> bool:
-    said = call.options.keep_result
-    return (call.task.options.keep_result if said is UNSET else said) is not False
+    own = call.options.keep_result
+    return (call.task.options.keep_result if own is UNSET else own) is not False
 
 
 def _call(node: Node) -> Call[Any]:

@@ -20,12 +20,12 @@ from headrace.core.jobs.records import Claim, JobNote, JobRow, NewJob, Outcome
 from headrace.core.jobs.steps import Step
 
 
-def opened_claim(cipher: Cipher | None, claim: Claim) -> Claim:
+def decrypted_claim(cipher: Cipher | None, claim: Claim) -> Claim:
     """The claim with its call decrypted; CorruptPayload if that fails."""
     if cipher is None:
         return claim
     codec.verify(claim.payload, claim.checksum)
-    payload = cipher.opened(claim.payload, "call", claim.task)
+    payload = cipher.decrypted(claim.payload, "call", claim.task)
     return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))
 
 
@@ -33,8 +33,8 @@ def is_same_call(cipher: Cipher | None, stored: JobRow, new: NewJob) -> bool:
     """Whether both jobs have the same task and arguments."""
     if cipher is None or stored.task != new.task:
         return (stored.task, stored.checksum) == (new.task, new.checksum)
-    was, now = (cipher.opened(one.payload, "call", one.task) for one in (stored, new))
-    return was == now
+    before, after = (cipher.decrypted(one.payload, "call", one.task) for one in (stored, new))
+    return before == after
 
 
 def encrypted_outcome(cipher: Cipher | None, outcome: Outcome) -> Outcome:
@@ -63,13 +63,13 @@ def encrypted_step(cipher: Cipher | None, job_id: str, step: Step) -> Step:
     return structs.replace(step, value=value, checksum=codec.checksum(value))
 
 
-def opened_steps(cipher: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
-    return steps if cipher is None else [_opened(cipher, job_id, step) for step in steps]
+def decrypted_steps(cipher: Cipher | None, job_id: str, steps: list[Step]) -> list[Step]:
+    return steps if cipher is None else [_decrypted_step(cipher, job_id, step) for step in steps]
 
 
-def _opened(cipher: Cipher, job_id: str, step: Step) -> Step:
+def _decrypted_step(cipher: Cipher, job_id: str, step: Step) -> Step:
     if step.value is None:
         return step
     codec.verify(step.value, step.checksum or 0)
-    value = cipher.opened(step.value, f"{step.kind} {step.name}", job_id)
+    value = cipher.decrypted(step.value, f"{step.kind} {step.name}", job_id)
     return structs.replace(step, value=value, checksum=codec.checksum(value))

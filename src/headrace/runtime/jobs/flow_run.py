@@ -14,7 +14,7 @@ from headrace.core.flows import drawing
 from headrace.core.jobs.dependencies import PARENT_FAILED, Dependency, FlowSummary
 from headrace.core.jobs.records import Filter, JobRow
 from headrace.core.jobs.states import FINAL, OPEN, State, Trigger
-from headrace.core.option_times import check_patience
+from headrace.core.option_times import check_timeout
 from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.jobs.async_twin import in_thread, twin
 from headrace.runtime.jobs.job import Job
@@ -23,7 +23,7 @@ from headrace.runtime.jobs.services import JobServices
 FlowState = Literal["running", "failed", "cancelled", "completed"]
 Ends = str | list["Ends"]  # the ids of the last jobs, nested as their results are
 
-_AT_ONCE = 1000
+_BATCH_SIZE = 1000
 
 
 class FlowProgress(NamedTuple):
@@ -36,14 +36,14 @@ class FlowProgress(NamedTuple):
 class FlowRun:
     """A flow in the store. `state`, `progress` and the jobs are as of the last refresh()."""
 
-    __slots__ = ("_ends", "_jobs", "_services", "_tally", "id")
+    __slots__ = ("_ends", "_jobs", "_services", "_summary", "id")
 
     def __init__(
-        self, services: JobServices, tally: FlowSummary, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
+        self, services: JobServices, summary: FlowSummary, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
     ) -> None:
-        self.id: str = tally.flow.id
+        self.id: str = summary.flow.id
         self._services = services
-        self._tally = tally
+        self._summary = summary
         self._jobs = jobs
         self._ends = ends
 
@@ -51,23 +51,23 @@ class FlowRun:
 
     @property
     def name(self) -> str:
-        return self._tally.flow.name
+        return self._summary.flow.name
 
     @property
     def created_at(self) -> datetime:
-        moment = to_datetime(self._tally.flow.created_at)
+        moment = to_datetime(self._summary.flow.created_at)
         assert moment is not None
         return moment
 
     @property
     def counts(self) -> dict[str, int]:
         """The number of its jobs in each state."""
-        return dict(self._tally.jobs)
+        return dict(self._summary.jobs)
 
     @property
     def state(self) -> FlowState:
         """`running` while any job is open, then `failed` if any failed, else `cancelled` if any was, or `completed`."""
-        counts = self._tally.jobs
+        counts = self._summary.jobs
         if any(counts.get(state, 0) for state in OPEN):
             return "running"
         if counts.get(State.FAILED, 0):
@@ -80,7 +80,7 @@ class FlowRun:
 
     @property
     def progress(self) -> FlowProgress:
-        counts = self._tally.jobs
+        counts = self._summary.jobs
         return FlowProgress(sum(counts.get(state, 0) for state in FINAL), sum(counts.values()))
 
     @property
@@ -105,16 +105,16 @@ class FlowRun:
 
     def refresh(self) -> FlowRun:
         """Read it again; FlowNotFound if all of its jobs are gone."""
-        self._tally = self._services.tally(self.id)
+        self._summary = self._services.flow_summary(self.id)
         self._jobs = None
         return self
 
     def wait(self, timeout: float | None = None) -> FlowState:
         """Wait until every job has finished, and return the state."""
-        patience = _Patience(timeout)
+        deadline = _Deadline(timeout)
         while (job_id := self._open_job()) is not None:
-            if not self._services.wait(job_id, patience.left()):
-                raise self._late(patience)
+            if not self._services.wait(job_id, deadline.left()):
+                raise self._late(deadline)
         return self.state
 
     def result(self, timeout: float | None = None) -> Any:
@@ -122,32 +122,32 @@ class FlowRun:
 
         If one of them did not complete, it raises like job.result(), with the error of the job at fault.
         """
-        patience = _Patience(timeout)
+        deadline = _Deadline(timeout)
         ends = self._last_ones()
         if not ends:  # it ends with an empty group
             self.wait(timeout)
         for job_id in _flat(ends):
-            if not self._services.wait(job_id, patience.left()):
-                raise self._late(patience)
+            if not self._services.wait(job_id, deadline.left()):
+                raise self._late(deadline)
         return self._outcome(ends)
 
     async def await_(self, timeout: float | None = None) -> FlowState:
         """Like wait(), without blocking the event loop."""
-        patience = _Patience(timeout)
+        deadline = _Deadline(timeout)
         while (job_id := await in_thread(self._open_job)) is not None:
-            if not await self._services.await_finish(job_id, patience.left()):
-                raise await in_thread(self._late, patience)
+            if not await self._services.await_finish(job_id, deadline.left()):
+                raise await in_thread(self._late, deadline)
         return self.state
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Like result(), without blocking the event loop."""
-        patience = _Patience(timeout)
+        deadline = _Deadline(timeout)
         ends = await in_thread(self._last_ones)
         if not ends:
             await self.await_(timeout)
         for job_id in _flat(ends):
-            if not await self._services.await_finish(job_id, patience.left()):
-                raise await in_thread(self._late, patience)
+            if not await self._services.await_finish(job_id, deadline.left()):
+                raise await in_thread(self._late, deadline)
         return await in_thread(self._outcome, ends)
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -157,19 +157,21 @@ class FlowRun:
 
     def cancel(self) -> int:
         """Cancel every unfinished job; returns the number of jobs."""
-        before = sum(self._services.tally(self.id).jobs.get(state, 0) for state in OPEN)
+        before = sum(self._services.flow_summary(self.id).jobs.get(state, 0) for state in OPEN)
         self._services.move(Filter(flow=self.id), Trigger.CANCEL)
         self.refresh()
         # Cancelling a job also cancels those that wait for it, which the store does not name.
-        return before - sum(self._tally.jobs.get(state, 0) for state in OPEN)
+        return before - sum(self._summary.jobs.get(state, 0) for state in OPEN)
 
     def retry(self) -> int:
         """Retry failed and cancelled jobs, and those cancelled because of them; returns how many were at fault."""
         ended = self._services.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
         at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
         revived = 0
-        for start in range(0, len(at_fault), _AT_ONCE):
-            revived += len(self._services.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Trigger.REVIVE))
+        for start in range(0, len(at_fault), _BATCH_SIZE):
+            revived += len(
+                self._services.move(Filter(ids=tuple(at_fault[start : start + _BATCH_SIZE])), Trigger.REVIVE)
+            )
         self.refresh()
         return revived
 
@@ -188,11 +190,11 @@ class FlowRun:
 
     def mermaid(self) -> str:
         """The graph as Mermaid text, for a Markdown page."""
-        return drawing.mermaid(self._picture())
+        return drawing.mermaid(self._drawing())
 
     def svg(self) -> str:
         """The graph as an SVG image, each job in the color of its state."""
-        return drawing.svg(self._picture())
+        return drawing.svg(self._drawing())
 
     async def ajobs(self) -> list[Job[Any]]:
         """Like `jobs`, without blocking the event loop."""
@@ -211,7 +213,7 @@ class FlowRun:
 
     # -- internals
 
-    def _picture(self) -> drawing.JobGraph:
+    def _drawing(self) -> drawing.JobGraph:
         jobs = self.jobs
         boxes = [drawing.GraphNode(job.id, job.task, job.state) for job in jobs]
         return drawing.JobGraph(boxes, [(edge.parent, edge.child) for edge in self._edges(jobs)])
@@ -285,10 +287,10 @@ class FlowRun:
             level = {row.id for row in rows.values() if row.reason == PARENT_FAILED}
         return None
 
-    def _late(self, patience: _Patience) -> TimeoutError:
+    def _late(self, deadline: _Deadline) -> TimeoutError:
         self.refresh()
         done, total = self.progress
-        late = f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s"
+        late = f"flow {self.id} ({self.name}) is not finished after {deadline.seconds:g} s"
         text = f"{late}: {done} of {total} jobs have finished"
         row = self._services.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
         return TimeoutError(
@@ -306,11 +308,11 @@ class FlowRun:
         return f"<FlowRun {self.id} {self.name} {self.state} {done}/{total}>"
 
 
-class _Patience:
+class _Deadline:
     """The time left for several waits."""
 
     def __init__(self, timeout: float | None) -> None:
-        self._timeout = check_patience("timeout", timeout)
+        self._timeout = check_timeout("timeout", timeout)
         self._started = time.monotonic()
 
     @property

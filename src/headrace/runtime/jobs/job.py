@@ -16,7 +16,7 @@ from headrace.core.events.history import AttemptError, HistoryEntry
 from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
 from headrace.core.jobs.records import Filter, JobOptions, JobRow, JobUpdate, NewJob
 from headrace.core.jobs.states import FINAL, State, Trigger
-from headrace.core.option_times import check_patience, check_run_at
+from headrace.core.option_times import check_run_at, check_timeout
 from headrace.core.tasks.options import check_priority, check_queue
 from headrace.core.tasks.trace_context import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
@@ -136,7 +136,7 @@ class Job(Generic[R]):
     @property
     def progress(self) -> Any:
         stored = self.row.progress
-        return codec.decode(self._services.opened(stored, "progress", self.id)) if stored else None
+        return codec.decode(self._services.decrypted(stored, "progress", self.id)) if stored else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ class Job(Generic[R]):
 
     def opened(self, what: str, stored: str) -> str:
         """The job's stored result or progress, decrypted."""
-        return self._services.opened(stored, what, self.id)
+        return self._services.decrypted(stored, what, self.id)
 
     def redacted(self, value: Any) -> Any:
         """Other data of the job, such as its result or its progress, as it may be shown."""
@@ -226,9 +226,9 @@ class Job(Generic[R]):
         return self.refresh().state
 
     def _wait(self, timeout: float | None) -> None:
-        patience = check_patience("timeout", timeout)
-        if not self.refresh().is_finished and not self._services.wait(self.id, patience, spooled=self.spooled):
-            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
+        seconds = check_timeout("timeout", timeout)
+        if not self.refresh().is_finished and not self._services.wait(self.id, seconds, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {seconds:g} s: {self.why()}")
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job and return what its task returned."""
@@ -245,10 +245,10 @@ class Job(Generic[R]):
         return (await self.arefresh()).state
 
     async def _await(self, timeout: float | None) -> None:
-        patience = check_patience("timeout", timeout)
+        seconds = check_timeout("timeout", timeout)
         await self.arefresh()
-        if not self.is_finished and not await self._services.await_finish(self.id, patience, spooled=self.spooled):
-            raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
+        if not self.is_finished and not await self._services.await_finish(self.id, seconds, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is not finished after {seconds:g} s: {await self.awhy()}")
 
     async def aresult(self, timeout: float | None = None) -> R:
         """Like result(), without blocking the event loop."""
@@ -344,7 +344,7 @@ class Job(Generic[R]):
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         record = self._record if isinstance(self._record, NewJob) else self.whole
         codec.verify(record.payload, record.checksum)
-        return codec.decode_call(self._services.opened(record.payload, "call", self.task))
+        return codec.decode_call(self._services.decrypted(record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting, for a job that had finished at the last refresh()."""
@@ -360,7 +360,7 @@ class Job(Generic[R]):
             text = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
             raise ResultUnavailable(text, job_id=self.id)
         codec.verify(row.result, row.result_checksum or 0)
-        text = self._services.opened(row.result, "result", self.id)
+        text = self._services.decrypted(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):
             text = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
             raise ResultUnavailable(text, job_id=self.id)

@@ -28,7 +28,7 @@ class Waiter:
         """Block until the job has finished; False if the timeout passed first."""
         future = self._register(job_id)
         try:
-            self._look_at(job_id)
+            self._check(job_id)
             future.result(timeout)
         except TimeoutError:
             return False
@@ -40,7 +40,7 @@ class Waiter:
         """The same for coroutines."""
         future = self._register(job_id)
         try:
-            await asyncio.to_thread(self._look_at, job_id)
+            await asyncio.to_thread(self._check, job_id)
             await asyncio.wait_for(asyncio.wrap_future(future), timeout)
         except TimeoutError:
             return False
@@ -49,7 +49,7 @@ class Waiter:
         return True
 
     def close(self) -> None:
-        """Stop watching: the store is about to be closed, and a thread that reads it would reopen it."""
+        """Stop the thread: the store is about to be closed, and a read would reopen it."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stop.set()
@@ -66,14 +66,14 @@ class Waiter:
         with self._lock:
             if self._thread is None:
                 stop = threading.Event()
-                thread = threading.Thread(target=self._watch, args=(stop,), name="headrace-waiter", daemon=True)
+                thread = threading.Thread(target=self._run, args=(stop,), name="headrace-waiter", daemon=True)
                 thread.start()
                 self._thread, self._stop = thread, stop
             self._awaited.setdefault(job_id, []).append(future)
         return future
 
-    def _look_at(self, job_id: str) -> None:
-        """It may have finished before the watcher knew of it."""
+    def _check(self, job_id: str) -> None:
+        """Check a job once: it may have finished before the thread knew of it."""
         if self._engine.queries.finished([job_id]):
             self._resolve({job_id})
 
@@ -85,18 +85,18 @@ class Waiter:
             if not futures:
                 self._awaited.pop(job_id, None)
 
-    def _watch(self, stop: threading.Event) -> None:
+    def _run(self, stop: threading.Event) -> None:
         try:
             self._bell = bell = self._engine.listen("done")
             try:
-                self._look(bell, stop)
+                self._poll(bell, stop)
             finally:
                 bell.close()
         except Exception as error:  # waiters get the error; without any it does not matter
             self._give_up(error)
 
-    def _look(self, bell: Bell, stop: threading.Event) -> None:
-        """Watch until nobody has waited for a while, or the app is closed."""
+    def _poll(self, bell: Bell, stop: threading.Event) -> None:
+        """Check the awaited jobs until there have been none for a while, or the app is closed."""
         idle_since = time.monotonic()
         while not stop.is_set():
             with self._lock:

@@ -13,9 +13,9 @@ from headrace.engines.protocol.engine import Engine
 
 log = logging.getLogger("headrace.maintenance")
 
-_AGAIN = 60.0
-_FORGET = 300.0
-_AT_ONCE = 1000
+_PAUSE = 60.0
+_WORKERS_PAUSE = 300.0
+_BATCH_SIZE = 1000
 
 
 class Housekeeping:
@@ -24,17 +24,17 @@ class Housekeeping:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._kinds = settings.maintenance
-        self._next_look = 0.0
+        self._workers_due_in = 0.0
 
     def do(self) -> float:
         if self._engine.maintenance.maintain(self._kinds):
             return 0.0
-        self._next_look -= _AGAIN
-        if "workers" in self._kinds and self._next_look <= 0:
-            self._next_look = _FORGET
-            if gone := self._engine.maintenance.repair(("silent_workers",), _AT_ONCE)["silent_workers"]:
+        self._workers_due_in -= _PAUSE
+        if "workers" in self._kinds and self._workers_due_in <= 0:
+            self._workers_due_in = _WORKERS_PAUSE
+            if gone := self._engine.maintenance.repair(("silent_workers",), _BATCH_SIZE)["silent_workers"]:
                 log.info("removed %d workers that have been silent for long", gone)
-        return _AGAIN
+        return _PAUSE
 
 
 class HistoryTrim:
@@ -48,9 +48,9 @@ class HistoryTrim:
 
     def do(self) -> float:
         if self._engine.transfer.store_status() is not None:  # a copy compares both stores, so nothing may change
-            return _AGAIN
-        done = self._engine.maintenance.cap(self._what, self._most, self._reached, _AT_ONCE)
+            return _PAUSE
+        done = self._engine.maintenance.cap(self._what, self._most, self._reached, _BATCH_SIZE)
         self._reached = done.reached
         if done.removed:
             log.info("removed %d entries of the %s of jobs with more than %d", done.removed, self._what, self._most)
-        return 0.0 if done.more else _AGAIN
+        return 0.0 if done.more else _PAUSE

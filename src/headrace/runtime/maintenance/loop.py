@@ -23,9 +23,9 @@ log = logging.getLogger("headrace.maintenance")
 _REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
 _BEHIND_AFTER = 60.0
 _SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
-_LOOK = 5.0  # seconds after which the pace is checked again
+_RECHECK = 5.0  # seconds after which the pause factor is read again
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
-_LONGEST_CHORE = 600.0  # seconds: no piece should take this long, not even of an archive on a slow disk
+_LONGEST_PIECE = 600.0  # seconds: no piece should take this long, not even of an archive on a slow disk
 
 
 class MaintenanceTask(Protocol):
@@ -50,18 +50,18 @@ class MaintenanceLoop:
         self,
         maintenance_tasks: Sequence[MaintenanceTask],
         has_jobs: Callable[[], bool] = lambda: True,
-        pace: Callable[[MaintenanceTask], float] = lambda maintenance_task: 1.0,
+        pause_factor: Callable[[MaintenanceTask], float] = lambda maintenance_task: 1.0,
     ) -> None:
         self._has_jobs = has_jobs
-        self._pace = pace
+        self._pause_factor = pause_factor
         self._wanted = [
             (0.0, 0.0, maintenance_task) for maintenance_task in maintenance_tasks
-        ]  # when each was done, and the pause it asked for
+        ]  # when each was done, and the pause it returned
         self._busy_since: dict[MaintenanceTask, float] = {}  # tasks that have had more to do ever since
         self._failing: dict[MaintenanceTask, float] = {}  # tasks that failed the last time, and their pause before that
         self.sign = ThreadLiveness("maintenance")
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="headrace-maintenance", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headrace-maintenance", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -73,15 +73,15 @@ class MaintenanceLoop:
 
     # -- the thread
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while self._wanted and not self._stopping.is_set():
             next_one = min(self._wanted, key=self._due_at)
             left, maintenance_task = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
-            self.sign.back_in(left + _LONGEST_CHORE)
-            if self._stopping.wait(min(left, _LOOK)):
+            self.sign.back_in(left + _LONGEST_PIECE)
+            if self._stopping.wait(min(left, _RECHECK)):
                 return
-            if left > _LOOK:
-                continue  # the pace may have changed
+            if left > _RECHECK:
+                continue  # the pause factor may have changed
             began = time.monotonic()
             pause = self._guarded(maintenance_task)
             took = time.monotonic() - began
@@ -94,7 +94,7 @@ class MaintenanceLoop:
         done_at, pause, maintenance_task = wanted
         if not pause or maintenance_task in self._failing:
             return done_at + pause
-        return done_at + pause * self._pace(maintenance_task)
+        return done_at + pause * self._pause_factor(maintenance_task)
 
     def _rest_after(self, maintenance_task: MaintenanceTask, pause: float, began: float) -> float:
         """How many times the duration of a piece to rest after it."""

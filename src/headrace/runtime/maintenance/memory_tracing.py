@@ -25,7 +25,7 @@ class TracingMemory:
             self._first = _snapshot()
             return self._every
         grown = _snapshot().compare_to(self._first, "lineno")
-        lines = [_in_words(one) for one in grown[:_SHOWN] if one.size_diff > 0]
+        lines = [_format_growth(one) for one in grown[:_SHOWN] if one.size_diff > 0]
         traced, peak = tracemalloc.get_traced_memory()
         self.last = MemoryTrace(allocated=traced, peak=peak, growth=tuple(lines))
         log.info(
@@ -41,6 +41,6 @@ def _snapshot() -> tracemalloc.Snapshot:
     return tracemalloc.take_snapshot().filter_traces(own)
 
 
-def _in_words(grown: tracemalloc.StatisticDiff) -> str:
+def _format_growth(grown: tracemalloc.StatisticDiff) -> str:
     frame = grown.traceback[0]
     return f"{frame.filename}:{frame.lineno} {grown.size_diff / 1000:+,.1f} kB in {grown.count_diff:+d} blocks"

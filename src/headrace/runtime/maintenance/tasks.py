@@ -26,8 +26,7 @@ def maintenance_tasks_of(
 ) -> list[MaintenanceTask]:
     """All maintenance tasks, each as it is after a start.
 
-    `archive` receives finished jobs; default is the store's own. `removing` are queues with calls that asked for their
-    removal.
+    `archive` receives finished jobs; default is the store's own. `removing` are queues with calls to remove on finish.
     """
     maintenance_tasks: list[MaintenanceTask] = []
     if settings.dead_requeue_after is not None:

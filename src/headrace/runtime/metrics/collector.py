@@ -12,7 +12,7 @@ _EVERY, _EVERY_IF_QUIET = (
     5.0,
     6.0,
 )  # seconds; an idle worker takes eight times as long, so each minute still has a sample
-_DROP_EVERY, _AT_ONCE = 600_000, 500
+_DROP_EVERY, _BUCKETS_PER_DROP = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 
 
@@ -22,7 +22,7 @@ class MetricsCollector:
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
-        self._folder = Rollup(engine, settings)
+        self._rollup = Rollup(engine, settings)
         self._sampler = GaugeSampler(engine)
         self._drop_at = engine.clock.now() + _DROP_EVERY
         self._newest: str | None = None
@@ -33,7 +33,7 @@ class MetricsCollector:
             self._sampler.sample(now, quiet=True)
             if now < self._drop_at:
                 return _EVERY_IF_QUIET
-        elif (self._settings.events and self._folder.fold(politely=True)) or self._sampler.sample():
+        elif (self._settings.events and self._rollup.fold(if_idle=True)) or self._sampler.sample():
             return 0.0
         if now < self._drop_at:
             return _EVERY
@@ -47,19 +47,19 @@ class MetricsCollector:
         if not self._settings.events:
             return False
         before, self._newest = self._newest, self._engine.events.last()
-        return before == self._newest and not self._folder.left_to_others
+        return before == self._newest and not self._rollup.left_to_others
 
     def catch_up(self) -> None:
         """Count all events so far, or many of them after a long pause."""
         pieces = range(_CATCH_UP if self._settings.events else 0)
-        all(self._folder.fold() for _ in pieces)
-        self._sampler.sample(to_read=True)
+        all(self._rollup.fold() for _ in pieces)
+        self._sampler.sample(for_reader=True)
 
     def drop(self, now: int) -> bool:
         """Remove old buckets, some at a time; whether there are more."""
         dropped = [
-            self._engine.document_store.drop(width.kind, buckets.range_of(since), _AT_ONCE)
+            self._engine.document_store.drop(width.kind, buckets.range_of(since), _BUCKETS_PER_DROP)
             for width, since in buckets.kept_since(self._settings, now)
             if since is not None
         ]
-        return max(dropped, default=0) == _AT_ONCE
+        return max(dropped, default=0) == _BUCKETS_PER_DROP

@@ -21,12 +21,12 @@ from headrace.core.metrics.buckets import MARKS, TEN_SECONDS, TIMED
 from headrace.core.metrics.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.deleted_queues import deleted_queues
-from headrace.runtime.retention.staleness import last_survey
+from headrace.runtime.retention.staleness import last_scan
 
 # Rest 50 × as long as the count took (2 % of a core). Interactive readers accept a sample up to two minutes old.
 _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 
-_READ_ANEW = 600_000  # milliseconds: some gauges change without an event
+_READ_AGAIN_MS = 600_000  # some gauges change without an event
 
 _gauges = msgspec.json.Decoder(Gauges)
 _PENDING = DeadLetterFilter(statuses=("pending",))
@@ -38,9 +38,9 @@ class SampleMark(Struct, frozen=True, array_like=True):
     at: int = 0
     took: int = 0
 
-    def is_due(self, now: int, *, to_read: bool = False) -> bool:
+    def is_due(self, now: int, *, for_reader: bool = False) -> bool:
         """Once per finest bucket, after its rest. A time in the future comes from a wrong clock."""
-        rest = min(_REST_OF_READERS * self.took, _LONGEST_REST_OF_READERS) if to_read else _REST * self.took
+        rest = min(_REST_OF_READERS * self.took, _LONGEST_REST_OF_READERS) if for_reader else _REST * self.took
         return self.at > now or (now >= self.at + rest and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at))
 
 
@@ -72,28 +72,28 @@ class GaugeSampler:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._reading: StoreGauges | None = None
+        self._last_read: StoreGauges | None = None
         self._put: dict[str, Document] = {}  # the last of each kind, unless another process put one since
 
-    def sample(self, now: int | None = None, *, to_read: bool = False, quiet: bool = False) -> bool:
+    def sample(self, now: int | None = None, *, for_reader: bool = False, quiet: bool = False) -> bool:
         """Sample the gauges if they are due; whether they were.
 
-        With `to_read` a reader waits for it; `quiet` means no events since the last sample.
+        With `for_reader` a reader waits for it; `quiet` means no events since the last sample.
         """
         now = self._engine.clock.now() if now is None else now
         known = self._put if quiet else {}
         mark = self._found(MARKS, "sample", known)
         last = SampleMark() if mark is None else read_or(_mark_of, mark.value, SampleMark())
-        if not last.is_due(now, to_read=to_read):
+        if not last.is_due(now, for_reader=for_reader):
             return False
         began = time.perf_counter()
-        if not quiet or self._reading is None or now - self._reading.at > _READ_ANEW:
-            self._reading = self._read(now)
-        gauges = as_gauges(self._reading.sample(self._engine.queries.workers(), now))
+        if not quiet or self._last_read is None or now - self._last_read.at > _READ_AGAIN_MS:
+            self._last_read = self._read(now)
+        gauges = as_gauges(self._last_read.sample(self._engine.queries.workers(), now))
         took = round(1000 * (time.perf_counter() - began))
         documents = [_next(MARKS, "sample", mark, SampleMark(now, took)), *self._added(gauges, now, known)]
-        is_ours = self._engine.document_store.put(documents)
-        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in documents} if is_ours else {}
+        is_stored = self._engine.document_store.put(documents)
+        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in documents} if is_stored else {}
         return True
 
     def _found(self, kind: str, key: str, known: Mapping[str, Document]) -> Document | None:
@@ -112,8 +112,8 @@ class GaugeSampler:
         if store_load.clients is not None:
             of_store["clients"] = float(store_load.clients)
         of_store["schedules"] = float(self._engine.schedule_store.count())
-        if (survey := last_survey(self._engine)) is not None:
-            of_store["stale"] = survey.stale
+        if (scan := last_scan(self._engine)) is not None:
+            of_store["stale"] = scan.stale
         return StoreGauges(now, queries.queue_counts(open_only=True), queues, of_store)
 
     def _added(self, gauges: Gauges, now: int, known: Mapping[str, Document]) -> Iterator[Document]:

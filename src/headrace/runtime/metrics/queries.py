@@ -15,7 +15,7 @@ from headrace.core.metrics.gauges import Gauges
 from headrace.engines.protocol.documents import DocumentStore
 from headrace.runtime.metrics.gauges import gauges_of
 
-_AT_ONCE = 1000
+_KEYS_PER_READ = 1000
 _cells = msgspec.json.Decoder(dict[str, MetricCell]).decode
 _unread = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _cell = msgspec.json.Decoder(MetricCell).decode
@@ -80,7 +80,7 @@ def workers_in(
         yield buckets.parsed(document.key)[0], _each(document.value)
 
 
-def sweeps_in(
+def retention_runs_in(
     document_store: DocumentStore, width: Resolution, since: int, until: int
 ) -> Iterator[tuple[int, MetricCell]]:
     """For each non-empty bucket: its start, and the cell of retention runs."""
@@ -99,16 +99,16 @@ def _named(
 ) -> Iterator[Document]:
     """One document of each bucket, read by key, so that others are not read."""
     keys = [buckets.key(start, section, name) for start in width.starts(since, until)]
-    for first in range(0, len(keys), _AT_ONCE):
-        yield from document_store.get(width.kind, keys[first : first + _AT_ONCE])
+    for first in range(0, len(keys), _KEYS_PER_READ):
+        yield from document_store.get(width.kind, keys[first : first + _KEYS_PER_READ])
 
 
 def _browse(document_store: DocumentStore, width: Resolution, since: int, until: int) -> Iterator[Document]:
     first = buckets.range_of(width.start(since))
     last = buckets.range_of(until + 1000) if width.span else None
     while True:
-        documents = document_store.browse(width.kind, first, last, _AT_ONCE)
+        documents = document_store.browse(width.kind, first, last, _KEYS_PER_READ)
         yield from documents
-        if len(documents) < _AT_ONCE:
+        if len(documents) < _KEYS_PER_READ:
             return
         first = documents[-1].key + "\x01"  # behind it and before any other: no name has control characters

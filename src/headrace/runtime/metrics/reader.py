@@ -16,7 +16,7 @@ from headrace.core.metrics.gauges import STORE, Gauges
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.metrics.collector import MetricsCollector
-from headrace.runtime.metrics.queries import Place, gauges_in, jobs_in, sums_in, sweeps_in, workers_in
+from headrace.runtime.metrics.queries import Place, gauges_in, jobs_in, retention_runs_in, sums_in, workers_in
 
 Label = Literal["queue", "task", "worker"]
 _LOOKBACK = 300_000  # a store that is slow to count is not sampled every ten seconds
@@ -27,12 +27,12 @@ class MetricsReader:
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
-        self._gathering = MetricsCollector(engine, settings) if settings.metrics else None
+        self._collector = MetricsCollector(engine, settings) if settings.metrics else None
 
     def catch_up(self) -> int:
         """Count all events so far; returns the current time."""
-        if self._gathering is not None:
-            self._gathering.catch_up()
+        if self._collector is not None:
+            self._collector.catch_up()
         return self._engine.clock.now()
 
     # -- one figure
@@ -103,7 +103,7 @@ class MetricsReader:
     ) -> Iterator[tuple[int, MetricCell]]:
         """The starts of buckets, and their cells for this metric."""
         if name in values.OF_ARCHIVE:
-            return self.sweeps(width, since, until)
+            return self.retention_runs(width, since, until)
         return self.cells(width, since, until, **which)
 
     def cells(
@@ -129,8 +129,8 @@ class MetricsReader:
     def workers(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, dict[str, MetricCell]]]:
         return workers_in(self._engine.document_store, width, since, until)
 
-    def sweeps(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
-        return sweeps_in(self._engine.document_store, width, since, until)
+    def retention_runs(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, MetricCell]]:
+        return retention_runs_in(self._engine.document_store, width, since, until)
 
     def gauges(self, width: Resolution, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
         return gauges_in(self._engine.document_store, width, since, until)

@@ -24,9 +24,9 @@ from headrace.core.metrics.rollup import Folded, fold, widened
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 
-_LEFT_ALONE = 12_000  # milliseconds
+_OTHERS_REST_MS = 12_000
 # A piece is so many pages; a page may be one job or ten thousand, so their number follows the time they took.
-_FEWEST, _MOST = 8, 1024
+_MIN_PAGES, _MAX_PAGES = 8, 1024
 _QUICK, _SLOW = 0.01, 0.04  # seconds
 
 _cells_of = msgspec.json.Decoder(dict[str, MetricCell]).decode
@@ -53,11 +53,11 @@ class Rollup:
         self._pages = 64
         self.left_to_others = False  # at the last call
 
-    def fold(self, *, politely: bool = False, now: int | None = None) -> bool:
-        """Fold the next pages; whether there are more. With `politely`, not if another process did so a moment ago."""
+    def fold(self, *, if_idle: bool = False, now: int | None = None) -> bool:
+        """Fold the next pages; whether there are more. With `if_idle`, not if another process did so a moment ago."""
         now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
-        self.left_to_others = politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now
+        self.left_to_others = if_idle and mark.by != self._name and now - _OTHERS_REST_MS < mark.at <= now
         if self.left_to_others:
             return False
         began = time.perf_counter()
@@ -66,10 +66,10 @@ class Rollup:
             return False
         folded = fold(group for _, groups in pages for group in groups)
         reached = msgspec.json.encode(RollupMark(pages[-1][0], now, self._name)).decode()
-        is_ours = self._engine.document_store.put(
+        is_stored = self._engine.document_store.put(
             [Document(MARKS, "fold", version, reached), *self._added(folded, now)]
         )
-        is_all = is_ours and len(pages) < self._pages
+        is_all = is_stored and len(pages) < self._pages
         self._adapt(time.perf_counter() - began)
         return not is_all
 
@@ -80,9 +80,9 @@ class Rollup:
 
     def _adapt(self, took: float) -> None:
         if took > _SLOW:
-            self._pages = max(self._pages // 2, _FEWEST)
+            self._pages = max(self._pages // 2, _MIN_PAGES)
         elif took < _QUICK:
-            self._pages = min(self._pages * 2, _MOST)
+            self._pages = min(self._pages * 2, _MAX_PAGES)
 
     def _added(self, folded: Folded, now: int) -> Iterator[Document]:
         """The documents of all buckets that these cells belong to, added to their present contents."""

@@ -40,18 +40,18 @@ class _Span:
 class WindowedMetrics:
     """Figures of one store at one moment, without later or uncounted events."""
 
-    def __init__(self, meter: MetricsReader, now: int) -> None:
-        self._meter = meter
+    def __init__(self, reader: MetricsReader, now: int) -> None:
+        self._reader = reader
         self._now = now
         self._spans: dict[tuple[bool, int, int], _Span] = {}
 
     def value(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
         """A metric over the last so many milliseconds; None without any data."""
         if name in values.GAUGED:
-            return self._meter.value(name, queue=labels.get("queue"), window=window)
-        since, span = self._lately(window, of_archive=name in values.OF_ARCHIVE)
+            return self._reader.value(name, queue=labels.get("queue"), window=window)
+        since, span = self._recent(window, of_archive=name in values.OF_ARCHIVE)
         cell = span.grouped(_shape(labels)).get(_who(labels), EMPTY)
-        return values.tallied(name, cell, (self._now - since) / 1000)
+        return values.counted(name, cell, (self._now - since) / 1000)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
         """The usual value: the metric over the last day, without the current hour; None without any data.
@@ -59,24 +59,24 @@ class WindowedMetrics:
         A count is scaled to such a window.
         """
         if name in values.GAUGED:
-            return self._meter.baseline(name, queue=labels.get("queue"))
+            return self._reader.baseline(name, queue=labels.get("queue"))
         end = HOUR.start(self._now)
         span = self._within(HOUR, max(end - DAY, 0), end - 1, of_archive=name in values.OF_ARCHIVE)
         cell = span.grouped(_shape(labels)).get(_who(labels))
         lasted = end - span.began
-        usual = None if cell is None else values.tallied(name, cell, lasted / 1000)
+        usual = None if cell is None else values.counted(name, cell, lasted / 1000)
         return usual * window / lasted if usual is not None and METRICS[name].is_count else usual
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """The queues, tasks or workers, or pairs of them, with any data in this time."""
-        _, span = self._lately(window, of_archive=False)
+        _, span = self._recent(window, of_archive=False)
         found = span.grouped(_shape(per))
         named = sorted(
             who for who in found if all(name for name, is_grouped in zip(who, _shape(per), strict=True) if is_grouped)
         )
         return [{label: str(who[_LABELS.index(label)]) for label in per} for who in named]
 
-    def _lately(self, window: int, *, of_archive: bool) -> tuple[int, _Span]:
+    def _recent(self, window: int, *, of_archive: bool) -> tuple[int, _Span]:
         width = width_within(window)
         since = buckets.since(width, window, self._now)
         return since, self._within(width, since, self._now, of_archive=of_archive)
@@ -89,17 +89,17 @@ class WindowedMetrics:
 
     def _worked(self, width: Resolution, since: int, until: int) -> _Span:
         """The cells of jobs, by queue and task, and by worker."""
-        jobs = list(self._meter.jobs(width, since, until))
+        jobs = list(self._reader.jobs(width, since, until))
         cells: list[tuple[_Who, MetricCell]] = [
             ((*place, None), cell) for _, some in jobs for place, cell in some.items()
         ]
-        for _, workers in self._meter.workers(width, since, until):
+        for _, workers in self._reader.workers(width, since, until):
             cells += [((None, None, name), cell) for name, cell in workers.items()]
         return _Span(cells, min((start for start, _ in jobs), default=until))
 
     def _archived(self, width: Resolution, since: int, until: int) -> _Span:
         """The cell of retention runs, which has no queue."""
-        found = list(self._meter.sweeps(width, since, until))
+        found = list(self._reader.retention_runs(width, since, until))
         everywhere: _Who = (None, None, None)
         return _Span([(everywhere, cell) for _, cell in found], min((start for start, _ in found), default=until))
 

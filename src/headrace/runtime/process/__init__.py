@@ -1,3 +1,3 @@
-"""Facts about the process of a worker: liveness, memory, recycling, its id."""
+"""Facts about the process of a worker: liveness, memory, its id."""
 
 from __future__ import annotations

@@ -48,35 +48,35 @@ class ThreadLiveness:
         return max(time.monotonic() - self._due, 0.0)
 
 
-class StallWatch:
-    """Watches one worker's loops. A loop that is overdue by more than `patience` seconds has stalled."""
+class StallDetector:
+    """Detects stalls of one worker's loops: a loop is overdue by more than `timeout` seconds."""
 
-    def __init__(self, engine: Engine, worker: str, signs: Sequence[ThreadLiveness], patience: float) -> None:
+    def __init__(self, engine: Engine, worker: str, signs: Sequence[ThreadLiveness], timeout: float) -> None:
         self._engine = engine
         self._worker = worker
         self._signs = signs
-        self._patience = patience
-        self._looked = time.monotonic()
+        self._timeout = timeout
+        self._checked_at = time.monotonic()
         self._stalled: set[str] = set()
         self._recorded: set[str] = set()
 
-    def look(self) -> None:
-        now, looked = time.monotonic(), self._looked
-        self._looked = now
-        if now - looked > self._patience:  # the whole process was suspended: give overdue loops time to come back
+    def check(self) -> None:
+        now, checked_at = time.monotonic(), self._checked_at
+        self._checked_at = now
+        if now - checked_at > self._timeout:  # the whole process was suspended: give overdue loops time to come back
             return
         for sign in self._signs:
             late = sign.overdue
-            if late > self._patience and sign.part not in self._stalled:
+            if late > self._timeout and sign.part not in self._stalled:
                 self._stalled.add(sign.part)
-                message = "worker %s: its %s has hung for %.0f s although the process lives. It is here:\n%s"
+                message = "worker %s: its %s has hung for %.0f s although the process lives. Its stack:\n%s"
                 log.error(message, self._worker, sign.part, late, _stack_of(sign.thread))
-            elif late <= self._patience and sign.part in self._stalled:
+            elif late <= self._timeout and sign.part in self._stalled:
                 self._stalled.discard(sign.part)
                 log.warning("worker %s: its %s runs again", self._worker, sign.part)
         self._record()
 
-    def has_told(self, sign: ThreadLiveness) -> bool:
+    def has_logged(self, sign: ThreadLiveness) -> bool:
         """Whether the stack of this loop was logged."""
         return sign.part in self._stalled
 
@@ -87,7 +87,7 @@ class StallWatch:
     def _record(self) -> None:
         if self._stalled == self._recorded:
             return
-        since = self._engine.clock.now() - int(self._patience * 1000)
+        since = self._engine.clock.now() - int(self._timeout * 1000)
         try:
             known = {stall.part: document for document, stall in self._documents() if stall.worker == self._worker}
             fresh = [stalls.document_of(Stall(self._worker, part, since)) for part in self._stalled - known.keys()]
@@ -97,11 +97,11 @@ class StallWatch:
             ):
                 self._recorded = set(self._stalled)
         except EngineUnavailable:
-            return  # the next look() tries again
+            return  # the next check() tries again
 
     def _documents(self) -> list[tuple[Document, Stall]]:
         documents = self._engine.document_store.browse(KIND)
-        return list(zip(documents, stalls.told(documents), strict=True))
+        return list(zip(documents, stalls.decode_stalls(documents), strict=True))
 
 
 def _stack_of(thread: int | None) -> str:

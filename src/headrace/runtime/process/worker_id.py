@@ -18,14 +18,14 @@ def new_worker_id() -> str:
     return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-def what_it_serves(settings: Settings) -> str:
+def settings_text(settings: Settings) -> str:
     """The concurrency, queues and capabilities of a worker, for the log."""
     queues, has = settings.queues, settings.capabilities
     queue_text = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
     return f"concurrency {settings.concurrency}, {queue_text}" + (f", has {', '.join(has)}" if has else "")
 
 
-def entry_of(
+def worker_row(
     worker_id: str,
     state: str,
     settings: Settings,

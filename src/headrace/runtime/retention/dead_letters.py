@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.core.clock import to_ms
-from headrace.core.dead_letters.records import DeadLetterFilter, Status, moment_of
+from headrace.core.dead_letters.records import DeadLetterFilter, Status, entry_time
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.retention.removal import RetentionCounts
 
-# How long to keep closed dead letters. Those of jobs that may not be retried stay longer, as they say why.
+# Closed dead letters by how long they stay. Those of jobs that may not be retried stay longer, as they have the reason.
 CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled", "expired")
-FOR_EVER: tuple[Status, ...] = ("permanently_failed",)
+PERMANENT: tuple[Status, ...] = ("permanently_failed",)
 _PENDING = DeadLetterFilter(statuses=("pending",))
-_AT_ONCE = 500
+_BATCH_SIZE = 500
 _BY = "headrace"
-_TOO_OLD = "nobody looked into it in time"
+_TOO_OLD = "it was not resolved in time"
 _REMOVED = "its job is removed on failure"
 
 
-class DeadLetterSweep:
+class DeadLetterRetention:
     """The dead letters of one store. A job whose dead letter expires follows its retention from the next run on."""
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
 
-    def let_go(self, job_ids: Sequence[str], tally: RetentionCounts) -> None:
+    def close_for(self, job_ids: Sequence[str], counts: RetentionCounts) -> None:
         """Close the pending dead letters of failed jobs that are to be removed."""
-        if not job_ids or self._is_carried():
+        if not job_ids or self._is_being_copied():
             return
         pending = [
             dead_letter.id
@@ -38,39 +38,39 @@ class DeadLetterSweep:
             if dead_letter.status == "pending"
         ]
         if pending:
-            tally.expired += self._closed(pending, _REMOVED)
+            counts.expired += self._closed(pending, _REMOVED)
 
-    def walk(self, now: int, tally: RetentionCounts, dry_run: bool) -> Iterator[None]:
+    def walk(self, now: int, counts: RetentionCounts, dry_run: bool) -> Iterator[None]:
         keep, keep_pending = self._settings.dead_keep, self._settings.dead_pending_keep
         if dry_run:
-            tally.expired += self._count_due(now)
-        elif self._is_carried():
+            counts.expired += self._count_due(now)
+        elif self._is_being_copied():
             return
         else:
-            yield from self._expire(now, tally)
+            yield from self._expire(now, counts)
         if keep is not None:
-            yield from self._remove(CLOSED, now - to_ms(keep), tally, dry_run)
+            yield from self._remove(CLOSED, now - to_ms(keep), counts, dry_run)
         if keep_pending is not None:
-            yield from self._remove(FOR_EVER, now - to_ms(keep_pending), tally, dry_run)
+            yield from self._remove(PERMANENT, now - to_ms(keep_pending), counts, dry_run)
 
-    def _is_carried(self) -> bool:
+    def _is_being_copied(self) -> bool:
         return self._engine.transfer.store_status() is not None  # a copy compares both stores, so nothing may change
 
     # -- pending ones
 
-    def _expire(self, now: int, tally: RetentionCounts) -> Iterator[None]:
+    def _expire(self, now: int, counts: RetentionCounts) -> Iterator[None]:
         before, over = self._oldest_kept(now), self._count_over()
         while True:
-            oldest = self._engine.dead_letters.oldest("pending", _AT_ONCE)
+            oldest = self._engine.dead_letters.oldest("pending", _BATCH_SIZE)
             due = [
                 dead_letter
                 for place, dead_letter in enumerate(oldest)
-                if place < over or moment_of(dead_letter) < before
+                if place < over or entry_time(dead_letter) < before
             ]
             done = self._closed(due, _TOO_OLD) if due else 0
             if not done:
                 return
-            tally.expired += done
+            counts.expired += done
             over = max(over - done, 0)
             yield
 
@@ -95,20 +95,20 @@ class DeadLetterSweep:
     # -- closed ones
 
     def _remove(
-        self, statuses: tuple[Status, ...], before: int, tally: RetentionCounts, dry_run: bool
+        self, statuses: tuple[Status, ...], before: int, counts: RetentionCounts, dry_run: bool
     ) -> Iterator[None]:
         if dry_run:
-            tally.dead_letters += self._count_closed(statuses, before)
+            counts.dead_letters += self._count_closed(statuses, before)
             return
-        removed = _AT_ONCE
-        while removed == _AT_ONCE:
-            removed = self._engine.dead_letters.purge(statuses, before, _AT_ONCE)
-            tally.dead_letters += removed
+        removed = _BATCH_SIZE
+        while removed == _BATCH_SIZE:
+            removed = self._engine.dead_letters.purge(statuses, before, _BATCH_SIZE)
+            counts.dead_letters += removed
             yield
 
     def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
         which, last, count = DeadLetterFilter(statuses=statuses, until=before), None, 0
-        while page := self._engine.dead_letters.find(which, _AT_ONCE, last):
+        while page := self._engine.dead_letters.find(which, _BATCH_SIZE, last):
             count += sum((dead_letter.resolved_at or dead_letter.entered_at) < before for dead_letter in page)
             last = page[-1].id
         return count

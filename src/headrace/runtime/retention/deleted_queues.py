@@ -9,7 +9,7 @@ from headrace.core.documents import STAYS, Document
 from headrace.engines.protocol.engine import Engine
 
 _KIND = f"{STAYS}deleted queues"
-_AT_ONCE = 1000
+_PAGE_SIZE = 1000
 
 
 def mark_deleted(engine: Engine, queue: str) -> None:
@@ -21,9 +21,9 @@ def deleted_queues(engine: Engine) -> set[str]:
     """All queues that were ever deleted; one with jobs or rules is in use again."""
     found: set[str] = set()
     first = ""
-    while page := engine.document_store.browse(_KIND, first, limit=_AT_ONCE):
+    while page := engine.document_store.browse(_KIND, first, limit=_PAGE_SIZE):
         found |= {document.key for document in page}
-        if len(page) < _AT_ONCE:
+        if len(page) < _PAGE_SIZE:
             break
         first = page[-1].key + "\0"
     return found

@@ -9,7 +9,7 @@ from itertools import islice
 
 from headrace.core.jobs.records import Filter
 from headrace.core.jobs.states import FINAL, State
-from headrace.core.retention.retention import GRACE, FinishedJob, may_go_early
+from headrace.core.retention.retention import GRACE, FinishedJob, is_removable_early
 from headrace.core.settings.settings import Settings
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.removal import RetentionCounts
@@ -17,8 +17,8 @@ from headrace.runtime.retention.removal import RetentionCounts
 log = logging.getLogger("headrace.maintenance")
 
 FULL, MARGIN = 0.95, 0.90  # share of the server's memory limit: removal begins at the first and ends at the second
-_AT_ONCE = 200
-_LEAST = 10  # jobs to remove at once to make room; of many, 1 %
+_PAGE_SIZE = 200
+_MIN_JOBS = 10  # jobs to remove at once from a full store; of many, 1 %
 Removal = Callable[[list[FinishedJob]], Iterator[None]]
 
 
@@ -29,21 +29,21 @@ class EarlyRemoval:
         self._engine = engine
         self._most = settings.job_history_size
 
-    def beyond_history(self, now: int, tally: RetentionCounts, dry_run: bool, remove: Removal) -> Iterator[None]:
+    def beyond_history(self, now: int, counts: RetentionCounts, dry_run: bool, remove: Removal) -> Iterator[None]:
         """All but the newest `job_history_size`."""
         if self._most is None:
             return
-        gone = set(tally.jobs) if dry_run else set[str]()
+        gone = set(counts.jobs) if dry_run else set[str]()
         over = self._engine.queries.count(Filter(states=tuple(FINAL))) - self._most - len(gone)
         if over > 0:
             yield from remove(list(islice(self._oldest(now, gone), over)))
 
-    def for_room(self, now: int, remove: Removal) -> Iterator[None]:
-        """As many as it takes until a server that refuses writes has room again."""
+    def when_full(self, now: int, remove: Removal) -> Iterator[None]:
+        """As many as it takes until a server that refuses writes accepts them again."""
         facts = self._engine.facts()
         if _share(facts) < FULL:
             return
-        oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _LEAST)
+        oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _MIN_JOBS)
         removed = 0
         while _share(self._engine.facts()) >= MARGIN and (some := list(islice(oldest, step))):
             yield from remove(some)
@@ -53,13 +53,13 @@ class EarlyRemoval:
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[FinishedJob]:
         queues = [row.name for row in self._engine.queries.queues()]
-        ways = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
-        merged = heapq.merge(*ways, key=lambda job: (job.finished_at, job.seq))
-        return (job for job in merged if may_go_early(job, now) and job.id not in but)
+        pages = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
+        merged = heapq.merge(*pages, key=lambda job: (job.finished_at, job.seq))
+        return (job for job in merged if is_removable_early(job, now) and job.id not in but)
 
     def _of(self, queue: str, state: State, now: int) -> Iterator[FinishedJob]:
         after: FinishedJob | None = None
-        while page := self._engine.retention_store.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
+        while page := self._engine.retention_store.finished(queue, state, now - GRACE + 1, _PAGE_SIZE, after):
             yield from page
             after = page[-1]
 

@@ -16,18 +16,18 @@ from headrace.core.jobs.dependencies import Dependency
 from headrace.core.jobs.records import Lease
 from headrace.core.jobs.transfer import JobExport
 from headrace.core.retention.archive import ArchiveRow, Interval, key_of, row_of, was_archived_before
-from headrace.core.retention.retention import Fate, FinishedJob
+from headrace.core.retention.retention import FinishedJob, RetentionAction
 from headrace.engines.protocol.archive import Archive
 from headrace.engines.protocol.engine import Engine
 
 _SMALLEST, _LARGEST = 20, 500  # jobs of one piece
 _SHORT, _LONG = 0.006, 0.02  # seconds of the store's time that a piece should take: a claim may wait for all of it
-_ARCHIVED_AT_ONCE, _BYTES_AT_ONCE = 2000, 8_000_000
-_LISTED = 10_000
+_MAX_WAITING, _MAX_WAITING_BYTES = 2000, 8_000_000
+_MAX_LISTED = 10_000
 
 
 class RetentionCounts(Struct):
-    """What a retention run has found due, and done."""
+    """The counts of a retention run."""
 
     archived: int = 0
     deleted: int = 0
@@ -47,8 +47,8 @@ class RetentionCounts(Struct):
     def count(self, archived: Collection[str], deleted: Collection[str]) -> None:
         self.archived += len(archived)
         self.deleted += len(deleted)
-        if len(self.jobs) < _LISTED:
-            self.jobs += [*archived, *deleted][: _LISTED - len(self.jobs)]
+        if len(self.jobs) < _MAX_LISTED:
+            self.jobs += [*archived, *deleted][: _MAX_LISTED - len(self.jobs)]
 
 
 class _Removal(Struct, frozen=True):
@@ -73,25 +73,25 @@ class RemovalBatch:
         self._waiting: list[_Removal] = []
         self.errors: list[Exception] = []  # of the archive: after the first one, jobs to archive stay in the store
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Start over: none of the waiting jobs was removed."""
         self._waiting, self.errors = [], []
 
-    def collect(self, ripe: Sequence[tuple[FinishedJob, Fate]], tally: RetentionCounts) -> Iterator[None]:
+    def collect(self, due: Sequence[tuple[FinishedJob, RetentionAction]], counts: RetentionCounts) -> Iterator[None]:
         """Remove these, now or with the next ones; yields after each piece."""
-        while ripe:
-            part, ripe = ripe[: self._size], ripe[self._size :]
-            self._waiting += [_Removal(job.id, job.version) for job, fate in part if fate == "delete"]
-            archiving = [job for job, fate in part if fate == "archive" and not self.errors]
+        while due:
+            part, due = due[: self._size], due[self._size :]
+            self._waiting += [_Removal(job.id, job.version) for job, action in part if action == "delete"]
+            archiving = [job for job, action in part if action == "archive" and not self.errors]
             if archiving:
                 with _Timed(self):
-                    self._waiting += self._packed(archiving)
+                    self._waiting += self._removals_of(archiving)
                 yield
             weight = sum(one.row.bytes for one in self._waiting if one.row is not None)
-            if len(self._waiting) >= _ARCHIVED_AT_ONCE or weight >= _BYTES_AT_ONCE:
-                yield from self.let_go(tally)
+            if len(self._waiting) >= _MAX_WAITING or weight >= _MAX_WAITING_BYTES:
+                yield from self.flush(counts)
 
-    def let_go(self, tally: RetentionCounts) -> Iterator[None]:
+    def flush(self, counts: RetentionCounts) -> Iterator[None]:
         """Remove all that wait: archive them first and, once they are safe there, delete them from the store."""
         waiting, self._waiting = self._waiting, []
         if self._archive is not None and (rows := [one.row for one in waiting if one.row is not None]):
@@ -105,26 +105,26 @@ class RemovalBatch:
             part, waiting = waiting[: self._size], waiting[self._size :]
             with _Timed(self):
                 gone = set(self._engine.retention_store.clear([Lease(one.id, one.version) for one in part]))
-            _count(part, gone, tally)
+            _count(part, gone, counts)
             if left := [one for one in part if one.id not in gone and one.row is not None]:
-                self._take_back(left)
+                self._remove_obsolete(left)
             yield
 
-    def mind(self, took: float) -> None:
+    def adapt(self, took: float) -> None:
         """Use smaller pieces if one takes long, so that no claim waits for it."""
         if took > _LONG:
             self._size = max(self._size // 2, _SMALLEST)
         elif took < _SHORT:
             self._size = min(self._size * 2, _LARGEST)
 
-    def _packed(self, jobs: list[FinishedJob]) -> list[_Removal]:
+    def _removals_of(self, jobs: list[FinishedJob]) -> list[_Removal]:
         """The exports of these jobs; those that ran again meanwhile are left out."""
         versions = {job.id: job.version for job in jobs}
         job_exports = [
             one for one in self._engine.retention_store.pack(list(versions)) if one.job.version == versions[one.job.id]
         ]
         edges = self._edges([one.job.id for one in job_exports if one.job.has_dependencies or one.job.flow])
-        return [_leaving(one, edges.get(one.job.id, [])) for one in job_exports]
+        return [_removal_of(one, edges.get(one.job.id, [])) for one in job_exports]
 
     def _edges(self, ids: list[str]) -> dict[str, list[Dependency]]:
         found: dict[str, list[Dependency]] = defaultdict(list)
@@ -133,7 +133,7 @@ class RemovalBatch:
             found[edge.child].append(edge)
         return found
 
-    def _take_back(self, left: list[_Removal]) -> None:
+    def _remove_obsolete(self, left: list[_Removal]) -> None:
         """Remove archived copies of jobs that ran again meanwhile, and so stayed in the store."""
         assert self._archive is not None
         ids = [one.id for one in left]
@@ -162,19 +162,19 @@ class _Timed:
         self._began = time.perf_counter()
 
     def __exit__(self, *_: object) -> None:
-        self._removal_batch.mind(time.perf_counter() - self._began)
+        self._removal_batch.adapt(time.perf_counter() - self._began)
 
 
-def _leaving(job_export: JobExport, edges: list[Dependency]) -> _Removal:
+def _removal_of(job_export: JobExport, edges: list[Dependency]) -> _Removal:
     row, job = row_of(job_export, edges), job_export.job
     return _Removal(
         job.id, job.version, row, was_archived_before(job_export), len(job_export.history), len(job_export.steps)
     )
 
 
-def _count(part: list[_Removal], gone: set[str], tally: RetentionCounts) -> None:
+def _count(part: list[_Removal], gone: set[str], counts: RetentionCounts) -> None:
     done = [one for one in part if one.id in gone]
     archived = [one for one in done if one.row is not None]
-    tally.count([one.id for one in archived], [one.id for one in done if one.row is None])
-    tally.history += sum(one.history for one in archived)
-    tally.steps += sum(one.steps for one in archived)
+    counts.count([one.id for one in archived], [one.id for one in done if one.row is None])
+    counts.history += sum(one.history for one in archived)
+    counts.steps += sum(one.steps for one in archived)

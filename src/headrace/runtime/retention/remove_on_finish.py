@@ -1,4 +1,4 @@
-"""Queues with calls that asked for the removal of their jobs on finish.
+"""Queues with calls whose jobs are removed on finish.
 
 The worker that runs retention may never have run such a job: other workers or HTTP workers run it. So each process
 records such queues in the store, and a record without use expires.

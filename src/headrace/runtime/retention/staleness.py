@@ -22,7 +22,7 @@ from headrace.core.events.log import EventGroup
 from headrace.core.jobs.outcomes import opens_dead_letter
 from headrace.core.metrics.histogram import Histogram
 from headrace.core.retention.lifecycle import Policies, PolicyRow
-from headrace.core.retention.staleness import REASON, StaleFinding, judgment, verdict, watch
+from headrace.core.retention.staleness import REASON, StaleFinding, age_query, check_staleness, stale_action
 from headrace.core.settings.settings import Settings
 from headrace.core.text import why
 from headrace.engines.protocol.engine import Engine
@@ -30,9 +30,9 @@ from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.maintenance")
 
-_LOOKS = 2000  # jobs per read: some ten milliseconds, mostly where nearly all are stale
-_FIRST_AT_MOST = 60.0  # seconds
-_SURVEY = "~survey"
+_PAGE_SIZE = 2000  # jobs per read: some ten milliseconds, mostly where nearly all are stale
+_LONGEST_FIRST_PAUSE = 60.0  # seconds
+_SCAN_KIND = "~survey"
 
 
 class StaleScanResult(Struct, frozen=True):
@@ -44,13 +44,13 @@ class StaleScanResult(Struct, frozen=True):
     error: str | None = None
 
 
-_surveyed = msgspec.json.Decoder(StaleScanResult)
+_scan_results = msgspec.json.Decoder(StaleScanResult)
 
 
-def last_survey(engine: Engine) -> StaleScanResult | None:
+def last_scan(engine: Engine) -> StaleScanResult | None:
     """The last recorded scan."""
-    documents = engine.document_store.get(_SURVEY, ["stale"])
-    return next(readable(_surveyed.decode, (document.value for document in documents)), None)
+    documents = engine.document_store.get(_SCAN_KIND, ["stale"])
+    return next(readable(_scan_results.decode, (document.value for document in documents)), None)
 
 
 class StaleScan:
@@ -62,19 +62,19 @@ class StaleScan:
     def __init__(self, engine: Engine, settings: Settings, rows: list[PolicyRow] | None = None) -> None:
         rows = engine.staleness_store.terms() if rows is None else rows
         self._engine = engine
-        self._book = Policies(rows, settings)
+        self._policies = Policies(rows, settings)
         self._now = engine.clock.now()
-        self._watch = watch(rows, settings, self._now)
-        self._opens_letters = opens_dead_letter(settings.dead_letters, REASON)
+        self._query = age_query(rows, settings, self._now)
+        self._creates_dead_letters = opens_dead_letter(settings.dead_letters, REASON)
         self._cursor: str | None = None
         self.is_over = False
 
-    def look(self) -> list[StaleFinding]:
+    def next_findings(self) -> list[StaleFinding]:
         """The stale and nearly stale jobs among the next ones."""
-        page = self._engine.staleness_store.aged(self._watch, _LOOKS, self._cursor)
+        page = self._engine.staleness_store.aged(self._query, _PAGE_SIZE, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
-        found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
-        if self._opens_letters:
+        found = [found for job in page.jobs if (found := check_staleness(job, self._policies, self._now)) is not None]
+        if self._creates_dead_letters:
             return found
         return [structs.replace(one, action="fail") if one.action == "dead" else one for one in found]
 
@@ -83,7 +83,7 @@ def apply(engine: Engine, findings: list[StaleFinding]) -> list[bool]:
     """Apply the actions for these stale jobs in one commit; returns for each whether it was done."""
     # A job already marked for review in this version is not marked again.
     new = [finding for finding in findings if not _is_noted(finding)]
-    done = iter(engine.staleness_store.mark_stale([judgment(finding) for finding in new]))
+    done = iter(engine.staleness_store.mark_stale([stale_action(finding) for finding in new]))
     return [_is_noted(finding) or next(done) for finding in findings]
 
 
@@ -91,7 +91,7 @@ def _is_noted(finding: StaleFinding) -> bool:
     return finding.action == "review" and finding.job.reviewed
 
 
-def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int], lasted: Sequence[int]) -> None:
+def emit_scan(engine: Engine, settings: Settings, done: Mapping[str, int], lasted: Sequence[int]) -> None:
     """Emit how many jobs were ended or newly marked, if any, and how long they lasted; metrics use this event."""
     names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
     data: dict[str, Any] = {name: done[act] for act, name in names.items() if done.get(act)}
@@ -100,7 +100,7 @@ def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int], las
     _emit(engine, settings, "stale.checked", data)
 
 
-def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
+def emit_failure(engine: Engine, settings: Settings, error: Exception) -> None:
     """Emit an event that a scan failed."""
     _emit(engine, settings, "stale.failed", {"error": why(error)})
 
@@ -111,7 +111,7 @@ def _emit(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]
             engine.events.tell([EventGroup(kind, engine.clock.now(), data=[dict(data)])])
 
 
-def record_survey(engine: Engine, stale: int, nearly: int) -> None:
+def record_scan(engine: Engine, stale: int, nearly: int) -> None:
     """Record the result of a scan. A second worker records the same."""
     _record(engine, lambda _: StaleScanResult(engine.clock.now(), stale, nearly))
 
@@ -125,10 +125,10 @@ def record_failure(engine: Engine, error: Exception) -> None:
 def _record(engine: Engine, update: Callable[[StaleScanResult | None], StaleScanResult]) -> None:
     # An unavailable store can't be written either.
     with contextlib.suppress(EngineUnavailable):
-        known = next(iter(engine.document_store.get(_SURVEY, ["stale"])), None)
-        last = None if known is None else read_or(_surveyed.decode, known.value, None)
+        known = next(iter(engine.document_store.get(_SCAN_KIND, ["stale"])), None)
+        last = None if known is None else read_or(_scan_results.decode, known.value, None)
         text = msgspec.json.encode(update(last)).decode()
-        engine.document_store.put([Document(_SURVEY, "stale", 0 if known is None else known.version, text)])
+        engine.document_store.put([Document(_SCAN_KIND, "stale", 0 if known is None else known.version, text)])
 
 
 class StaleCheck:
@@ -139,7 +139,7 @@ class StaleCheck:
         self._settings = settings
         self._every = every
         self._is_first = True
-        self._survey: StaleScan | None = None
+        self._scan: StaleScan | None = None
         self._stale: list[StaleFinding] = []
         self._lasted: list[int] = []
         self._counts: Counter[str] = Counter()
@@ -147,34 +147,34 @@ class StaleCheck:
     def do(self) -> float:
         if self._is_first:  # not all workers of a deploy at the same moment
             self._is_first = False
-            return random.uniform(0.0, min(self._every, _FIRST_AT_MOST))
+            return random.uniform(0.0, min(self._every, _LONGEST_FIRST_PAUSE))
         try:
-            self._go_on()
+            self._continue()
         except Exception as error:
             record_failure(self._engine, error)
-            tell_failure(self._engine, self._settings, error)
+            emit_failure(self._engine, self._settings, error)
             raise
-        if self._stale or self._survey is not None:
+        if self._stale or self._scan is not None:
             return 0.0
-        record_survey(self._engine, self._counts["stale"], self._counts["nearly stale"])
+        record_scan(self._engine, self._counts["stale"], self._counts["nearly stale"])
         self._report()
         return self._every
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         if self._stale:
             self._act()
         else:
-            self._look()
+            self._scan_page()
 
-    def _look(self) -> None:
-        survey = self._survey = self._survey or StaleScan(self._engine, self._settings)
-        found = survey.look()
+    def _scan_page(self) -> None:
+        scan = self._scan = self._scan or StaleScan(self._engine, self._settings)
+        found = scan.next_findings()
         if not self._settings.stale_dry_run:
             self._stale = [finding for finding in found if finding.is_stale and not _is_noted(finding)]
         self._counts["stale"] += sum(finding.is_stale for finding in found)
         self._counts["nearly stale"] += sum(not finding.is_stale for finding in found)
-        if survey.is_over:
-            self._survey = None
+        if scan.is_over:
+            self._scan = None
 
     def _act(self) -> None:
         some = self._stale[: self._settings.stale_batch]
@@ -187,12 +187,12 @@ class StaleCheck:
             if is_done and finding.action != "review":
                 job = finding.job
                 extra = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
-                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=extra)
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.describe(), extra=extra)
 
     def _report(self) -> None:
         counts, self._counts = self._counts, Counter()
         lasted, self._lasted = self._lasted, []
-        tell_survey(self._engine, self._settings, counts, lasted)
+        emit_scan(self._engine, self._settings, counts, lasted)
         text = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
         names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
         changed = any(counts[name] for name in names[1:4])

@@ -12,46 +12,51 @@ from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.retention.removal import RetentionCounts
 
-_LONGEST_ERROR = 500
+_MAX_ERROR_CHARS = 500
 
 
-def error_in_words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+def error_text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS]
 
 
-def record_sweep(
-    engine: Engine, settings: Settings, tally: RetentionCounts, began: int, leave_for: int = 0, error: str | None = None
+def record_run(
+    engine: Engine,
+    settings: Settings,
+    counts: RetentionCounts,
+    began: int,
+    leave_for: int = 0,
+    error: str | None = None,
 ) -> None:
     """Record what a run has done so far. No other worker need begin one for `leave_for` milliseconds."""
     now = engine.clock.now()
     run = RetentionRun(
         at=now,
         duration=now - began,
-        archived=tally.archived,
-        deleted=tally.deleted,
-        dead_letters=tally.dead_letters,
+        archived=counts.archived,
+        deleted=counts.deleted,
+        dead_letters=counts.dead_letters,
         partition=partition_of(now, settings.archive_partition),
-        dropped=tally.dropped,
+        dropped=counts.dropped,
         until=now + leave_for,
         error=error,
     )
-    # A full store accepts no write, and making room in it is the purpose of this run.
+    # A full store accepts no write, and this run may be there to empty it.
     with contextlib.suppress(EngineUnavailable):
         engine.retention_store.record(run)
 
 
-def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took: int, error: str | None = None) -> None:
+def emit_run(engine: Engine, settings: Settings, counts: RetentionCounts, took: int, error: str | None = None) -> None:
     """Emit the archive.swept or archive.failed event, if anything was done; `took` is in milliseconds."""
-    counts: dict[str, int | str] = {
-        "archived": tally.archived,
-        "deleted": tally.deleted,
-        "dead_letters": tally.dead_letters,
-        "dead_letters_expired": tally.expired,
-        "partitions_created": len(tally.prepared),
-        "partitions_detached": len(tally.dropped),
-        "partition_failures": tally.unprepared,
+    named: dict[str, int | str] = {
+        "archived": counts.archived,
+        "deleted": counts.deleted,
+        "dead_letters": counts.dead_letters,
+        "dead_letters_expired": counts.expired,
+        "partitions_created": len(counts.prepared),
+        "partitions_detached": len(counts.dropped),
+        "partition_failures": counts.unprepared,
     }
-    data = {name: count for name, count in counts.items() if count}
+    data = {name: count for name, count in named.items() if count}
     if error is not None:
         data["error"] = error
     if not data or not settings.events:

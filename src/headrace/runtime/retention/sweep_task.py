@@ -17,13 +17,13 @@ from headrace.engines.protocol.engine import Engine
 from headrace.runtime.retention.removal import RetentionCounts
 from headrace.runtime.retention.remove_on_finish import RemoveOnFinish
 from headrace.runtime.retention.sweep import RetentionSweep
-from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
+from headrace.runtime.retention.sweep_event import emit_run, error_text, record_run
 
 log = logging.getLogger("headrace.maintenance")
 
 _TOO_LONG = 180.0  # seconds
-_SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
-_FOR_NOTHING = 10  # how many times the duration of a run that found nothing to wait until the next one
+_RECORD_EVERY, _RECORD_HOLDS = 5_000, 20_000
+_IDLE_FACTOR = 10  # how many times the duration of a run that found nothing to wait until the next one
 
 
 class RetentionTask:
@@ -49,7 +49,7 @@ class RetentionTask:
     def do(self) -> float:
         self._removals.note()
         if self._pieces is None and not self._begin():
-            return min(self._every, _SAY_SO_FOR / 1000)
+            return min(self._every, _RECORD_HOLDS / 1000)
         began = time.perf_counter()
         try:
             next(self._pieces or iter(()))
@@ -58,34 +58,34 @@ class RetentionTask:
             return self._end()
         except Exception as error:
             self._pieces = None  # an interrupted run begins anew
-            self._error = error_in_words(error)
-            self._record(_SAY_SO_FOR)
+            self._error = error_text(error)
+            self._record(_RECORD_HOLDS)
             self._report(self._error)
             raise
         self._worked += time.perf_counter() - began
-        if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
-            self._record(_SAY_SO_FOR)
+        if self._engine.clock.now() >= self._recorded_at + _RECORD_EVERY:
+            self._record(_RECORD_HOLDS)
         return 0.0
 
     def _begin(self) -> bool:
         now, last = self._engine.clock.now(), self._engine.retention_store.last()
         # A time in the future comes from a wrong clock.
-        if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
+        if last is not None and last.at <= now + _RECORD_HOLDS and now < last.until:
             return False
         if self._sweep is None:
             self._sweep = RetentionSweep(self._engine, self._settings, self._archive())
-        self._tally, self._began, self._worked = RetentionCounts(), now, 0.0
-        self._pieces = self._sweep.walk(self._tally, wanted=self._removals.queues(), whole=False)
-        self._record(_SAY_SO_FOR)
+        self._counts, self._began, self._worked = RetentionCounts(), now, 0.0
+        self._pieces = self._sweep.walk(self._counts, wanted=self._removals.queues(), whole=False)
+        self._record(_RECORD_HOLDS)
         return True
 
     def _end(self) -> float:
         took = (self._engine.clock.now() - self._began) / 1000
         pause, self._error = self._every, None
-        if self._tally.anything:
-            log.info("%s in %.1f s", _in_words(self._tally), took)
+        if self._counts.anything:
+            log.info("%s in %.1f s", _format_counts(self._counts), took)
         else:
-            pause = max(pause, self._worked * _FOR_NOTHING)
+            pause = max(pause, self._worked * _IDLE_FACTOR)
         if took > _TOO_LONG:
             log.warning(
                 "retention took %.0f s, %.0f s of it at work: it pauses a lot to cost little; "
@@ -97,20 +97,22 @@ class RetentionTask:
         return pause
 
     def _report(self, error: str | None = None) -> None:
-        tell_sweep(self._engine, self._settings, self._tally, self._engine.clock.now() - self._began, error)
+        emit_run(self._engine, self._settings, self._counts, self._engine.clock.now() - self._began, error)
 
     def _record(self, leave_for: int) -> None:
-        self._said_at = self._engine.clock.now()
-        record_sweep(self._engine, self._settings, self._tally, self._began, leave_for, self._error)
+        self._recorded_at = self._engine.clock.now()
+        record_run(self._engine, self._settings, self._counts, self._began, leave_for, self._error)
 
 
-def _in_words(tally: RetentionCounts) -> str:
-    counts = {
-        "archived": (tally.archived, "job"),
-        "deleted": (tally.deleted, "job"),
-        "expired": (tally.expired, "dead letter"),
-        "removed": (tally.dead_letters, "dead letter"),
-        "dropped": (len(tally.dropped), "partition"),
+def _format_counts(counts: RetentionCounts) -> str:
+    done_counts = {
+        "archived": (counts.archived, "job"),
+        "deleted": (counts.deleted, "job"),
+        "expired": (counts.expired, "dead letter"),
+        "removed": (counts.dead_letters, "dead letter"),
+        "dropped": (len(counts.dropped), "partition"),
     }
-    parts = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]
+    parts = [
+        f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in done_counts.items() if count
+    ]
     return ", ".join(parts)

@@ -28,8 +28,8 @@ from headrace.errors import EngineUnavailable
 log = logging.getLogger("headrace.schedules")
 
 BATCH = 100
-_TRY_AGAIN = 60_000  # ms until a failed schedule is tried again
-_LOOK_AGAIN = 1_000  # ms until a schedule that waits for its last job checks again
+_RETRY_MS = 60_000  # ms until a failed schedule is tried again
+_RECHECK_MS = 1_000  # ms until a schedule that waits for its last job checks again
 
 _timing = msgspec.json.Decoder(Timing)
 _call = msgspec.json.Decoder(NewJob)
@@ -62,7 +62,7 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     won = _commit(engine, rows, firings, now)
     for row, firing, applied in zip(rows, firings, won, strict=True):
         if applied and firing.jobs and timing_of(row).at is not None:
-            # Its only run is over, unless someone gave it a new time just now.
+            # Its only run is over, unless an operator gave it a new time just now.
             engine.schedule_store.delete(row.id, row.version + 1)
     return Fired(len(rows), sum(won))
 
@@ -97,15 +97,17 @@ def _firing(row: ScheduleRow, now: int, busy: bool) -> ScheduleFire:
     try:
         return _planned(row, timing_of(row), now, busy)
     except Exception as error:  # an error of one schedule must not block the others
-        return _stumbled(row, error, now)
+        return _failed(row, error, now)
 
 
 def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> ScheduleFire:
     if row.occurrence is None:
         return ScheduleFire(structs.replace(row, due_at=None))
     if busy and timing.overlap == "queue":
-        return ScheduleFire(structs.replace(row, due_at=now + _LOOK_AGAIN))
-    found = due(_uncounted(_patient(timing, row, now), row), row.id, row.occurrence, now, row.fired, row.created_at)
+        return ScheduleFire(structs.replace(row, due_at=now + _RECHECK_MS))
+    found = due(
+        _uncounted(_without_misses(timing, row, now), row), row.id, row.occurrence, now, row.fired, row.created_at
+    )
     fire = found.fire if timing.overlap == "allow" else found.fire[-1:] if not busy else []
     crowded = [one for one in found.fire if one not in fire]
     jobs = tuple(job_for(row, occurrence, now) for occurrence in fire)
@@ -125,14 +127,14 @@ def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Schedule
     return ScheduleFire(after, jobs, tuple(sorted(occurrences, key=lambda one: one.at)))
 
 
-def _patient(timing: Timing, row: ScheduleRow, now: int) -> Timing:
+def _without_misses(timing: Timing, row: ScheduleRow, now: int) -> Timing:
     """An occurrence that waited for the job before it was not missed, however late it is."""
     waited = timing.overlap == "queue" and timing.catch_up == "none" and now - (row.due_at or 0) <= GRACE
     return structs.replace(timing, catch_up="latest") if waited else timing
 
 
 def _uncounted(timing: Timing, row: ScheduleRow) -> Timing:
-    """What is due where runs may replace each other: only fired ones count for the limit."""
+    """The timing without its limit if runs may replace each other: only fired ones count for the limit."""
     counts = timing.overlap == "allow" or timing.limit is None or row.fired >= timing.limit
     return timing if counts else structs.replace(timing, limit=None)
 
@@ -151,12 +153,12 @@ def _crowded_out(row: ScheduleRow, crowded: Sequence[int], busy: bool, now: int)
     return [Occurrence(row.id, at, now, "skipped", row.last_job if busy else None, detail) for at in crowded]
 
 
-def _stumbled(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
+def _failed(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
     """The occurrence stays due; after the schedule is fixed, nothing else has to be done."""
     message = why(error)
     log.error("schedule %s can't fire: %s; trying again in a minute", row.id, message)
     occurrence = Occurrence(row.id, row.occurrence or now, now, "error", None, message)
-    return ScheduleFire(structs.replace(row, due_at=now + _TRY_AGAIN, error=message), (), (occurrence,))
+    return ScheduleFire(structs.replace(row, due_at=now + _RETRY_MS, error=message), (), (occurrence,))
 
 
 # -- the store
@@ -164,11 +166,11 @@ def _stumbled(row: ScheduleRow, error: Exception, now: int) -> ScheduleFire:
 
 def _unfinished(engine: Engine, rows: Sequence[ScheduleRow]) -> set[str]:
     """The last jobs of these schedules that have not finished, where that matters."""
-    asked = {row.last_job for row in rows if row.last_job is not None and _minds_overlap(row)}
-    return asked - engine.queries.finished(asked) if asked else set()
+    candidates = {row.last_job for row in rows if row.last_job is not None and _checks_overlap(row)}
+    return candidates - engine.queries.finished(candidates) if candidates else set()
 
 
-def _minds_overlap(row: ScheduleRow) -> bool:
+def _checks_overlap(row: ScheduleRow) -> bool:
     try:
         return timing_of(row).overlap != "allow"
     except DAMAGE:
@@ -183,5 +185,5 @@ def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[Sched
         raise
     except Exception as error:
         if len(rows) == 1:
-            return engine.schedule_store.fire([_stumbled(rows[0], error, now)], now)
+            return engine.schedule_store.fire([_failed(rows[0], error, now)], now)
     return [_commit(engine, [row], [firing], now)[0] for row, firing in zip(rows, firings, strict=True)]

@@ -20,8 +20,8 @@ from headrace.runtime.schedules.fire import fire_due
 log = logging.getLogger("headrace.schedules")
 
 _LONGEST_SLEEP = 60.0  # seconds: a clock may be set, and a ring may be lost
-_HANG_BACK_FIRST, _HANG_BACK_LONGEST = 0.02, 0.15
-_HELD_UP = 1.0
+_DELAY_FIRST, _DELAY_LONGEST = 0.02, 0.15
+_CLOSED_PAUSE = 1.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
 
 
@@ -32,12 +32,12 @@ class Scheduler:
         self._engine = engine
         self._declare = declare
         self._declared = False
-        self._behind = 0.0
+        self._delay = 0.0
         self._outage = 0.0
         self.sign = ThreadLiveness("scheduler")
         self._stopping = threading.Event()
         self._bell = engine.listen("times")
-        self._thread = threading.Thread(target=self._keep_time, name="headrace-scheduler", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headrace-scheduler", daemon=True)
 
     def start(self) -> None:
         self._declare_once()
@@ -62,7 +62,7 @@ class Scheduler:
 
     # -- the thread
 
-    def _keep_time(self) -> None:
+    def _run(self) -> None:
         self.sign.back_in(0.0)
         while not self._stopping.is_set():
             pause = self._guarded_turn()
@@ -70,9 +70,9 @@ class Scheduler:
             if self._outage:
                 self._stopping.wait(pause)  # a ring does not shorten the pause while the store is unavailable
             elif self._bell.wait(pause):
-                # Every firing rings. A scheduler that is not first need not look at once; with many schedules it would
-                # do so all day.
-                self._stopping.wait(self._behind)
+                # Every firing rings. A scheduler that is not first need not read at once; with many schedules it would
+                # read all day.
+                self._stopping.wait(self._delay)
 
     def _guarded_turn(self) -> float:
         try:
@@ -93,15 +93,15 @@ class Scheduler:
         next_at = self._engine.schedule_store.next_due()
         if next_at is None:
             return _LONGEST_SLEEP
-        left = (next_at - self._engine.clock.now()) / 1000 + self._behind
+        left = (next_at - self._engine.clock.now()) / 1000 + self._delay
         if left > 0:
             return min(left, _LONGEST_SLEEP)
         fired = fire_due(self._engine)
         if not fired.seen and self._engine.schedule_store.next_due() == next_at:
-            return _HELD_UP  # a store that is being copied fires nothing
-        self._behind = 0.0 if 0 < fired.won == fired.seen else self._farther_behind()
+            return _CLOSED_PAUSE  # a store that is being copied fires nothing
+        self._delay = 0.0 if 0 < fired.won == fired.seen else self._longer_delay()
         return 0.0
 
-    def _farther_behind(self) -> float:
-        """The longer a scheduler found nothing to fire, the longer it waits; randomized, lest two collide again."""
-        return min(max(self._behind, _HANG_BACK_FIRST) * random.uniform(1.0, 2.0), _HANG_BACK_LONGEST)
+    def _longer_delay(self) -> float:
+        """The longer a scheduler found nothing to fire, the longer it waits; randomized, against a second collision."""
+        return min(max(self._delay, _DELAY_FIRST) * random.uniform(1.0, 2.0), _DELAY_LONGEST)

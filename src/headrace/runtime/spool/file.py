@@ -45,9 +45,9 @@ _TABLES = (
     ) STRICT""",
     f"PRAGMA user_version={VERSION}",
 )
-_AT_ONCE = 100  # rows per statement, as in the engine: longer ones gain nothing
-_AT_MOST_BYTES = 4_000_000  # of a batch to forward: a store takes it as one parameter
-_TELLING = ("schema", "prefix", "host", "db")
+_ROWS_PER_STATEMENT = 100  # rows per statement, as in the engine: longer ones gain nothing
+_MAX_BATCH_BYTES = 4_000_000  # of a batch to forward: a store takes it as one parameter
+_ADDRESS_PARAMETERS = ("schema", "prefix", "host", "db")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(NewJob).decode
 
@@ -55,9 +55,11 @@ _decode = msgspec.json.Decoder(NewJob).decode
 def address_of(url: str) -> str:
     """The address of the store that a URL names: without the user and most parameters."""
     parts = urlsplit(url)
-    telling = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name in _TELLING], safe="/")
+    query = urlencode(
+        [(name, value) for name, value in parse_qsl(parts.query) if name in _ADDRESS_PARAMETERS], safe="/"
+    )
     where = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return f"{where}?{telling}" if telling else where
+    return f"{where}?{query}" if query else where
 
 
 class Spooled(msgspec.Struct, frozen=True):
@@ -110,7 +112,7 @@ class SpoolFile:
         """
         self.prepare()
         with self.store.writing() as db:
-            self._ensure_room(db, len(jobs))
+            self._ensure_capacity(db, len(jobs))
             fresh = self._write_fresh(db, jobs, now)
             if whole and not all(fresh):
                 raise DuplicateJob(jobs[fresh.index(False)].id)
@@ -119,7 +121,7 @@ class SpoolFile:
             self._set_mark()
             return fresh
 
-    def _ensure_room(self, db: sqlite3.Connection, more: int) -> None:
+    def _ensure_capacity(self, db: sqlite3.Connection, more: int) -> None:
         # The range of the numbers is never less than their count, and quick to find.
         if scalar(db, _SPAN, {"store": self.address}) + more <= self.limit:
             return
@@ -147,8 +149,8 @@ class SpoolFile:
 
     def _write(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> int:
         added = 0
-        for start in range(0, len(jobs), _AT_ONCE):
-            rows = jobs[start : start + _AT_ONCE]
+        for start in range(0, len(jobs), _ROWS_PER_STATEMENT):
+            rows = jobs[start : start + _ROWS_PER_STATEMENT]
             values = chain.from_iterable((self.address, job.id, _encode(job).decode(), now) for job in rows)
             added += db.execute(_insert(len(rows)), list(values)).rowcount
         return added
@@ -163,7 +165,7 @@ class SpoolFile:
         with self.store.reading() as db, contextlib.closing(db.execute(_NEXT, (self.address, limit))) as rows:
             for seq, job_id, text in rows:
                 size += len(text)
-                if batch and size > _AT_MOST_BYTES:
+                if batch and size > _MAX_BATCH_BYTES:
                     break
                 batch.append(Spooled(seq, job_id, job_in(text)))
         return batch

@@ -2,7 +2,7 @@
 
 One thread, which exists while jobs wait, and always in workers. Among several processes with one spool, one forwards at
 a time. A job leaves the spool after the store has accepted it: if the process dies in between, the job is sent again
-and the store recognizes its id. Must not know who enqueues, nor the tables of the spool.
+and the store recognizes its id. Must not know the producers, nor the tables of the spool.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ log = logging.getLogger("headrace.spool")
 
 BATCH = 500
 _PAUSE_FIRST, _PAUSE_LONGEST = 0.2, 5.0
-_LOOK = 0.2  # how often to check whether another process has done it
-_WATCH = 1.0  # how often a worker checks whether jobs wait
-_CHANCES = 3  # for a job that the store refuses
-_LAST_CHANCE = 2.0  # seconds that a closing app waits for the last jobs
+_CHECK_EVERY = 0.2  # how often to check whether another process has done it
+_IDLE_CHECK = 1.0  # how often a worker checks whether jobs wait
+_MAX_REFUSALS = 3  # for a job that the store refuses
+_CLOSE_TIMEOUT = 2.0  # seconds that a closing app waits for the last jobs
 
 # The store takes no job at all now: it is unavailable, full, has moved, or has another version. The jobs wait.
-_NOT_NOW = (EngineUnavailable, QueueFull, ConfigError)
+_TEMPORARY = (EngineUnavailable, QueueFull, ConfigError)
 
 
 class _Stop:
-    """Tells a thread to end: at once if the store is unavailable, else when all is forwarded or the time is over."""
+    """Stops a thread: at once if the store is unavailable, else when all is forwarded or the time is over."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.requested = threading.Event()
         self.deadline = float("inf")
 
-    def ask(self, patience: float) -> None:
-        self.deadline = time.monotonic() + patience
-        self.asked.set()
+    def request(self, timeout: float) -> None:
+        self.deadline = time.monotonic() + timeout
+        self.requested.set()
 
     @property
     def is_due(self) -> bool:
-        return self.asked.is_set() and time.monotonic() >= self.deadline
+        return self.requested.is_set() and time.monotonic() >= self.deadline
 
 
 class Forwarder:
@@ -60,7 +60,7 @@ class Forwarder:
         self._file = file
         self._engine = engine
         self._elsewhere = elsewhere
-        self._turnstiles: set[Turnstile] = set()
+        self._locks: set[Turnstile] = set()
         self.start_afresh()
 
     def start_afresh(self) -> None:
@@ -70,11 +70,11 @@ class Forwarder:
         self._stays = False
         self._stop = _Stop()
         self._outage = 0.0
-        self._is_well = False  # whether the store took the last batch
+        self._is_available = False  # whether the store took the last batch
         self._forwarded = 0
         self._refusals: Counter[int] = Counter()
-        while self._turnstiles:
-            self._turnstiles.pop().close()
+        while self._locks:
+            self._locks.pop().close()
 
     def start(self, *, stay: bool = False) -> None:
         """Start forwarding what waits; with `stay`, also jobs that others spool later."""
@@ -89,29 +89,29 @@ class Forwarder:
                 except RuntimeError:  # a program that exits can start no thread: the jobs wait for the next one
                     self._thread = None
 
-    def stop(self, patience: float = _LAST_CHANCE) -> None:
-        """Forward for at most `patience` seconds, then end. The rest stays in the spool."""
+    def stop(self, timeout: float = _CLOSE_TIMEOUT) -> None:
+        """Forward for at most `timeout` seconds, then end. The rest stays in the spool."""
         with self._lock:
             thread, self._thread = self._thread, None
             self._stays = False
-            self._stop.ask(patience)
+            self._stop.request(timeout)
         if thread is not None and thread is not threading.current_thread():
-            thread.join(patience + _LAST_CHANCE)
+            thread.join(timeout + _CLOSE_TIMEOUT)
 
     # -- the thread
 
     def _work(self, stop: _Stop) -> None:
-        self._look()
+        self._open_file()
         while self._is_needed():
             if not self._file.marks.waiting:
-                stop.asked.wait(_WATCH)
+                stop.requested.wait(_IDLE_CHECK)
                 continue
             pause = self._guarded_turn(stop)
-            if stop.asked.is_set():
+            if stop.requested.is_set():
                 return
             self._rest(pause, stop)
 
-    def _look(self) -> None:
+    def _open_file(self) -> None:
         """Open the file, which restores its marker: after a power loss either may exist without the other."""
         try:
             if self._file.exists:
@@ -129,20 +129,20 @@ class Forwarder:
             return False
 
     def _rest(self, pause: float, stop: _Stop) -> None:
-        """New jobs do not wake it: during an outage they would make it ask the store all the time."""
+        """Wait for the pause. New jobs do not end it: during an outage each would cause a call to the store."""
         until = time.monotonic() + pause
         while (left := until - time.monotonic()) > 0 and self._file.marks.waiting:
-            if stop.asked.wait(min(left, _LOOK)):
+            if stop.requested.wait(min(left, _CHECK_EVERY)):
                 return
 
     def _guarded_turn(self, stop: _Stop) -> float:
         """Forward what waits; returns the seconds until the next try. Survives any error."""
         try:
-            with self._our_turn() as is_ours:
-                if not is_ours:
-                    return _LOOK * random.uniform(0.5, 1.0)
+            with self._forwarding_lock() as is_held:
+                if not is_held:
+                    return _CHECK_EVERY * random.uniform(0.5, 1.0)
                 self._forward_all(stop)
-        except _NOT_NOW as error:
+        except _TEMPORARY as error:
             self._note_outage(error)
         except Exception:
             self._outage = _PAUSE_LONGEST
@@ -150,30 +150,30 @@ class Forwarder:
         return self._outage * random.uniform(0.5, 1.0)
 
     @contextlib.contextmanager
-    def _our_turn(self) -> Iterator[bool]:
+    def _forwarding_lock(self) -> Iterator[bool]:
         """No queueing: a process that is not the first comes back later."""
-        turnstile = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", patience=0.0)
+        lock = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", patience=0.0)
         with explained(self._file.path):
             self._file.store.make_folder()
-            turnstile.open()
-        self._turnstiles.add(turnstile)
+            lock.open()
+        self._locks.add(lock)
         try:
-            turnstile.enter()
+            lock.enter()
         except EngineUnavailable:  # another process forwards
             yield False
         else:
             yield True
         finally:
-            turnstile.close()
-            self._turnstiles.discard(turnstile)
+            lock.close()
+            self._locks.discard(lock)
 
     def _forward_all(self, stop: _Stop) -> None:
         try:
             while not stop.is_due and (batch := self._file.first(BATCH)):
-                if self._is_well and len(batch) < BATCH:
+                if self._is_available and len(batch) < BATCH:
                     self._file.marks.set_closing()
                 self._forward(batch)
-                self._outage, self._is_well = 0.0, True
+                self._outage, self._is_available = 0.0, True
             is_empty = self._file.retire()
         finally:
             self._file.marks.clear_closing()
@@ -184,7 +184,7 @@ class Forwarder:
     def _note_outage(self, error: Exception) -> None:
         if not self._outage:
             log.warning("the store is not available: %s; jobs wait in the spool %s", error, self._file.path)
-        self._outage, self._is_well = min(max(self._outage * 2, _PAUSE_FIRST), _PAUSE_LONGEST), False
+        self._outage, self._is_available = min(max(self._outage * 2, _PAUSE_FIRST), _PAUSE_LONGEST), False
         moved_to = address_of(error.other) if isinstance(error, StoreMoved) else None
         with contextlib.suppress(EngineUnavailable):  # the spool itself may be the one that can't be written
             self._file.note_error(str(error), self._engine.clock.now(), moved_to)
@@ -205,11 +205,11 @@ class Forwarder:
                 raise
             self._forward_what_fits(batch)
             return
-        except _NOT_NOW:
+        except _TEMPORARY:
             raise
         except Exception as error:
             if len(batch) == 1:
-                self._blame(batch[0], error)
+                self._refuse(batch[0], error)
                 return
             self._forward_halves(batch)
             return
@@ -257,10 +257,10 @@ class Forwarder:
             log.warning("forwarding the spool %s without a check of the archive: %s", self._file.path, error)
             return []
 
-    def _blame(self, spooled: Spooled, error: Exception) -> None:
+    def _refuse(self, spooled: Spooled, error: Exception) -> None:
         """Set the job aside, unless the store may have failed by accident: then try it again."""
         self._refusals[spooled.seq] += 1
-        if self._refusals[spooled.seq] < _CHANCES:
+        if self._refusals[spooled.seq] < _MAX_REFUSALS:
             raise EngineUnavailable(f"the store refused job {spooled.id}: {why(error)}") from error
         log.error("the store refused job %s; it is set aside in the spool: %s", spooled.id, why(error))
         self._file.set_aside(spooled, why(error), self._engine.clock.now())

@@ -11,8 +11,8 @@ import os
 import time
 from pathlib import Path
 
-_MOMENT = 0.25  # seconds: the longest wait for the spool to be empty
-_LOOK = 0.001
+_LONGEST_WAIT = 0.25  # seconds: the longest wait for the spool to be empty
+_CHECK_EVERY = 0.001
 _FLAGS = os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -49,12 +49,12 @@ class SpoolMarkers:
 
     def wait_if_closing(self) -> None:
         """Wait until the spool is empty, if it is about to be. A server that hangs now costs a moment."""
-        end = time.monotonic() + _MOMENT
+        end = time.monotonic() + _LONGEST_WAIT
         while self.waiting and self._is_closing() and time.monotonic() < end:
-            time.sleep(_LOOK)
+            time.sleep(_CHECK_EVERY)
 
     def _is_closing(self) -> bool:
         try:
-            return abs(time.time() - os.stat(self._closing).st_mtime) < _MOMENT
+            return abs(time.time() - os.stat(self._closing).st_mtime) < _LONGEST_WAIT
         except FileNotFoundError:
             return False

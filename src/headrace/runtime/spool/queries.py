@@ -21,7 +21,7 @@ class RefusedJob(Struct, frozen=True):
 
 
 class SpoolStats(Struct, frozen=True, kw_only=True):
-    """What an operator should know: how many jobs wait, since when, and what went wrong.
+    """The spool for an operator: how many jobs wait, since when, and what went wrong.
 
     `error` is why the last try to forward them failed. `duplicates` were dropped, since another job had the same id
     first. `others` are jobs that wait in the same file for other stores.

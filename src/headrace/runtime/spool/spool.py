@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headrace.spool")
 
-Fate = bool | Literal["spooled"]
-"""The fate of a job: stored, its id was taken, or it waits in the spool."""
+InsertResult = bool | Literal["spooled"]
+"""The result of an insert: stored, its id was taken, or it waits in the spool."""
 
 
 class Spool:
@@ -47,23 +47,23 @@ class Spool:
         self._forwarder = Forwarder(self._file, engine, archive)
         self._waiter: Waiter | None = None
         self._making = threading.Lock()
-        self._looked = False
+        self._is_open = False
 
     def start(self) -> None:
         """Begin to forward what this or another process has left. A missing file is not created."""
         if self._file.exists:
             self._forwarder.start()
 
-    def watch(self) -> None:
+    def keep_forwarding(self) -> None:
         """The same from now on, for a long-lived process: it forwards whatever others leave."""
         self._forwarder.start(stay=True)
 
-    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[Fate]:
+    def insert(self, jobs: Sequence[NewJob], *, whole: bool = False) -> list[InsertResult]:
         """Insert the jobs; while the server is unavailable or others wait in the spool, append them there."""
         away: EngineUnavailable | None = None
         if self._is_idle() or self._is_done_in_a_moment():
             try:
-                return cast("list[Fate]", self._engine.insert(jobs, whole=whole))
+                return cast("list[InsertResult]", self._engine.insert(jobs, whole=whole))
             except EngineUnavailable as error:
                 away = error
         return self._spool(jobs, whole, away)
@@ -80,24 +80,24 @@ class Spool:
 
     def _is_idle(self) -> bool:
         # A file beside the spool, not a variable: another process may have spooled a job that must stay in front.
-        if not self._looked:
-            self._look()
+        if not self._is_open:
+            self._open_file()
         return not self._file.marks.waiting
 
     def _is_done_in_a_moment(self) -> bool:
         self._file.marks.wait_if_closing()
         return not self._file.marks.waiting
 
-    def _look(self) -> None:
+    def _open_file(self) -> None:
         """Open an existing file once, in case its marker was lost with the power."""
         try:
             if self._file.exists:
                 self._file.prepare()
         except EngineUnavailable as error:  # no reason to refuse jobs while the server may take them
             log.error("can't use the spool: %s", error)
-        self._looked = True
+        self._is_open = True
 
-    def _spool(self, jobs: Sequence[NewJob], whole: bool, away: EngineUnavailable | None) -> list[Fate]:
+    def _spool(self, jobs: Sequence[NewJob], whole: bool, away: EngineUnavailable | None) -> list[InsertResult]:
         try:
             fresh = self._file.add(jobs, whole, self._engine.clock.now(), str(away) if away else None)
         except EngineUnavailable as error:
@@ -168,7 +168,7 @@ class Spool:
 
     def pause(self) -> None:
         """Stop forwarding in this process, before it forks children that will."""
-        self._forwarder.stop(patience=0.0)
+        self._forwarder.stop(timeout=0.0)
         self._file.close()
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class Spool:
             self._waiter.close()
         self._forwarder.stop()
         self._file.close()
-        self._looked = False
+        self._is_open = False
 
 
 class _SpoolAsStore:

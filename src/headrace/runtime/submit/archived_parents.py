@@ -20,26 +20,26 @@ from headrace.runtime.submit.dependencies import GraphInsert, rows_of
 def insert_graph(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert:
     """Insert the jobs with their dependencies, except those on archived, completed jobs; returns what was inserted."""
     try:
-        engine.insert_graph(graph.news, graph.edges, graph.flow)
+        engine.insert_graph(graph.new_jobs, graph.edges, graph.flow)
     except InvalidJob:
-        rest = _without_past(engine, services, graph)
+        rest = _without_archived(engine, services, graph)
         if rest is None:
             raise
-        engine.insert_graph(rest.news, rest.edges, rest.flow)
+        engine.insert_graph(rest.new_jobs, rest.edges, rest.flow)
         return rest
     return graph
 
 
-def _without_past(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert | None:
+def _without_archived(engine: Engine, services: JobServices, graph: GraphInsert) -> GraphInsert | None:
     """The graph without dependencies on archived, completed parents; None if these did not cause the refusal."""
-    asked = {edge.parent for edge in graph.edges} - {new.id for new in graph.news}
-    gone = asked - rows_of(engine.queries, sorted(asked)).keys()
-    needed = {parent for new in graph.news for parent in ids_in(new.payload)}
+    parents = {edge.parent for edge in graph.edges} - {new.id for new in graph.new_jobs}
+    gone = parents - rows_of(engine.queries, sorted(parents)).keys()
+    needed = {parent for new in graph.new_jobs for parent in ids_in(new.payload)}
     if not gone or gone & needed or not all(_is_completed(services, parent) for parent in gone):
         return None
     edges = [edge for edge in graph.edges if edge.parent not in gone]
     children = {edge.child for edge in edges}
-    return structs.replace(graph, news=[_in_its_state(new, children) for new in graph.news], edges=edges)
+    return structs.replace(graph, new_jobs=[_in_its_state(new, children) for new in graph.new_jobs], edges=edges)
 
 
 def _is_completed(services: JobServices, job_id: str) -> bool:

@@ -12,7 +12,7 @@ from headrace.errors import EngineUnavailable
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MOST = 1000
+_MAX_BATCH = 1000
 
 
 class AsyncBatch(Generic[T, R]):
@@ -36,7 +36,7 @@ class AsyncBatch(Generic[T, R]):
         batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                batch, self._waiting = self._waiting[:_MAX_BATCH], self._waiting[_MAX_BATCH:]
                 answers = await asyncio.to_thread(flush_each, self._flush, [item for item, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
                     _resolve(future, answer)

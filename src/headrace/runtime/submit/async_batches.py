@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 
     from headrace.runtime.submit.async_batch import AsyncBatch
 
-    Lanes = WeakKeyDictionary[AbstractEventLoop, AsyncBatch[Any, Any]]
+    Batches = WeakKeyDictionary[AbstractEventLoop, AsyncBatch[Any, Any]]
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-def lane_here(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> AsyncBatch[T, R]:
+def batch_of_loop(batches: Batches, flush: Callable[[list[T]], list[R]]) -> AsyncBatch[T, R]:
     """The batch of the running loop."""
     # Deferred, with asyncio: here it is loaded anyway.
     from asyncio import get_running_loop
 
     from headrace.runtime.submit.async_batch import AsyncBatch
 
-    return lanes.setdefault(get_running_loop(), AsyncBatch(flush))
+    return batches.setdefault(get_running_loop(), AsyncBatch(flush))

@@ -18,13 +18,13 @@ from headrace.engines.protocol.queries import Queries
 from headrace.errors import InvalidJob
 from headrace.runtime.submit.template import JobTemplate
 
-_AT_ONCE = 500  # rows may be large: a full row has the arguments and the result of its job
+_PAGE_SIZE = 500  # rows may be large: a full row has the arguments and the result of its job
 
 
 class GraphInsert(Struct, frozen=True):
     """Jobs, their dependencies and their flow: inserted together or not at all."""
 
-    news: list[NewJob]
+    new_jobs: list[NewJob]
     edges: list[Dependency]
     flow: FlowRow | None = None
     connection: Any = UNSET
@@ -48,7 +48,7 @@ def edges_of(
 
 
 def graph_insert(
-    news: Iterable[NewJob], edges: Iterable[Dependency], flow: FlowRow | None = None, connection: Any = UNSET
+    new_jobs: Iterable[NewJob], edges: Iterable[Dependency], flow: FlowRow | None = None, connection: Any = UNSET
 ) -> GraphInsert:
     """These jobs, as waiting where they have parents, and in the flow if there is one."""
     edges = list(edges)
@@ -62,20 +62,20 @@ def graph_insert(
             has_dependencies=1 if new.id in parents else new.has_dependencies,
         )
 
-    return GraphInsert([in_place(new) for new in news], edges, flow, connection)
+    return GraphInsert([in_place(new) for new in new_jobs], edges, flow, connection)
 
 
 def undecided(graph: GraphInsert) -> list[str]:
     """The new jobs whose state only the store knows: the waiting ones, if any waits for an existing job."""
-    own = {new.id for new in graph.news}
+    own = {new.id for new in graph.new_jobs}
     if all(edge.parent in own for edge in graph.edges):
         return []
-    return [new.id for new in graph.news if new.state is State.WAITING]
+    return [new.id for new in graph.new_jobs if new.state is State.WAITING]
 
 
 def rows_of(queries: Queries, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
     """The existing jobs of these, by id."""
-    pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+    pages = (ids[start : start + _PAGE_SIZE] for start in range(0, len(ids), _PAGE_SIZE))
     return {row.id: row for page in pages for row in queries.get(page, light=light)}
 
 

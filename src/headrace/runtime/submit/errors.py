@@ -31,11 +31,11 @@ def refuse(call: Call[Any], new: NewJob, result: UniqueResult) -> None:
 def not_itself(call: Call[Any]) -> InvalidJob:
     """The error for a call with dependencies that may be matched to another job."""
     options = call.options.over(call.task.options)
-    said = next((name for name in SAMENESS if getattr(options, name)), "unique")
+    option = next((name for name in SAMENESS if getattr(options, name)), "unique")
     return InvalidJob(
         f"{call.task.name}: a job with dependencies can't be unique; "
-        f"turn that off for this call with using({said}=None), or enqueue it by itself",
-        field=said,
+        f"turn that off for this call with using({option}=None), or enqueue it by itself",
+        field=option,
     )
 
 
@@ -55,16 +55,16 @@ def refuse_too_many_results(call: Call[Any], limit: int) -> None:
 class RefusalText:
     """Adds the reason to the error of a refused batch: the store names only the id of the conflicting job."""
 
-    def __init__(self, calls: list[Call[Any]], news: list[NewJob]) -> None:
+    def __init__(self, calls: list[Call[Any]], new_jobs: list[NewJob]) -> None:
         self._calls = calls
-        self._news = news
+        self._new_jobs = new_jobs
 
     def __enter__(self) -> None: ...
 
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if not isinstance(error, DuplicateJob):
             return
-        places = [place for place, new in enumerate(self._news) if new.id == error.job_id]
+        places = [place for place, new in enumerate(self._new_jobs) if new.id == error.job_id]
         if any(self._calls[place].options.job_id is not UNSET for place in places):
             return  # the caller gave this id, and it is taken
         raise DuplicateJob(error.job_id, _TWICE if places else _SAME) from None

@@ -24,7 +24,7 @@ from headrace.core.text import short
 from headrace.engines.protocol.engine import Engine
 from headrace.engines.shared.group_commit import GroupCommit
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
-from headrace.runtime.context.trace import as_family, mark
+from headrace.runtime.context.trace import mark, with_shared_correlation
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.encryption import is_same_call
 from headrace.runtime.jobs.job import SPOOLED, Job
@@ -33,7 +33,7 @@ from headrace.runtime.jobs.services import JobServices
 from headrace.runtime.jobs.task import Call
 from headrace.runtime.jobs.tracing import Tracer, atraced, traced
 from headrace.runtime.submit import archived_parents
-from headrace.runtime.submit.async_batches import lane_here
+from headrace.runtime.submit.async_batches import batch_of_loop
 from headrace.runtime.submit.dependencies import GraphInsert, edges_of, graph_insert, rows_of, undecided
 from headrace.runtime.submit.errors import RefusalText, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.submit.template import TemplateCache
@@ -41,10 +41,10 @@ from headrace.runtime.submit.template import TemplateCache
 if TYPE_CHECKING:
     from headrace.core.flows.graph import Node
     from headrace.core.settings.settings import Settings
-    from headrace.runtime.spool.spool import Fate, Spool
-    from headrace.runtime.submit.async_batches import Lanes
+    from headrace.runtime.spool.spool import InsertResult, Spool
+    from headrace.runtime.submit.async_batches import Batches
 
-    Insert = Callable[..., list[Fate]]
+    Insert = Callable[..., list[InsertResult]]
 
 
 class Submitter:
@@ -72,10 +72,10 @@ class Submitter:
         self._clock = clock
         self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
         self._target = engine if spool is None else spool
-        self._inserts: GroupCommit[NewJob, Fate] = GroupCommit(self._insert)
-        self._admissions: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._insert_unique)
-        self._insert_lanes: Lanes = WeakKeyDictionary()
-        self._admission_lanes: Lanes = WeakKeyDictionary()
+        self._inserts: GroupCommit[NewJob, InsertResult] = GroupCommit(self._insert)
+        self._unique_inserts: GroupCommit[UniqueInsert, UniqueResult] = GroupCommit(self._insert_unique)
+        self._insert_batches: Batches = WeakKeyDictionary()
+        self._unique_batches: Batches = WeakKeyDictionary()
 
     @property
     def services(self) -> JobServices:
@@ -94,7 +94,7 @@ class Submitter:
         if edges:
             return self.insert_graph(graph_insert([new], edges, None, call.options.connection))[0]
         if rule is not None:
-            return self._submit_under(rule, call, new)
+            return self._submit_unique(rule, call, new)
         if self._joins(call):
             self._engine.joined(call.options.connection).insert([new])
             return Job(self._services, new)
@@ -111,22 +111,22 @@ class Submitter:
         if edges:
             return (await self.ainsert_graph(graph_insert([new], edges, None, call.options.connection)))[0]
         if rule is not None:
-            return await self._asubmit_under(rule, call, new)
+            return await self._asubmit_unique(rule, call, new)
         if joins:
             await self._engine.joined(call.options.connection).ainsert([new])
             return Job(self._services, new)
-        return self._stored(call, new, await lane_here(self._insert_lanes, self._insert).call(new))
+        return self._stored(call, new, await batch_of_loop(self._insert_batches, self._insert).call(new))
 
-    def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
+    def _stored(self, call: Call[Any], new: NewJob, fresh: InsertResult) -> Job[Any]:
         # A generated id can only be taken by this same job, if an insert was repeated.
         if not fresh and call.options.job_id is not UNSET:
             raise DuplicateJob(new.id)
-        return self._handed(self._handle(new, fresh))
+        return self._intercepted(self._handle(new, fresh))
 
-    def _handle(self, new: NewJob, fate: Fate) -> Job[Any]:
-        return Job(self._services, as_row(new, SPOOLED) if fate == "spooled" else new)
+    def _handle(self, new: NewJob, result: InsertResult) -> Job[Any]:
+        return Job(self._services, as_row(new, SPOOLED) if result == "spooled" else new)
 
-    def _handed(self, job: Job[Any]) -> Job[Any]:
+    def _intercepted(self, job: Job[Any]) -> Job[Any]:
         if self.intercept is not None:
             self.intercept(job)
         return job
@@ -136,26 +136,26 @@ class Submitter:
     def _insert_unique(self, candidates: Sequence[UniqueInsert], *, whole: bool = False) -> list[UniqueResult]:
         return self._target.insert_unique(candidates, whole=whole)
 
-    def _submit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
+    def _submit_unique(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
         candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
                 [result] = self._engine.joined(call.options.connection).insert_unique([candidate])
         else:
-            result = self._admissions.call(candidate)
+            result = self._unique_inserts.call(candidate)
         refuse(call, new, result)
         [job] = self._resulting_jobs([new], [result], joins)
-        return self._handed(job)
+        return self._intercepted(job)
 
-    async def _asubmit_under(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
+    async def _asubmit_unique(self, rule: UniqueRule, call: Call[Any], new: NewJob) -> Job[Any]:
         candidate = UniqueInsert(new, rule)
         joins = self._joins(call)
         if joins:
             with RefusalText([call], [new]):
                 [result] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
-            result = await lane_here(self._admission_lanes, self._insert_unique).call(candidate)
+            result = await batch_of_loop(self._unique_batches, self._insert_unique).call(candidate)
         refuse(call, new, result)
         if result.id == new.id:
             return Job(self._services, new)
@@ -170,7 +170,7 @@ class Submitter:
         rows = {row.id: row for row in self._engine.queries.get(sorted(others), light=True)} if others else {}
         jobs: dict[str, Job[Any]] = {}
         for new, result in zip(new_jobs, results, strict=True):
-            # Nobody else sees the changes of a transaction before its commit: its handles show the submitted job.
+            # A transaction hides its changes until its commit: its handles show the submitted job.
             unseen = joined and result.kind in ("replaced", "rescheduled")
             found: JobRow | None = None if unseen else rows.get(result.id)
             if unseen or result.id not in jobs:
@@ -188,7 +188,7 @@ class Submitter:
         if edges:
             return self.insert_graph(graph_insert(new_jobs, edges, None, listed[0].options.connection))
         if rules:
-            jobs = self._admit_many(listed, new_jobs, rules, joins)
+            jobs = self._insert_unique_many(listed, new_jobs, rules, joins)
         elif joins:
             self._engine.joined(listed[0].options.connection).insert(new_jobs)
             jobs = [Job(self._services, new) for new in new_jobs]
@@ -199,7 +199,7 @@ class Submitter:
                 self.intercept(job)
         return jobs
 
-    def _admit_many(
+    def _insert_unique_many(
         self, calls: list[Call[Any]], new_jobs: list[NewJob], rules: dict[int, UniqueRule], joins: bool
     ) -> list[Job[Any]]:
         candidates = [UniqueInsert(new, rules.get(place)) for place, new in enumerate(new_jobs)]
@@ -234,9 +234,9 @@ class Submitter:
         return bool(calls) and self._joins(calls[0])
 
     def _joins(self, call: Call[Any]) -> bool:
-        return self._leads_here(call.options.connection)
+        return self._uses_connection(call.options.connection)
 
-    def _leads_here(self, connection: Any) -> bool:
+    def _uses_connection(self, connection: Any) -> bool:
         # Not in a test that runs its jobs at once, or on its own store: the connection does not lead there.
         return connection is not UNSET and self.intercept is None and self._engine is self._home
 
@@ -247,7 +247,7 @@ class Submitter:
         self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
         row = FlowRow(ids.new_id(now), flow, now)
-        with as_family(row.id):
+        with with_shared_correlation(row.id):
             drafts = [
                 self._new(call, now, node.id, node.waits_for, node.policy)
                 for call, node in zip(calls, nodes, strict=True)
@@ -261,30 +261,30 @@ class Submitter:
     def insert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
         """Insert jobs with their dependencies in one commit. Never in the spool: the parents are unknown there."""
         stored: dict[str, JobRow] = {}
-        if self._leads_here(graph.connection):
-            self._engine.joined(graph.connection).insert_graph(graph.news, graph.edges, graph.flow)
+        if self._uses_connection(graph.connection):
+            self._engine.joined(graph.connection).insert_graph(graph.new_jobs, graph.edges, graph.flow)
         else:
             graph = archived_parents.insert_graph(self._engine, self._services, graph)
             stored = rows_of(self._engine.queries, undecided(graph))
-        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in graph.news]
-        return [self._handed(job) for job in jobs]
+        jobs: list[Job[Any]] = [Job(self._services, stored.get(new.id, new)) for new in graph.new_jobs]
+        return [self._intercepted(job) for job in jobs]
 
     async def ainsert_graph(self, graph: GraphInsert) -> list[Job[Any]]:
         """The same for coroutines."""
-        if not self._leads_here(graph.connection):
+        if not self._uses_connection(graph.connection):
             return await in_thread(self.insert_graph, graph)
-        await self._engine.joined(graph.connection).ainsert_graph(graph.news, graph.edges, graph.flow)
-        return [Job(self._services, new) for new in graph.news]
+        await self._engine.joined(graph.connection).ainsert_graph(graph.new_jobs, graph.edges, graph.flow)
+        return [Job(self._services, new) for new in graph.new_jobs]
 
     def draft_child(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Dependency]]:
         """A job that `parent` waits for, to be inserted with its success; nothing is inserted here."""
-        new, edges = self._under(call, parent, now, ids.new_id(now))
+        new, edges = self._child_of(call, parent, now, ids.new_id(now))
         graph = graph_insert([new], edges)
-        return Job(self._services, graph.news[0]), graph.news[0], graph.edges
+        return Job(self._services, graph.new_jobs[0]), graph.new_jobs[0], graph.edges
 
     def submit_child(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
         """Insert a job that `parent` waits for; if an earlier attempt did so, return that job."""
-        new, edges = self._under(call, parent, now, job_id)
+        new, edges = self._child_of(call, parent, now, job_id)
         rows = {row.id: row for row in self._engine.queries.get([parent, new.id], light=True)}
         if parent not in rows:
             raise InvalidJob(
@@ -304,7 +304,7 @@ class Submitter:
             )
         return Job(self._services, found)
 
-    def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
+    def _child_of(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Dependency]]:
         options = call.options
         if options.connection is not UNSET:
             raise InvalidJob("spawn: the job is inserted with its parent's success; leave connection out")
@@ -357,11 +357,11 @@ class Submitter:
             refuse_too_many_results(call, self._max_payload)
             raise
         run_at = now + job_template.delay if job_template.run_at is None else job_template.run_at
-        admission = job_template.admission
-        has_kin = bool(MARK in payload or job_template.after or job_template.parent or after)
-        if has_kin and admission is not None:
+        unique = job_template.unique
+        has_dependencies = bool(MARK in payload or job_template.after or job_template.parent or after)
+        if has_dependencies and unique is not None:
             raise not_itself(call)
-        key = None if admission is None else admission.key.of(call.args, call.kwargs, self._hash_key)
+        key = None if unique is None else unique.key.of(call.args, call.kwargs, self._hash_key)
         if self._cipher is not None:
             payload = self._cipher.encrypted(payload, "call", job_template.task)
         new = NewJob(
@@ -379,12 +379,12 @@ class Submitter:
             None if job_template.expires is None else now + job_template.expires,
             job_template.options,
             job_template.tags,
-            mark(job_template.metadata, has_dependencies=has_kin),
+            mark(job_template.metadata, has_dependencies=has_dependencies),
             now if job_template.job_id else 1,
             key,
             job_template.lane
             if not job_template.alone
             else lane_of([*lane_limits_of(job_template.lane), Limit("key", f"unique {key}")]),
         )
-        rule = None if admission is None else admission.rule(now)
-        return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_kin else ()
+        rule = None if unique is None else unique.rule(now)
+        return new, rule, edges_of(new.id, payload, job_template, after, policy) if has_dependencies else ()

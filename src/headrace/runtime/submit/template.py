@@ -48,7 +48,7 @@ class JobTemplate(Struct, frozen=True, gc=False):
     options: str | None
     tags: str | None
     metadata: str | None
-    admission: UniquePolicy | None
+    unique: UniquePolicy | None
     lane: str
     alone: bool  # whether jobs of one key run one after the other
     after: tuple[str, ...] = ()
@@ -66,26 +66,26 @@ def job_template_of(
         raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
     if overrides.lifecycle is not UNSET:
         raise InvalidJob("lifecycle: set it for the task, with @app.task(lifecycle=...) or app.lifecycle.configure()")
-    queue = _or(options.queue, DEFAULT_QUEUE)
+    queue = _unless_unset(options.queue, DEFAULT_QUEUE)
     return JobTemplate(
         task=task.name,
         queue=queue,
-        priority=_or(options.priority, 0),
-        delay=options.debounce or _or(options.delay, 0),
-        run_at=_or(options.run_at, None),
-        expires=_or(options.expires, None),
+        priority=_unless_unset(options.priority, 0),
+        delay=options.debounce or _unless_unset(options.delay, 0),
+        run_at=_unless_unset(options.run_at, None),
+        expires=_unless_unset(options.expires, None),
         max_attempts=retry_of(task, options).max_attempts,
-        lifo=_or(options.lifo, False),
-        job_id=_or(options.job_id, None),
+        lifo=_unless_unset(options.lifo, False),
+        job_id=_unless_unset(options.job_id, None),
         options=_stored_options(task, overrides, options, words),
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
-        admission=_admission(task, options, queue),
+        unique=_unique_policy(task, options, queue),
         lane=lane_of(_lane_limits(options)),
         alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
-        after=_or(options.after, ()),
-        policy=_or(options.on_parent_failure, "cancel"),
-        parent=_or(options.parent, None),
+        after=_unless_unset(options.after, ()),
+        policy=_unless_unset(options.on_parent_failure, "cancel"),
+        parent=_unless_unset(options.parent, None),
     )
 
 
@@ -112,20 +112,20 @@ class TemplateCache:
         return template
 
 
-def _or(value: Any, default: Any) -> Any:
+def _unless_unset(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
 
 
 def _lane_limits(options: Options) -> Iterator[Limit]:
     """The limits of such a job, besides those of its queue."""
-    yield from (Limit("needs", capability) for capability in _or(options.needs, ()))
+    yield from (Limit("needs", capability) for capability in _unless_unset(options.needs, ()))
     if options.rate_key:
         yield Limit("rate", options.rate_key)
     if options.concurrency_key:
         yield Limit("key", options.concurrency_key)
 
 
-def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> UniquePolicy | None:
+def _unique_policy(task: Task[..., Any, Any], options: Options, queue: str) -> UniquePolicy | None:
     if options.idempotency_key:
         return for_idempotency(options.idempotency_key)
     if options.cache:
@@ -143,7 +143,7 @@ def _stored_options(
     task: Task[..., Any, Any], overrides: Options, options: Options, words: frozenset[str]
 ) -> str | None:
     """The options of this call that the worker needs beyond the task's definition; mostly none."""
-    declared = _or(options.redact, ())
+    declared = _unless_unset(options.redact, ())
     # Also by position: the viewer of a job may not know the task, and so not its parameter names.
     places = _hidden_places(task.signature.positional, frozenset(declared), words)
     stored = JobOptions(

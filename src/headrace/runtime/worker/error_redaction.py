@@ -13,7 +13,7 @@ from headrace.core.codec.redaction import MASK, redact_call
 from headrace.core.codec.secret_names import WORDS
 from headrace.core.jobs.records import Claim, JobOptions
 from headrace.errors import HeadraceError
-from headrace.runtime.jobs.encryption import opened_claim
+from headrace.runtime.jobs.encryption import decrypted_claim
 from headrace.runtime.jobs.task import Task
 
 _options = msgspec.json.Decoder(JobOptions)
@@ -22,7 +22,7 @@ _options = msgspec.json.Decoder(JobOptions)
 def redactor_over(claim: Claim, task: Task[..., Any, Any] | None, cipher: Cipher | None = None) -> ErrorRedactor:
     """The redactor of this job; an empty one if its arguments can't be read, as no error can quote them then."""
     try:
-        args, kwargs = codec.decode_call(opened_claim(cipher, claim).payload)
+        args, kwargs = codec.decode_call(decrypted_claim(cipher, claim).payload)
         options = _options.decode(claim.options) if claim.options else JobOptions()
     except (HeadraceError, msgspec.MsgspecError):
         return ErrorRedactor()

@@ -14,7 +14,7 @@ from headrace.core.jobs.records import Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.async_twin import in_thread
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.worker.execution import broken_backoff, settle_delay
+from headrace.runtime.worker.execution import backoff_failed, settle_delay
 from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.tracing import looked_back
 
@@ -32,8 +32,8 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: dict[asyncio.Task[None], Attempt] = {}
-        self._asked = 0.0
-        self._answered = 0.0
+        self._pinged_at = 0.0
+        self._responded_at = 0.0
         self._stopping = False
         self._ending_tasks: set[asyncio.Task[None]] = set()
 
@@ -46,7 +46,7 @@ class EventLoop:
                 self._thread.start()
         self._loop.call_soon_threadsafe(self._fill)
 
-    def stop(self, patience: float) -> None:
+    def stop(self, timeout: float) -> None:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
@@ -54,7 +54,7 @@ class EventLoop:
         with contextlib.suppress(RuntimeError):  # already closed
             loop.call_soon_threadsafe(self._cancel_all)
             loop.call_soon_threadsafe(loop.stop)
-        thread.join(patience)
+        thread.join(timeout)
 
     # -- for the watchdog
 
@@ -63,10 +63,10 @@ class EventLoop:
         if self._loop is None or not self._tasks:
             return 0.0
         now = time.monotonic()
-        if self._asked > self._answered:
-            return now - self._asked
-        self._asked = now
-        self._loop.call_soon_threadsafe(self._answer)
+        if self._pinged_at > self._responded_at:
+            return now - self._pinged_at
+        self._pinged_at = now
+        self._loop.call_soon_threadsafe(self._respond)
         return 0.0
 
     def blocker(self) -> tuple[Attempt | None, int | None]:
@@ -74,8 +74,8 @@ class EventLoop:
         task = asyncio.current_task(self._loop) if self._loop else None
         return self._tasks.get(task) if task else None, self._thread.ident if self._thread else None
 
-    def _answer(self) -> None:
-        self._answered = time.monotonic()
+    def _respond(self) -> None:
+        self._responded_at = time.monotonic()
 
     # -- inside the loop's thread
 
@@ -100,8 +100,8 @@ class EventLoop:
 
     def _fill(self) -> None:
         worker_state = self._worker_state
-        if not worker_state.loop_came.is_set():
-            worker_state.loop_came.set()  # before looking at handed_over, so that it sees the slot of a waiting thread
+        if not worker_state.loop_responded.is_set():
+            worker_state.loop_responded.set()  # before slots_for_loop is read: it may have the slot of a waiting thread
         while worker_state.ready_async and (slot := self._next_slot()) is not None:
             try:
                 claim, plan = worker_state.ready_async.popleft()
@@ -125,7 +125,7 @@ class EventLoop:
 
     def _handed_slot(self) -> int | None:
         try:
-            return self._worker_state.handed_over.popleft() if self._worker_state.handed_over else None
+            return self._worker_state.slots_for_loop.popleft() if self._worker_state.slots_for_loop else None
         except IndexError:  # too late: the thread took it back
             return None
 
@@ -144,7 +144,7 @@ class EventLoop:
     def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
         run = self._tasks.get(task)
         if run is not None:  # not over meanwhile
-            self._worker_state.cut_off.add(run.number)
+            self._worker_state.cancelled_coroutines.add(run.number)
             task.cancel(reason)
             asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
 
@@ -175,8 +175,8 @@ class EventLoop:
             self._return_slot(run)
 
     def _return_slot(self, run: Attempt) -> None:
-        if run.number in self._worker_state.cut_off:
-            self._worker_state.cut_off.discard(run.number)
+        if run.number in self._worker_state.cancelled_coroutines:
+            self._worker_state.cancelled_coroutines.discard(run.number)
             self._worker_state.ring()  # a slot is free again
         self._worker_state.return_slot(run.slot)
         self._fill()
@@ -203,7 +203,7 @@ class EventLoop:
             return run.context.enclosed(plan.success(claim, await plan.task.function(*args, **kwargs), now()))
         except asyncio.CancelledError as error:
             if run.context.cancel_requested:
-                raise  # ended by the worker, which has recorded why
+                raise  # ended by the worker, which has recorded the reason
             return await self._failure(run, error)
         except BaseException as error:  # SystemExit of a task must not end the worker
             return await self._failure(run, error)
@@ -213,4 +213,4 @@ class EventLoop:
         try:
             return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
         except Exception as broken:
-            return broken_backoff(plan, run.claim, error, broken, now())
+            return backoff_failed(plan, run.claim, error, broken, now())

@@ -22,7 +22,7 @@ from headrace.errors import EngineUnavailable
 from headrace.runtime.worker.state import Attempt, WorkerState
 
 WITHIN = 0.25  # seconds that the start of a long run may wait for a turn
-_LONGEST = 500  # characters of a log line: an event is a hint, the job has the full text
+_MAX_LINE_CHARS = 500  # characters of a log line: an event is a hint, the job has the full text
 _SEALED = '{"$sealed"'
 Key = tuple[str, int]  # the id of a job, and the version of its claim
 _Kind = tuple[str, str, str]  # the event type, queue and task
@@ -52,13 +52,13 @@ class WorkerEvents:
 class AttemptEvents:
     """The events of one worker's attempts. Only the thread that makes the turns uses it."""
 
-    def __init__(self, worker_id: str, worker_state: WorkerState, *, tells: bool) -> None:
+    def __init__(self, worker_id: str, worker_state: WorkerState, *, enabled: bool) -> None:
         self._worker_id = worker_id
         self._worker_state = worker_state
-        self._tells = tells
+        self._enabled = enabled
         self._unsent: list[Attempt] = []
         self._offered = 0  # how many of these the last events covered
-        self._going_on: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
+        self._continuing: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
         self._began: dict[Key, int] = {}
 
     def is_due(self) -> bool:
@@ -67,40 +67,40 @@ class AttemptEvents:
         return bool(self._unsent) and time.monotonic() - self._unsent[0].started >= WITHIN
 
     @property
-    def has_news(self) -> bool:
-        return self._tells and bool(self._unsent or self._worker_state.begun)
+    def has_events(self) -> bool:
+        return self._enabled and bool(self._unsent or self._worker_state.begun)
 
-    def news(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
+    def events(self, done: Sequence[Outcome], notes: Sequence[JobNote]) -> list[EventGroup]:
         """The events to send with this exchange; none if they can wait for a later one."""
         self._take_begun()  # after the outcomes were taken: every ended run has begun
-        self._offered, self._going_on = 0, {}
-        if not self._tells or not (done or notes or self.is_due()):
+        self._offered, self._continuing = 0, {}
+        if not self._enabled or not (done or notes or self.is_due()):
             return []
         success, now = Trigger.SUCCEED, self._worker_state.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
         rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
         begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        claims = {key: run.claim for key, run in list(self._worker_state.unsettled.items())} if notes else {}
-        said = noted(notes, claims, self._worker_id)
+        claims = {key: run.claim for key, run in list(self._worker_state.open_attempts.items())} if notes else {}
+        note_events = noted(notes, claims, self._worker_id)
         ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
-        return [*begun, *said, *ended]
+        return [*begun, *note_events, *ended]
 
-    def told(self, done: Sequence[Outcome]) -> None:
+    def delivered(self, done: Sequence[Outcome]) -> None:
         """The store has stored the last events, with these outcomes."""
         del self._unsent[: self._offered]
-        self._began |= self._going_on
-        self._offered, self._going_on = 0, {}
+        self._began |= self._continuing
+        self._offered, self._continuing = 0, {}
         if self._began:
             for outcome in done:
                 self._began.pop((outcome.id, outcome.version), None)
-        unsettled = self._worker_state.unsettled
-        if len(self._began) > 2 * len(unsettled) + 100:  # drop abandoned runs
-            self._began = {key: at for key, at in self._began.items() if key in unsettled}
+        open_attempts = self._worker_state.open_attempts
+        if len(self._began) > 2 * len(open_attempts) + 100:  # drop abandoned runs
+            self._began = {key: at for key, at in self._began.items() if key in open_attempts}
 
     def _take_begun(self) -> None:
         begun = self._worker_state.begun
         taken = [begun.popleft() for _ in range(len(begun))]
-        if self._tells:
+        if self._enabled:
             self._unsent += taken
 
     def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
@@ -119,7 +119,7 @@ class AttemptEvents:
                 del successes[claim.id]
                 rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
             else:
-                self._going_on[claim.id, claim.version] = start
+                self._continuing[claim.id, claim.version] = start
                 rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
         self._offered = len(unsent)
         return rows
@@ -128,8 +128,8 @@ class AttemptEvents:
         rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
         for outcome in successes.values():
             key = (outcome.id, outcome.version)
-            if (run := self._worker_state.unsettled.get(key)) is not None:
-                claim, began = run.claim, self._going_on.get(key) or self._began.get(key, outcome.at)
+            if (run := self._worker_state.open_attempts.get(key)) is not None:
+                claim, began = run.claim, self._continuing.get(key) or self._began.get(key, outcome.at)
                 rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
         return rows
 
@@ -174,4 +174,4 @@ def _progress(note: JobNote) -> dict[str, Any]:
 def _line(note: JobNote) -> dict[str, Any]:
     if note.message is None or note.message.startswith(_SEALED):
         return {"level": note.level}
-    return {"level": note.level, "message": note.message[:_LONGEST]}
+    return {"level": note.level, "message": note.message[:_MAX_LINE_CHARS]}

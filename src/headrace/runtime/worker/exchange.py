@@ -30,7 +30,7 @@ log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
 
 STALLED = 0.2
-_PATIENCE = 0.025
+_SETTLE_WAIT = 0.025
 
 
 class WorkerExchange:
@@ -41,7 +41,7 @@ class WorkerExchange:
         worker_id: str,
         engine: Engine,
         worker_state: WorkerState,
-        planner: RunSpecs,
+        run_specs: RunSpecs,
         settings: Settings,
         at_most: int | None,
         task_names: Callable[[], Iterable[str]],
@@ -49,9 +49,9 @@ class WorkerExchange:
         self._worker_id = worker_id
         self._engine = engine
         self._worker_state = worker_state
-        self._planner = planner
-        self.knowledge = TaskLookup(task_names, planner.knows)
-        self._result_resolver = ResultResolver(engine.queries, planner.keeps_result, planner.cipher)
+        self._run_specs = run_specs
+        self.task_lookup = TaskLookup(task_names, run_specs.knows)
+        self._result_resolver = ResultResolver(engine.queries, run_specs.keeps_result, run_specs.cipher)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
@@ -60,14 +60,14 @@ class WorkerExchange:
         self._capabilities = settings.capabilities
         self._strategy = settings.strategy
         self._serves_all = settings.queues is None
-        self._pace = Prefetch(settings.concurrency, settings.prefetch if at_most is None else 0)
-        self.recovery = SlowStart()
+        self._prefetch = Prefetch(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self.slow_start = SlowStart()
         self._progress = (0, 0.0)
         self._last_turn = 0.0
         self._in_doubt = False  # the store may have given us claims in an answer we never got
         self._unanswered: list[Outcome] = []  # sent, but not acknowledged
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
-        self._attempt_events = AttemptEvents(worker_id, worker_state, tells=settings.events)
+        self._attempt_events = AttemptEvents(worker_id, worker_state, enabled=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue to claim from next, before any fair share
         self.store_is_empty = False  # as of the last turn
@@ -78,81 +78,88 @@ class WorkerExchange:
         return self._at_most is not None and self.claimed >= self._at_most
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         """Whether events wait to be sent soon, even if no run ends."""
-        return self._attempt_events.has_news
+        return self._attempt_events.has_events
 
-    def room(self) -> int:
+    def capacity(self) -> int:
         """How many jobs to claim now: the free slots, plus prefetch while jobs are short."""
-        worker_state, ahead = self._worker_state, self._pace.ahead
+        worker_state, ahead = self._worker_state, self._prefetch.ahead
         worker_state.low_water = ahead // 2
         if worker_state.waiting > worker_state.low_water:
             return 0
-        room = max(
-            self._concurrency + ahead - len(worker_state.running) - len(worker_state.cut_off) - worker_state.waiting, 0
+        capacity = max(
+            self._concurrency
+            + ahead
+            - len(worker_state.running)
+            - len(worker_state.cancelled_coroutines)
+            - worker_state.waiting,
+            0,
         )
-        return self.recovery.allows(room if self._at_most is None else min(room, self._at_most - self.claimed))
+        return self.slow_start.allows(
+            capacity if self._at_most is None else min(capacity, self._at_most - self.claimed)
+        )
 
-    def patience(self) -> float:
+    def settle_wait(self) -> float:
         """Seconds that outcomes may wait for the next claim, so that one call does both; mostly 0."""
         if self._worker_state.waiting <= self._worker_state.low_water:
             return 0.0
-        return self._last_turn + _PATIENCE - time.monotonic()
+        return self._last_turn + _SETTLE_WAIT - time.monotonic()
 
-    def exchange(self, room: int) -> tuple[list[Claim], int | None]:
-        """Send the outcomes and claim up to `room` jobs; returns them, and when more are due."""
+    def exchange(self, capacity: int) -> tuple[list[Claim], int | None]:
+        """Send the outcomes and claim up to `capacity` jobs; returns them, and when more are due."""
         worker_state = self._worker_state
         self.store_is_empty = False
         if self._in_doubt:
             self._release_unknown_claims()
         if self._unanswered:
-            self._find_receipts()
+            self._confirm_settled()
         done, notes = (
             outcomes.with_dead_letter(_take_all(worker_state.done), self._dead_letters),
             _take_all(worker_state.notes),
         )
-        self._mind_starvation()
-        self._pace.finished(len(done))
+        self._note_starvation()
+        self._prefetch.finished(len(done))
         all_idle = not worker_state.waiting and not worker_state.running
-        shares = self._fair_share.shares(room)
-        if self.first is not None and room > 0:
+        shares = self._fair_share.shares(capacity)
+        if self.first is not None and capacity > 0:
             shares, self.first = (QueueShare(self.first, 1), *shares), None
-        want = ClaimRequest(
-            *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
-            known=self.knowledge.tasks,
+        request = ClaimRequest(
+            *(self._worker_id, capacity, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
+            known=self.task_lookup.tasks,
         )
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         try:
-            groups = self._attempt_events.news(done, notes)
-            answer = self._engine.exchange(in_their_flows(self._engine.queries, done), want, notes, groups=groups)
+            groups = self._attempt_events.events(done, notes)
+            answer = self._engine.exchange(in_their_flows(self._engine.queries, done), request, notes, groups=groups)
         except EngineUnavailable:
-            self._in_doubt = room > 0
+            self._in_doubt = capacity > 0
             self._unanswered = done
             worker_state.done.extendleft(reversed(done))
             worker_state.notes.extendleft(reversed(notes))
             raise
         except Exception:
-            self._in_doubt = room > 0  # the claim may have succeeded although the outcomes were refused
+            self._in_doubt = capacity > 0  # the claim may have succeeded although the outcomes were refused
             log.exception("worker %s: an exchange was refused; sending its outcomes one by one", self._worker_id)
-            self._hand_in_one_by_one(done)
+            self._settle_one_by_one(done)
             return [], worker_state.now()  # it may have claimed nothing: try again at once
         if groups or done:
-            self._attempt_events.told(done)
+            self._attempt_events.delivered(done)
         self._last_turn = time.monotonic()
-        if room > 0:
-            self._pace.turned(self._last_turn - asked, all_idle=all_idle)
+        if capacity > 0:
+            self._prefetch.turned(self._last_turn - sent_at, all_idle=all_idle)
         self._settled(done, answer.refused)
         if log.isEnabledFor(logging.DEBUG):
-            self._log_turn(done, answer, room)
-        self._took(answer, room)
+            self._log_turn(done, answer, capacity)
+        self._register_claims(answer, capacity)
         return answer.claims, answer.next_at
 
-    def _log_turn(self, done: list[Outcome], answer: ExchangeResult, room: int) -> None:
+    def _log_turn(self, done: list[Outcome], answer: ExchangeResult, capacity: int) -> None:
         """Log a turn, and each job it completed or claimed; failures have log lines of their own."""
         chosen = Counter(claim.queue for claim in answer.claims)
         of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
         text = "settled %d jobs, claimed %d of %d (%s), %d waiting here, more at %s"
-        counts = (len(done), len(answer.claims), room, of_queues, self._worker_state.waiting, answer.next_at)
+        counts = (len(done), len(answer.claims), capacity, of_queues, self._worker_state.waiting, answer.next_at)
         log.debug(text, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
         for outcome in done:
             if outcome.state is State.COMPLETED:
@@ -166,12 +173,12 @@ class WorkerExchange:
         planned = []
         for claim in self._resolved_results(claims):
             try:
-                plan = self._planner.plan(claim)
+                plan = self._run_specs.plan(claim)
             except Exception as error:  # a damaged row must not block the claims beside it
                 self._refuse(claim, "corrupt_options", error)
                 continue
             if plan is None:  # its function was removed meanwhile
-                self.knowledge.tasks.forget(claim.task)
+                self.task_lookup.tasks.forget(claim.task)
                 self.give_back([claim])
             else:
                 planned.append((claim, plan))
@@ -184,7 +191,7 @@ class WorkerExchange:
             return claims
         try:
             answers = iter(self._result_resolver.resolve_results(with_refs))
-        except EngineUnavailable as error:  # not begun, so no one else would release them
+        except EngineUnavailable as error:  # not begun, so no runner would release them
             log.warning("can't read the parent results of %d jobs, releasing them: %s", len(with_refs), error)
             self.give_back(with_refs)
             return [claim for claim in claims if not has_result_refs(claim)]
@@ -198,12 +205,12 @@ class WorkerExchange:
         return ready
 
     def idle(self) -> None:
-        self._pace.idle()
+        self._prefetch.idle()
 
     def give_back(self, claims: Iterable[Claim] = ()) -> None:
         """Release these claims and all that no runner has begun."""
         now = self._worker_state.now()
-        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._worker_state.take_back())]
+        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._worker_state.withdraw_unstarted())]
         if unbegun:
             self.claimed -= len(unbegun)  # they count for the worker that runs them
             self._worker_state.done.extend(unbegun)
@@ -216,57 +223,57 @@ class WorkerExchange:
             self._progress = (self._worker_state.began, time.monotonic())
         elif time.monotonic() - at >= STALLED:
             self.give_back()
-            self._pace.stalled()
+            self._prefetch.stalled()
 
     def _release_unknown_claims(self) -> None:
         """Release claims from a turn whose answer was lost: only those that we neither hold nor have begun."""
-        held = [Lease(*key) for key in {**self.held, **self._worker_state.unsettled}]
+        held = [Lease(*key) for key in {**self.held, **self._worker_state.open_attempts}]
         for job_id in self._engine.release_unknown_claims(self._worker_id, held):
             log.warning("job %s: released, the answer with its claim was lost", job_id)
         self._in_doubt = False
 
-    def _find_receipts(self) -> None:
+    def _confirm_settled(self) -> None:
         """Find outcomes that the store took in a turn whose answer was lost: sending them again would be refused."""
         rows = {
             row.id: row for row in self._engine.queries.get([outcome.id for outcome in self._unanswered], light=True)
         }
-        taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
+        taken = [outcome for outcome in self._unanswered if self._is_settled(rows.get(outcome.id), outcome)]
         for outcome in taken:
             self._worker_state.done.remove(outcome)
         if taken:
-            self._attempt_events.told(taken)  # stored in the same commit
+            self._attempt_events.delivered(taken)  # stored in the same commit
         self._settled(taken, [])
         self._unanswered = []
 
-    def _is_receipt(self, row: JobRow | None, outcome: Outcome) -> bool:
+    def _is_settled(self, row: JobRow | None, outcome: Outcome) -> bool:
         if row is None or outcome.finished_at is None:  # an unfinished job may have moved on since
             return False
         state = outcome.state if row.state is not State.WAITING else State.WAITING  # WAITING if it has open children
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
-    def _took(self, answer: ExchangeResult, room: int) -> None:
-        self.recovery.answered(room)
-        self.knowledge.settle()
+    def _register_claims(self, answer: ExchangeResult, capacity: int) -> None:
+        self.slow_start.answered(capacity)
+        self.task_lookup.settle()
         claims = answer.claims
         for claim in claims:
             self.held[claim.id, claim.version] = claim
         self.claimed += len(claims)
         come_again = answer.next_at is not None and answer.next_at <= self._worker_state.now()
-        self.store_is_empty = room > 0 and not claims and not come_again
+        self.store_is_empty = capacity > 0 and not claims and not come_again
         if claims:
             self._fair_share.took(Counter([claim.queue for claim in claims]))
-            self._mind_starvation()
+            self._note_starvation()
             if not self._worker_state.waiting:  # time without waiting jobs must not count as a stall
                 self._progress = (self._worker_state.began, time.monotonic())
         if self._serves_all and answer.queues:
             self._fair_share.serve(answer.queues)
-        if room > 0:
+        if capacity > 0:
             self._fair_share.weigh(answer.weights)
 
-    def _mind_starvation(self) -> None:
+    def _note_starvation(self) -> None:
         if not self._worker_state.waiting and len(self._worker_state.running) < self._concurrency:
-            self._pace.starved()
+            self._prefetch.starved()
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
@@ -301,30 +308,30 @@ class WorkerExchange:
             extra=about(claim, self._worker_id, "job.failed" if final else "job.attempt_failed"),
         )
 
-    def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
+    def _settle_one_by_one(self, done: list[Outcome]) -> None:
         """Send outcomes singly: one that the store refuses must not block the others."""
         left = deque(done)
         try:
             while left:
-                self._hand_in(left[0])
+                self._settle_one(left[0])
                 left.popleft()
         finally:
             self._worker_state.done.extendleft(reversed(left))  # the store became unavailable meanwhile
 
-    def _hand_in(self, outcome: Outcome) -> None:
-        want = ClaimRequest(self._worker_id, 0, self._lease_ms)
+    def _settle_one(self, outcome: Outcome) -> None:
+        request = ClaimRequest(self._worker_id, 0, self._lease_ms)
         try:
-            groups = self._attempt_events.news([outcome], ())
+            groups = self._attempt_events.events([outcome], ())
             refused = self._engine.exchange(
-                in_their_flows(self._engine.queries, [outcome]), want, groups=groups
+                in_their_flows(self._engine.queries, [outcome]), request, groups=groups
             ).refused
-            self._attempt_events.told([outcome])
+            self._attempt_events.delivered([outcome])
         except EngineUnavailable:
             raise
         except Exception as error:
             log.exception("job %s: can't store its outcome; recording the job as failed", outcome.id)
             failed = outcomes.with_dead_letter([_unstorable(outcome, error)], self._dead_letters)
-            refused = self._engine.exchange(failed, want).refused
+            refused = self._engine.exchange(failed, request).refused
         self._settled([outcome], refused)
 
     def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:

@@ -16,7 +16,7 @@ from msgspec import UNSET, Struct
 from headrace.core.clock import to_ms
 from headrace.core.codec import codec
 from headrace.core.codec.encryption import Cipher
-from headrace.core.codec.result_refs import ParentResult, giver_in
+from headrace.core.codec.result_refs import ParentResult, parents_text
 from headrace.core.damaged_records import read_or
 from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
@@ -29,8 +29,8 @@ from headrace.runtime.jobs.tracing import Tracer
 from headrace.runtime.worker.error_redaction import redactor_over
 from headrace.runtime.worker.results import MISSING, UNFIT, MissingResult, UnfitResult
 
-_LONGEST_TRACEBACK = 20_000
-_LONGEST_MESSAGE = 5_000
+_MAX_TRACEBACK_CHARS = 20_000
+_MAX_MESSAGE_CHARS = 5_000
 _LONGEST_WAIT = 100 * 365 * 86_400
 _NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
 _options = msgspec.json.Decoder(JobOptions)
@@ -46,22 +46,22 @@ class RunSpec(Struct, frozen=True):
     keep_result: bool
     max_result: int
     preemptible: bool = False
-    removes: bool = False  # whether the call asks for its removal when it has finished
+    removes: bool = False  # whether the job is removed on finish
     cipher: Cipher | None = None
     tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments decoded for the task, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        text = claim.payload if self.cipher is None else self.cipher.opened(claim.payload, "call", claim.task)
+        text = claim.payload if self.cipher is None else self.cipher.decrypted(claim.payload, "call", claim.task)
         args, kwargs = codec.decode_call(text)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
-            giver = giver_in(claim.payload)
-            if giver is None:
+            parents = parents_text(claim.payload)
+            if parents is None:
                 raise
-            raise UnfitResult(f"{error}, or {giver} does not fit") from error.__cause__
+            raise UnfitResult(f"{error}, or {parents} does not fit") from error.__cause__
 
     def success(self, claim: Claim, value: Any, now: int) -> Outcome:
         """The outcome of a run that returned."""
@@ -92,7 +92,7 @@ class RunSpec(Struct, frozen=True):
             return error.delay
         return self.retry.delay(claim.attempt, error, random.random())
 
-    def told(self, claim: Claim, error: BaseException) -> ErrorInfo:
+    def error_info(self, claim: Claim, error: BaseException) -> ErrorInfo:
         """The error as it is stored and shown, with the job's secrets masked."""
         error_info, redactor = describe(error), redactor_over(claim, self.task, self.cipher)
         if not redactor.secrets:
@@ -109,7 +109,7 @@ class RunSpec(Struct, frozen=True):
             return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
             return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
-        error_info = self.told(claim, error)
+        error_info = self.error_info(claim, error)
         if isinstance(error, UnfitResult):
             return outcomes.fail(claim, UNFIT, error_info, self.retry.max_attempts, now)
         if isinstance(error, CorruptPayload):
@@ -141,7 +141,7 @@ def describe(error: BaseException) -> ErrorInfo:
     except BaseException as broken:  # an exception whose own __str__ raises anything
         text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
     return ErrorInfo(
-        _clean(type(error).__qualname__, 200), _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK)
+        _clean(type(error).__qualname__, 200), _clean(message, _MAX_MESSAGE_CHARS), _clean(text, _MAX_TRACEBACK_CHARS)
     )
 
 
@@ -205,9 +205,9 @@ class RunSpecs:
 
     def keeps_result(self, job: ParentResult) -> bool:
         """Whether this job's result is stored, as far as this worker knows."""
-        asked = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
+        stored = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
         task = self._find(job.task)
-        return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
+        return bool(_first(stored, UNSET if task is None else task.options.keep_result, True))
 
     def _make(self, task: Task[..., Any, Any], stored: str | None) -> RunSpec:
         options = _options.decode(stored) if stored else JobOptions()
@@ -241,10 +241,10 @@ def run_inline(plan: RunSpec, claim: Claim, call: Callable[..., Any], now: Calla
         args, kwargs = plan.arguments(claim)
         return plan.success(claim, call(*args, **kwargs), now())
     except (Exception, Suspended, BaseExceptionGroup) as error:
-        return conclude(plan, claim, error, now)
+        return outcome_of_error(plan, claim, error, now)
 
 
-def conclude(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
+def outcome_of_error(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
     """The outcome of an error in a thread; a backoff coroutine gets its own event loop."""
     try:
         delay = plan.delay(claim, error)
@@ -252,12 +252,12 @@ def conclude(plan: RunSpec, claim: Claim, error: BaseException, now: Callable[[]
             delay = asyncio.run(settle_delay(delay))
         return plan.failure(claim, error, delay, now())
     except BaseException as broken:  # a backoff function may even try to exit
-        return broken_backoff(plan, claim, error, broken, now())
+        return backoff_failed(plan, claim, error, broken, now())
 
 
-def broken_backoff(plan: RunSpec, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
+def backoff_failed(plan: RunSpec, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
     """The outcome of an error whose backoff function raised another one."""
-    error_info, why = plan.told(claim, error), plan.told(claim, broken)
+    error_info, why = plan.error_info(claim, error), plan.error_info(claim, broken)
     extra = f"{error_info.message} (and its backoff function raised {why.type}: {why.message})"
     return outcomes.fail(
         claim, "broken_backoff", msgspec.structs.replace(error_info, message=extra), plan.retry.max_attempts, now

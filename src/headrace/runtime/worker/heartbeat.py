@@ -19,27 +19,27 @@ from headrace.core.jobs import outcomes
 from headrace.core.jobs.records import Claim, Lease, Outcome, WorkerRow
 from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
-from headrace.runtime.process.liveness import StallWatch, ThreadLiveness
+from headrace.runtime.process.liveness import StallDetector, ThreadLiveness
 from headrace.runtime.process.memory import resident_megabytes
 from headrace.runtime.worker.event_loop import EventLoop
-from headrace.runtime.worker.execution import conclude, is_worker_frame
+from headrace.runtime.worker.execution import is_worker_frame, outcome_of_error
 from headrace.runtime.worker.state import NEVER, Attempt, WorkerState
 from headrace.runtime.worker.threads import Threads
 
 log = logging.getLogger("headrace.worker")
 
-_ATTENTION = 0.5  # how often to check runs while there are any
+_CHECK_EVERY = 0.5  # how often to check runs while there are any
 _BLOCKED = 1.0
 _AGAIN = 1.0  # seconds until a failed renewal is repeated
 
 
 class HeartbeatHost(Protocol):
-    """What the heartbeat needs of its worker."""
+    """The worker, as its heartbeat needs it."""
 
     def describe(self) -> WorkerRow: ...
     def held(self) -> Iterable[Claim]: ...
     def drop(self, lease: Lease) -> None: ...
-    def apply_command(self, command: str, asked_at: float) -> None: ...
+    def apply_command(self, command: str, requested_at: float) -> None: ...
     def leases_end(self, next_expiry: int | None) -> None: ...
     def store_lost(self) -> None: ...
 
@@ -53,7 +53,7 @@ class Heartbeat:
         worker_state: WorkerState,
         threads: Threads,
         loop: EventLoop,
-        reports: HeartbeatHost,
+        host: HeartbeatHost,
         lease: float,
         heartbeat: float,
     ) -> None:
@@ -61,25 +61,25 @@ class Heartbeat:
         self._worker_state = worker_state
         self._threads = threads
         self._loop = loop
-        self._reports = reports
+        self._host = host
         self._lease = lease
         self._lease_ms = int(lease * 1000)
         self._heartbeat = heartbeat
         self._renewed_at = time.monotonic()
-        self._named: int | None = None
+        self._logged: int | None = None
         self._stopping = threading.Event()
-        self._watch: StallWatch | None = None
+        self._stall_detector: StallDetector | None = None
         self._bell = engine.listen("orders")
-        self._thread = threading.Thread(target=self._beat_on, name="headrace-heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="headrace-heartbeat", daemon=True)
         worker_state.check_soon = self._bell.ring
 
-    def watch(self, *signs: ThreadLiveness) -> None:
-        """Watch these loops as well."""
-        self._watch = StallWatch(self._engine, self._reports.describe().id, signs, self._lease)
+    def watch_threads(self, *signs: ThreadLiveness) -> None:
+        """Also detect stalls of these loops."""
+        self._stall_detector = StallDetector(self._engine, self._host.describe().id, signs, self._lease)
 
     def is_stalled(self, sign: ThreadLiveness) -> bool:
         """Whether a stall of this loop was reported, and has lasted one more lease since."""
-        is_reported = self._watch is not None and self._watch.has_told(sign)
+        is_reported = self._stall_detector is not None and self._stall_detector.has_logged(sign)
         return is_reported and sign.overdue > 2 * self._lease
 
     def start(self) -> None:
@@ -91,69 +91,69 @@ class Heartbeat:
         if self._thread.ident is not None:  # else the worker failed to start
             self._thread.join(5)
         self._bell.close()
-        if self._watch is not None:
-            self._watch.close()
+        if self._stall_detector is not None:
+            self._stall_detector.close()
 
     def renew_one(self, claim: Claim) -> bool:
         """Renew a single lease at the request of its job."""
         try:
-            return not self._engine.renew(self._reports.describe(), (lease_of(claim),), self._lease_ms).lost
+            return not self._engine.renew(self._host.describe(), (lease_of(claim),), self._lease_ms).lost
         except EngineUnavailable:
             return True  # not known to be lost; the regular heartbeats count the failures
 
     # -- the thread
 
-    def _beat_on(self) -> None:
+    def _run(self) -> None:
         next_beat = time.monotonic() + self._heartbeat
         while not self._stopping.is_set():
             now = time.monotonic()
             # A run that begins during this scan must ring, whatever its deadline.
             self._worker_state.next_check = NEVER
             earliest = min((run.deadline for run in list(self._worker_state.running.values())), default=NEVER)
-            attention = now + _ATTENTION if self._worker_state.running else NEVER
-            self._worker_state.next_check = min(next_beat, earliest, attention)
+            check_at = now + _CHECK_EVERY if self._worker_state.running else NEVER
+            self._worker_state.next_check = min(next_beat, earliest, check_at)
             ordered = self._bell.wait(max(self._worker_state.next_check - now, 0))
             if self._stopping.is_set():
                 return
             try:
-                self._look_after_runs()
-                if self._watch is not None:
-                    self._watch.look()
+                self._check_runs()
+                if self._stall_detector is not None:
+                    self._stall_detector.check()
                 if ordered or time.monotonic() >= next_beat:
                     pause = self._heartbeat if self._beat() else min(self._heartbeat, _AGAIN)
                     next_beat = time.monotonic() + pause
             except Exception:
                 log.exception("heartbeat iteration failed; continuing")
 
-    def _look_after_runs(self) -> None:
+    def _check_runs(self) -> None:
         now = time.monotonic()
         for run in list(self._worker_state.running.values()):
             if run.deadline <= now:
                 self._time_out(run)
         if self._worker_state.notes:
             self._worker_state.ring()
-        self._watch_loop()
+        self._check_loop()
 
     # -- leases
 
     def _beat(self) -> bool:
         """Renew every lease; False if the store is unavailable."""
-        leases = [lease_of(claim) for claim in self._reports.held()]
-        reported = self._reports.describe()
+        leases = [lease_of(claim) for claim in self._host.held()]
+        reported = self._host.describe()
         begun = time.monotonic()
         try:
             renewal = self._engine.renew(reported, leases, self._lease_ms)
         except EngineUnavailable as error:
-            self._missed(error)
+            self._renewal_failed(error)
             return False
         self._renewed_at = begun
         if log.isEnabledFor(logging.DEBUG):
             self._log_health(reported)
         if renewal.lost:
-            self._lose(renewal.lost, "the job was cancelled or its lease is lost")
-        self._reports.apply_command(renewal.command, begun)
-        self._reports.leases_end(renewal.next_expiry)
-        if self._reports.describe().state != reported.state:
+            self._drop_lost(renewal.lost, "the job was cancelled or its lease is lost")
+        self._host.apply_command(renewal.command, begun)
+        self._host.leases_end(renewal.next_expiry)
+        if self._host.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the new state now, not at the next heartbeat
         return True
 
@@ -166,19 +166,19 @@ class Heartbeat:
             extra={"worker": row.id, "event": "worker.health"},
         )
 
-    def _missed(self, error: EngineUnavailable) -> None:
+    def _renewal_failed(self, error: EngineUnavailable) -> None:
         """Give up the leases once they must have expired; the number of failed renewals does not matter."""
-        self._reports.store_lost()
+        self._host.store_lost()
         silent_for = time.monotonic() - self._renewed_at
         if silent_for < self._lease:
             log.warning("lease renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
             return
-        leases = frozenset(lease_of(claim) for claim in self._reports.held())
+        leases = frozenset(lease_of(claim) for claim in self._host.held())
         log.error("no lease renewal for %.0f s: %s; giving up %d leases", silent_for, error, len(leases))
-        self._lose(leases, f"no lease renewal for {silent_for:.0f} s")
+        self._drop_lost(leases, f"no lease renewal for {silent_for:.0f} s")
 
-    def _lose(self, lost: frozenset[Lease], reason: str) -> None:
-        self._withdraw(lost)
+    def _drop_lost(self, lost: frozenset[Lease], reason: str) -> None:
+        self._withdraw_lost(lost)
         for run in list(self._worker_state.running.values()):
             if lease_of(run.claim) in lost:
                 claim = run.claim
@@ -192,9 +192,9 @@ class Heartbeat:
                 run.lost = True
                 self._end(run, None, reason)
         for lease in lost:
-            self._reports.drop(lease)
+            self._host.drop(lease)
 
-    def _withdraw(self, lost: frozenset[Lease]) -> None:
+    def _withdraw_lost(self, lost: frozenset[Lease]) -> None:
         """Remove prefetched jobs with a lost lease, so that they do not begin."""
         for waiting in (self._worker_state.ready, self._worker_state.ready_async):
             for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
@@ -210,7 +210,7 @@ class Heartbeat:
         error = JobTimeout(f"the attempt ran longer than its timeout of {limit:g} s")
         where = self._where(run)
         if where:
-            error.add_note(f"It was here:\n{where}")
+            error.add_note(f"Its stack at the timeout:\n{where}")
         if callable(run.plan.retry.backoff):  # a user's function must not block the heartbeat
             run.deadline = NEVER
             threading.Thread(target=self._record_timeout, args=(run, error), daemon=True).start()
@@ -220,7 +220,7 @@ class Heartbeat:
     def _record_timeout(self, run: Attempt, error: JobTimeout) -> None:
         extra = {**run.about, "event": "job.timed_out"}
         log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=extra)
-        self._end(run, conclude(run.plan, run.claim, error, self._worker_state.now), "timed out")
+        self._end(run, outcome_of_error(run.plan, run.claim, error, self._worker_state.now), "timed out")
 
     def _end(self, run: Attempt, outcome: Outcome | None, reason: str) -> None:
         end_run(self._worker_state, self._threads, run, outcome, reason)
@@ -230,17 +230,17 @@ class Heartbeat:
 
     # -- the event loop watchdog
 
-    def _watch_loop(self) -> None:
+    def _check_loop(self) -> None:
         seconds = self._loop.blocked_for()
         if seconds < _BLOCKED:
-            self._named = None
+            self._logged = None
             return
         run, thread = self._loop.blocker()
-        if run is not None and run.number != self._named:
-            self._named = run.number
+        if run is not None and run.number != self._logged:
+            self._logged = run.number
             log.warning(
                 "job %s (%s) has blocked the event loop for %.1f s; use `def`, asyncio.to_thread or "
-                "isolation='process' for blocking work. It is here:\n%s",
+                "isolation='process' for blocking work. Its stack:\n%s",
                 run.claim.id,
                 run.claim.task,
                 seconds,

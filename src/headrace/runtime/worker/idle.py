@@ -1,4 +1,4 @@
-"""When an idle worker need not ask the store: a startable job rings the bell, or the last claim announced its time."""
+"""When an idle worker need not read the store: a startable job rings the bell, or the last claim gave its time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class IdleState:
         self._next_expiry: int | None = 0  # the first expiry of any worker's lease, as of the last heartbeat
         self._expiry_known_at = 0.0
 
-    def heard(self, rung: bool) -> None:
+    def note_ring(self, rung: bool) -> None:
         """Record whether the bell rang. That counts until a turn begins: there is none during an outage."""
         self._rung |= rung
 
     def end(self) -> None:
-        """A turn begins. The next one asks the store as well, unless this one succeeds."""
+        """A turn begins. The next one reads the store as well, unless this one succeeds."""
         self._until, self._rung = 0.0, False
 
     def turned(self, claimed: int, next_at: int | None) -> None:

@@ -20,15 +20,15 @@ from headrace.runtime.worker.threads import Threads
 log = logging.getLogger("headrace.worker")
 
 
-def run_in_the_way(
+def run_to_preempt(
     worker_state: WorkerState, queries: Queries, queues: Collection[str] | None
 ) -> tuple[Attempt, JobRow] | None:
     """The run to end, the least urgent and then the youngest, and the job that waits for its slot."""
-    willing = [run for run in list(worker_state.running.values()) if run.plan.preemptible]
-    if not willing or worker_state.waiting or len(worker_state.running) < worker_state.concurrency:
+    preemptible = [run for run in list(worker_state.running.values()) if run.plan.preemptible]
+    if not preemptible or worker_state.waiting or len(worker_state.running) < worker_state.concurrency:
         return None
     ruled = {task.name for task in queries.tasks()}
-    run = min(willing, key=lambda run: (run.claim.priority, -run.started))
+    run = min(preemptible, key=lambda run: (run.claim.priority, -run.started))
     for queue in queries.queues():
         if (queues is None or queue.name in queues) and _is_free(queue):
             first = queries.peek(queue.name, 1, light=True)
@@ -41,7 +41,7 @@ def _is_free(queue: QueueRow) -> bool:
     return not queue.paused and not queue_rules(queue.rules).shape_claims
 
 
-def make_way(worker_state: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
+def preempt(worker_state: WorkerState, threads: Threads, run: Attempt, urgent: JobRow) -> str:
     """End the run for the job that waits for its slot; returns the queue to claim from next."""
     log.info("job %s is preempted by the more urgent job %s", run.claim.id, urgent.id, extra=run.about)
     outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", worker_state.now())

@@ -1,7 +1,7 @@
 """How many jobs a worker prefetches: none unless jobs are short, so that a long job never holds others behind it.
 
-Prefetched jobs bridge the time of an exchange with the store, and make each exchange worth its cost: a slow or distant
-store is asked for more at once.
+Prefetched jobs bridge the time of an exchange with the store, and make each exchange worth its cost: a worker claims
+more at once from a slow or distant store.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from headrace.core.codec import codec
-from headrace.core.codec.encryption import Cipher, opened
+from headrace.core.codec.encryption import Cipher, decrypted
 from headrace.core.codec.result_refs import MARK, ParentFailure, ParentResult, failure_text, filled, ids_in
 from headrace.core.events.history import errors_of
 from headrace.core.jobs.records import Claim
@@ -84,7 +84,7 @@ class ResultResolver:
 
     def _opened(self, result: str, job_id: str, parent: str) -> str:
         try:
-            return opened(self._cipher, result, "result", job_id)
+            return decrypted(self._cipher, result, "result", job_id)
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} can't be read: {error}") from None
 
@@ -98,7 +98,7 @@ class ResultResolver:
 def _attempted(claim: Claim, text_of: Callable[[str], str], cipher: Cipher | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
-        payload = filled(opened(cipher, claim.payload, "call", claim.task), text_of)
+        payload = filled(decrypted(cipher, claim.payload, "call", claim.task), text_of)
     except CorruptPayload:
         return claim  # the runner finds and reports the same error
     except MissingResult as missing:

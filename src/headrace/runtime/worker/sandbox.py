@@ -1,7 +1,7 @@
 """Child processes for `isolation="process"`: a job in one can be killed at its timeout, or crash, and harms no other.
 
 A child imports the task's module, takes one job at a time over a pipe and answers with the outcome. It never touches
-the store. It exits when its pipe closes, so a killed worker leaves none behind. Messages are one letter and JSON.
+the store. It exits when its pipe closes, so a killed worker leaves none behind. A message is a type byte and JSON.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import msgspec
 from headrace.core.jobs.records import JobNote, JobOptions, Lease, Outcome
 from headrace.core.jobs.steps import Step
 from headrace.errors import ConfigError, HeadraceError
-from headrace.runtime.context.logs import handed_on
-from headrace.runtime.jobs.encryption import encrypted_outcome, opened_claim
-from headrace.runtime.worker.execution import conclude
+from headrace.runtime.context.logs import config_for_child
+from headrace.runtime.jobs.encryption import decrypted_claim, encrypted_outcome
+from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox_child import SandboxTask, end_group, serve
 from headrace.runtime.worker.state import Attempt
 
 log = logging.getLogger("headrace.sandbox")
-_LOOK = 1.0
+_CHECK_EVERY = 1.0
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(JobNote)
@@ -38,7 +38,7 @@ class SandboxCrashed(HeadraceError):
     """The process that ran the job ended by itself: a crash, an exit, or the OOM killer."""
 
 
-class _Forestalled(Exception):
+class _EndedEarly(Exception):
     """The run was ended while its process was still starting."""
 
 
@@ -46,10 +46,10 @@ class Sandbox:
     """One child process."""
 
     def __init__(self) -> None:
-        self._pipe, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(target=serve, args=(theirs, handed_on()), name="headrace-sandbox")
+        self._pipe, child_pipe = _spawn.Pipe()
+        self._process = _spawn.Process(target=serve, args=(child_pipe, config_for_child()), name="headrace-sandbox")
         self._process.start()
-        theirs.close()
+        child_pipe.close()
         self._lock = threading.Lock()
         self._run: Attempt | None = None
         self.reason: str | None = None
@@ -61,18 +61,18 @@ class Sandbox:
         run.abort = functools.partial(self._kill_during, run)
         try:
             if run.context.cancel_requested:
-                raise _Forestalled
-            return self._converse(run)
+                raise _EndedEarly
+            return self._exchange_messages(run)
         finally:
             with self._lock:
                 self._run = None
 
-    def _converse(self, run: Attempt) -> Outcome:
+    def _exchange_messages(self, run: Attempt) -> Outcome:
         """Send the job, and forward its notes and renewals until its outcome arrives."""
         self._pipe.send_bytes(b"J" + msgspec.json.encode(_sandbox_task(run)))
         while True:
             # Not only at the pipe's end: a process that the job started may hold the pipe open after the job has died.
-            while not self._pipe.poll(_LOOK):
+            while not self._pipe.poll(_CHECK_EVERY):
                 if not self._process.is_alive():
                     raise EOFError
             message = self._pipe.recv_bytes()
@@ -119,7 +119,7 @@ class Sandbox:
 
 
 def _answer(run: Attempt, kind: bytes, body: bytes) -> bytes:
-    """The answer to a job's question. Messages from a thread of an earlier job are ignored."""
+    """The answer to a job's request. Messages from a thread of an earlier job are ignored."""
     try:
         if kind == b"S":
             return b"a" + msgspec.json.encode(run.context.step_store.steps(run.claim))
@@ -140,7 +140,7 @@ def _sandbox_task(run: Attempt) -> SandboxTask:
         retry=retry or msgspec.UNSET,
     )
     # Decrypted: a child gets no keys, as its job could read them.
-    stored = msgspec.structs.replace(opened_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
+    stored = msgspec.structs.replace(decrypted_claim(plan.cipher, claim), options=msgspec.json.encode(options).decode())
     return SandboxTask(
         stored if run.trace is None else run.trace.handed_on(stored),
         function.__module__,
@@ -166,13 +166,13 @@ class Sandboxes:
         try:
             sandbox = self._take()
         except Exception as error:  # no memory or handles for another process, or none allowed here
-            return conclude(run.plan, run.claim, error, now)
+            return outcome_of_error(run.plan, run.claim, error, now)
         try:
             outcome = sandbox.perform(run)
         except (EOFError, OSError):
             return self._crashed(sandbox, run, now)
         except Exception as error:  # the task can't be sent or loaded there; its job fails
-            outcome = conclude(run.plan, run.claim, error, now)
+            outcome = outcome_of_error(run.plan, run.claim, error, now)
         self._keep(sandbox)
         return outcome
 
@@ -199,7 +199,7 @@ class Sandboxes:
                 self._all.add(sandbox)
                 return sandbox
         sandbox.reap()  # otherwise this process would wait for it at exit, forever
-        raise _Forestalled
+        raise _EndedEarly
 
     def _keep(self, sandbox: Sandbox) -> None:
         with self._lock:
@@ -214,9 +214,9 @@ class Sandboxes:
 
     def _crashed(self, sandbox: Sandbox, run: Attempt, now: Callable[[], int]) -> Outcome:
         code = self._discard(sandbox)
-        why = sandbox.reason or f"its process ended with {_exit_words(code)}"
-        return conclude(run.plan, run.claim, SandboxCrashed(why), now)
+        why = sandbox.reason or f"its process ended with {_exit_text(code)}"
+        return outcome_of_error(run.plan, run.claim, SandboxCrashed(why), now)
 
 
-def _exit_words(code: int | None) -> str:
+def _exit_text(code: int | None) -> str:
     return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -23,7 +23,7 @@ from headrace.core.tasks.options import Options
 from headrace.core.tasks.retry import Retry
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context.current_job import JobContext, current
-from headrace.runtime.context.logs import take_over
+from headrace.runtime.context.logs import configure_child
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.worker.execution import RunSpecs, run_inline
 
@@ -49,9 +49,9 @@ class _Parent:
         self._pipe = pipe
         self._sending = threading.Lock()
         self.deliveries: queue.SimpleQueue[SandboxTask] = queue.SimpleQueue()
-        self._asking = threading.Lock()
+        self._requesting = threading.Lock()
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
-        self._ahead = 0
+        self._clock_offset = 0
         self.largest = 0
         self.worker = ""
 
@@ -72,35 +72,35 @@ class _Parent:
         with self._sending:
             self._pipe.send_bytes(kind + body)
 
-    def ask(self, kind: bytes, body: bytes = b"") -> bytes:
-        """Send a question and wait for its answer; threads of the job ask one after the other."""
-        with self._asking:
+    def request(self, kind: bytes, body: bytes = b"") -> bytes:
+        """Send a request and wait for its answer; threads of the job do so one after the other."""
+        with self._requesting:
             self.send(kind, body)
-            answered, answer = self._answers.get()
-        if answered == b"x":
+            reply_kind, answer = self._answers.get()
+        if reply_kind == b"x":
             raise EngineUnavailable(answer.decode())
         return answer
 
     def prepare(self, delivery: SandboxTask) -> None:
         """Use the worker's clock, which is the store's: a sleep that is over there must be over here."""
-        self._ahead = delivery.now - _clock.now()
+        self._clock_offset = delivery.now - _clock.now()
         self.largest = delivery.max_result
         self.worker = delivery.worker
 
     def now(self) -> int:
-        return _clock.now() + self._ahead
+        return _clock.now() + self._clock_offset
 
     def note(self, note: JobNote) -> None:
         self.send(b"N", msgspec.json.encode(note))
 
     def renew(self, claim: Claim) -> bool:
-        return self.ask(b"R") == b"true"
+        return self.request(b"R") == b"true"
 
     def steps(self, claim: Claim) -> list[Step]:
-        return msgspec.json.decode(self.ask(b"S"), type=list[Step])
+        return msgspec.json.decode(self.request(b"S"), type=list[Step])
 
     def save_step(self, claim: Claim, step: Step) -> bool:
-        return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
+        return self.request(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
 def end_group(leader: int) -> None:
@@ -128,7 +128,7 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
         except Exception as error:  # report whatever the import of user code raises
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
-        take_over(logs)  # after the user's code, which may set up logging itself
+        configure_child(logs)  # after the user's code, which may set up logging itself
         tracer = task.submits.tracer
         with contextlib.nullcontext() if tracer is None else tracer.inside(delivery.claim):
             outcome = _run(delivery, task, parent)
@@ -162,10 +162,10 @@ def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
     if "<locals>" in qualname:
         raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
     found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
-    return found if isinstance(found, Task) else Task(found, name, Options(), _Nowhere())
+    return found if isinstance(found, Task) else Task(found, name, Options(), _NoApp())
 
 
-class _Nowhere:
+class _NoApp:
     """A plain function has no app to submit to."""
 
     tracer = None

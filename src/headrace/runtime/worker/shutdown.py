@@ -18,7 +18,7 @@ from headrace.runtime.worker.threads import Threads
 from headrace.runtime.worker.wait_for_store import OUTAGE_FIRST
 
 log = logging.getLogger("headrace.worker")
-_PATIENCE = 10.0
+_JOIN_TIMEOUT = 10.0
 _LAST_TRIES = 5.0  # seconds in which a worker tries to send the remaining outcomes after its deadline
 
 
@@ -39,7 +39,7 @@ def stop_at_exit(worker: Stoppable) -> Callable[[], None]:
         if os.getpid() == home:  # a forked child inherits the hook, but not the threads
             log.warning("the program exits while worker %s runs; releasing its jobs", worker.id)
             worker.request_stop(0.0)
-            worker.join(_PATIENCE)
+            worker.join(_JOIN_TIMEOUT)
 
     atexit.register(stop)
     return lambda: atexit.unregister(stop)

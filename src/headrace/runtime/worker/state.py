@@ -47,7 +47,7 @@ class Attempt:
         "trace",
     )
 
-    def __init__(self, claim: Claim, plan: RunSpec, slot: int, line: WorkerLink) -> None:
+    def __init__(self, claim: Claim, plan: RunSpec, slot: int, link: WorkerLink) -> None:
         self.number = next(_numbers)
         self.claim = claim
         self.plan = plan
@@ -56,7 +56,7 @@ class Attempt:
         self.started = time.monotonic()
         timeout = plan.timeout
         self.deadline = NEVER if timeout is None else self.started + timeout
-        self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
+        self.context = JobContext(claim, None if timeout is None else link.now() + int(timeout * 1000), link)
         self.thread: int | None = None
         self.lost = False
         self.abort: Callable[[str], Any] | None = None
@@ -68,8 +68,8 @@ class Attempt:
         return about(self.claim, self.context.worker)
 
     def stop(self, reason: str) -> None:
-        """Ask the task to stop, and abort it where that is possible."""
-        self.context.tell(reason)
+        """Request that the task stops, and abort it where that is possible."""
+        self.context.add_stop_reason(reason)
         abort = self.abort
         if abort is not None:
             abort(reason)
@@ -78,12 +78,12 @@ class Attempt:
 class WorkerState:
     """The shared state of one worker."""
 
-    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: WorkerLink) -> None:
+    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], link: WorkerLink) -> None:
         self.concurrency = concurrency
         self._pid = os.getpid()
         self.now = clock.now
         self.ring = ring
-        self.line = line
+        self.link = link
         self.ready: deque[tuple[Claim, RunSpec]] = deque()
         self.ready_async: deque[tuple[Claim, RunSpec]] = deque()
         self.running: dict[int, Attempt] = {}
@@ -91,16 +91,16 @@ class WorkerState:
         self.notes: deque[JobNote] = deque()
         self.begun: deque[Attempt] = deque()
         self.slots: list[int] = list(range(concurrency))
-        self.handed_over: deque[int] = deque()  # slots that threads left to the event loop; no thread takes them
-        self.loop_came = threading.Event()  # set when the loop has run since a thread last handed a slot over
-        self.loop_came.set()
+        self.slots_for_loop: deque[int] = deque()  # slots that threads left to the event loop; no thread takes them
+        self.loop_responded = threading.Event()  # set when the loop has run since a thread last handed a slot over
+        self.loop_responded.set()
         self.liveness: WorkerLiveness | None = None
         # Begun and not settled, by id and version. Not all of these are held: the outcome of a run with a lost lease is
         # sent as well.
-        self.unsettled: dict[tuple[str, int], Attempt] = {}
+        self.open_attempts: dict[tuple[str, int], Attempt] = {}
         self.low_water = 0
         self.began = 0
-        self.cut_off: set[int] = set()  # coroutines that were cancelled and have not ended; only their loop changes it
+        self.cancelled_coroutines: set[int] = set()  # and not ended yet; only their loop changes it
         self.next_check = NEVER
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
@@ -110,13 +110,13 @@ class WorkerState:
     # -- runs
 
     def begin(self, claim: Claim, plan: RunSpec, slot: int) -> Attempt:
-        run = Attempt(claim, plan, slot, self.line)
+        run = Attempt(claim, plan, slot, self.link)
         self.running[run.number] = run
         self.begun.append(run)
         self.began += 1
         if self.liveness is not None:
             run.place = self.liveness.begin(claim.ref)
-        self.unsettled[claim.id, claim.version] = run
+        self.open_attempts[claim.id, claim.version] = run
         if run.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
@@ -152,7 +152,7 @@ class WorkerState:
 
     def settled(self, lease: Claim | Outcome) -> Attempt | None:
         """Forget a run that the store has settled or refused. None if it never began."""
-        run = self.unsettled.pop((lease.id, lease.version), None)
+        run = self.open_attempts.pop((lease.id, lease.version), None)
         if run is not None and run.place is not None and self.liveness is not None:
             self.liveness.settled(run.place)
         return run
@@ -195,7 +195,7 @@ class WorkerState:
             with self.work:
                 self.work.notify(threads)
 
-    def take_back(self) -> list[Claim]:
+    def withdraw_unstarted(self) -> list[Claim]:
         """The claims that no runner has begun."""
         claims = []
         for waiting in (self.ready, self.ready_async):

@@ -12,23 +12,23 @@ from headrace.core.events.log import EventGroup
 from headrace.engines.protocol.engine import Engine
 from headrace.runtime.worker.exchange import WorkerExchange
 
-_LONGEST = 500  # characters of a message: the log has the full text
+_MAX_MESSAGE_CHARS = 500  # characters of a message: the log has the full text
 
 
 class StatusEvents:
     """Only the thread that makes the turns uses it."""
 
-    def __init__(self, engine: Engine, worker_id: str, *, tells: bool) -> None:
+    def __init__(self, engine: Engine, worker_id: str, *, enabled: bool) -> None:
         self._engine = engine
         self._worker_id = worker_id
-        self._tells = tells
+        self._enabled = enabled
         self._drained_after = 0
         self._error: tuple[float, str, str] | None = None
 
     def failed(self, error: Exception) -> None:
         """A turn failed; of several in a row, the first error is reported."""
         if self._error is None:
-            self._error = (time.monotonic(), type(error).__name__, str(error)[:_LONGEST])
+            self._error = (time.monotonic(), type(error).__name__, str(error)[:_MAX_MESSAGE_CHARS])
 
     def worked(self) -> None:
         """A turn succeeded."""
@@ -41,7 +41,7 @@ class StatusEvents:
     def drained(self, worker_exchange: WorkerExchange) -> None:
         """Emit worker.drained if nothing is left to run, once per period of work."""
         jobs = worker_exchange.claimed - self._drained_after
-        if self._tells and jobs and worker_exchange.store_is_empty and not worker_exchange.held:
+        if self._enabled and jobs and worker_exchange.store_is_empty and not worker_exchange.held:
             self._emit("worker.drained", {"jobs": jobs})
             self._drained_after += jobs
 

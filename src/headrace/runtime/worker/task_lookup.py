@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from headrace.core.jobs.known_tasks import KnownTasks, knows
 
 log = logging.getLogger("headrace.worker")
-_LOOK_AGAIN = 5.0  # seconds until an unknown task is looked up again
+_RECHECK_AFTER = 5.0  # seconds until an unknown task is looked up again
 
 
 class TaskLookup:
@@ -27,7 +27,7 @@ class TaskLookup:
         while self.tasks.undecided:
             task = self.tasks.undecided.pop()
             if self._can_run(task):
-                self.tasks.learn(task)
+                self.tasks.add(task)
             else:
                 self._refuse(task)
         for task in self.tasks.unknown - self._logged:
@@ -36,11 +36,11 @@ class TaskLookup:
 
     def has_grown(self) -> bool:
         """Whether the app has since registered a task that was unknown when it was met."""
-        learned = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
-        for task in learned:
-            self.tasks.learn(task)
+        registered = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
+        for task in registered:
+            self.tasks.add(task)
             self._refused.pop(task, None)
-        return bool(learned)
+        return bool(registered)
 
     def _knows(self, task: str) -> bool | None:
         if time.monotonic() < self._refused.get(task, 0.0):
@@ -54,4 +54,4 @@ class TaskLookup:
         return False
 
     def _refuse(self, task: str) -> None:
-        self._refused[task] = time.monotonic() + _LOOK_AGAIN
+        self._refused[task] = time.monotonic() + _RECHECK_AFTER

@@ -14,7 +14,7 @@ from headrace.core.jobs.outcomes import fail
 from headrace.core.jobs.records import ErrorInfo, Outcome
 from headrace.runtime.context.current_job import current
 from headrace.runtime.jobs.tracing import Traced
-from headrace.runtime.worker.execution import conclude
+from headrace.runtime.worker.execution import outcome_of_error
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.state import Attempt, WorkerState
 from headrace.runtime.worker.tracing import looked_back
@@ -103,7 +103,7 @@ class Threads:
             run = worker_state.begin(claim, plan, slot)
             if not worker_state.end(run, self._outcome(run)):
                 return False
-            if worker_state.ready_async and worker_state.loop_came.is_set():
+            if worker_state.ready_async and worker_state.loop_responded.is_set():
                 self._hand_over(slot)
                 return True
         worker_state.free_slot(slot)
@@ -116,12 +116,12 @@ class Threads:
         thread takes it back, and hands over none until the loop runs again.
         """
         worker_state = self._worker_state
-        worker_state.handed_over.append(slot)
-        worker_state.loop_came.clear()  # after the append: a loop that runs from now on finds the slot
+        worker_state.slots_for_loop.append(slot)
+        worker_state.loop_responded.clear()  # after the append: a loop that runs from now on finds the slot
         worker_state.wake_loop()
-        if not worker_state.loop_came.wait(_LATE):
+        if not worker_state.loop_responded.wait(_LATE):
             with contextlib.suppress(ValueError):  # the loop took it at the last moment
-                worker_state.handed_over.remove(slot)
+                worker_state.slots_for_loop.remove(slot)
                 worker_state.free_slot(slot)  # this wakes the loop again: it may have looked for the slot just now
 
     def _next_slot(self) -> int | None:
@@ -160,6 +160,6 @@ class Threads:
             args, kwargs = plan.arguments(claim)
             return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), worker_state.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
-            return conclude(plan, claim, error, worker_state.now)
+            return outcome_of_error(plan, claim, error, worker_state.now)
         finally:
             current.reset(token)

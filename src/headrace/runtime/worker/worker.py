@@ -26,10 +26,10 @@ from headrace.runtime.context.step_store import RetryingStepStore
 from headrace.runtime.jobs.encryption import encrypted_note
 from headrace.runtime.jobs.task import Task
 from headrace.runtime.maintenance.loop import MaintenanceLoop, Service
-from headrace.runtime.maintenance.pace import MaintenancePace
+from headrace.runtime.maintenance.pause_factor import PauseFactor
 from headrace.runtime.maintenance.tasks import maintenance_tasks_of
-from headrace.runtime.process.recycling import is_worn_out
-from headrace.runtime.process.worker_id import entry_of, new_worker_id, what_it_serves
+from headrace.runtime.process.memory import needs_recycling
+from headrace.runtime.process.worker_id import new_worker_id, settings_text, worker_row
 from headrace.runtime.schedules.scheduler import Scheduler
 from headrace.runtime.worker.event_loop import EventLoop
 from headrace.runtime.worker.events import WITHIN, WorkerEvents
@@ -37,7 +37,7 @@ from headrace.runtime.worker.exchange import STALLED, WorkerExchange
 from headrace.runtime.worker.execution import RunSpecs
 from headrace.runtime.worker.heartbeat import Heartbeat
 from headrace.runtime.worker.idle import IdleState
-from headrace.runtime.worker.preemption import make_way, run_in_the_way
+from headrace.runtime.worker.preemption import preempt, run_to_preempt
 from headrace.runtime.worker.sandbox import Sandboxes
 from headrace.runtime.worker.shutdown import stop_at_exit, wind_down
 from headrace.runtime.worker.state import WorkerState
@@ -87,12 +87,12 @@ class Worker:
         self._paused = False
         self._stop_at: float | None = None
         self._log_levels = CommandedLevels()
-        self._maintain_at = self._ordered_at = 0.0
+        self._maintain_at = self._commanded_at = 0.0
         self._outage = Outage()
         self._idle = IdleState(clock)
         self.leases_end = self._idle.leases_end
         self.now = clock.now
-        self._status_events = StatusEvents(engine, self.id, tells=settings.events)
+        self._status_events = StatusEvents(engine, self.id, enabled=settings.events)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -115,14 +115,14 @@ class Worker:
         self._bell = self._engine.listen("work", self._settings.queues or ())
         self._worker_state = WorkerState(self._settings.concurrency, self._clock, self._bell.ring, self)
         run_specs = RunSpecs(self._find_task, self._settings.timeout, self._settings.max_payload, self._cipher)
-        mine = (self._settings, self._at_most, self._task_names)
-        self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, run_specs, *mine)
-        self.store_lost = self._exchange.recovery.lost  # an idle worker also starts slowly after an outage
+        arguments = (self._settings, self._at_most, self._task_names)
+        self._exchange = WorkerExchange(self.id, self._engine, self._worker_state, run_specs, *arguments)
+        self.store_lost = self._exchange.slow_start.lost  # an idle worker also starts slowly after an outage
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._worker_state, self._sandboxes)
         self._loop = EventLoop(self._worker_state)
         self._worker_state.wake_loop = self._loop.wake
-        self._state = "running"  # so that no one reads "starting" until the first heartbeat
+        self._state = "running"  # a reader would see "starting" until the first heartbeat
         described = self.describe()
         self._worker_state.liveness = self._liveness = self._engine.register_worker(described)
         self._heartbeat = Heartbeat(
@@ -133,14 +133,14 @@ class Worker:
             () if is_drain else maintenance_tasks_of(self._engine, self._settings, self._archive, run_specs.removing)
         )
         maintenance = MaintenanceLoop(
-            maintenance_tasks, self._worker_state.has_jobs, MaintenancePace(self._engine, self.id, self._worker_state)
+            maintenance_tasks, self._worker_state.has_jobs, PauseFactor(self._engine, self.id, self._worker_state)
         )
         schedulers = [] if is_drain else [Scheduler(self._engine, self._declare)]
-        self._heartbeat.watch(self._worker_state.sign, maintenance.sign, *(each.sign for each in schedulers))
+        self._heartbeat.watch_threads(self._worker_state.sign, maintenance.sign, *(each.sign for each in schedulers))
         handlers = [] if self._listener is None else [self._listener(self.id)]
         # The event handlers start first, so that they receive the worker.started event of their own worker.
         self._start([*handlers, WorkerEvents(self._engine, described), *schedulers, maintenance])
-        self._log("worker.started", f"started: {what_it_serves(self._settings)}")
+        self._log("worker.started", f"started: {settings_text(self._settings)}")
         return self
 
     def _start(self, services: Sequence[Service]) -> None:
@@ -195,11 +195,11 @@ class Worker:
 
     def pause(self) -> None:
         """Start no more jobs; running ones go on."""
-        self._order("pause")
+        self._command("pause")
 
     def resume(self) -> None:
         """Start jobs again."""
-        self._order("run")
+        self._command("run")
 
     def __enter__(self) -> Worker:
         return self.start()
@@ -212,7 +212,7 @@ class Worker:
     def describe(self) -> WorkerRow:
         state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
         done = (len(self._worker_state.running), self._exchange.completed, self._exchange.failed)
-        return entry_of(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
+        return worker_row(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
 
     def held(self) -> Iterable[Claim]:
         return list(self._exchange.held.values())
@@ -220,16 +220,16 @@ class Worker:
     def drop(self, lease: Lease) -> None:
         self._exchange.held.pop((lease.id, lease.version), None)
 
-    def _order(self, command: str) -> None:
+    def _command(self, command: str) -> None:
         if self._thread is None:
             raise HeadraceError("this worker has not started")
         self._engine.queries.command_worker(self.id, command)
-        self._ordered_at = time.monotonic()
-        self.apply_command(command, self._ordered_at)
+        self._commanded_at = time.monotonic()
+        self.apply_command(command, self._commanded_at)
 
-    def apply_command(self, command: str, asked_at: float) -> None:
+    def apply_command(self, command: str, requested_at: float) -> None:
         """Apply an operator's command, unless it is older than the last one given in this process."""
-        if asked_at < self._ordered_at:
+        if requested_at < self._commanded_at:
             return
         self._log_levels.follow(log_level_of(command), self._log)
         act = act_of(command)
@@ -255,7 +255,7 @@ class Worker:
     def _work(self) -> None:
         try:
             while self._stop_at is None:
-                self._idle.heard(self._bell.wait(self._guarded_turn()))
+                self._idle.note_ring(self._bell.wait(self._guarded_turn()))
             self._worker_state.sign.over()
             self._log("worker.stopping", f"stops: {len(self._worker_state.running)} jobs are running")
             wind_down(self.id, self._worker_state, self._exchange, self._threads, self._bell, lambda: self._stop_at)
@@ -265,7 +265,7 @@ class Worker:
             try:
                 self._close()
             finally:
-                self.stopped.set()  # even after an error: nobody must wait forever
+                self.stopped.set()  # even after an error: join() must not wait forever
 
     def _guarded_turn(self) -> float | None:
         """A turn that survives an outage and any other error. A ring does not shorten the pause after one."""
@@ -277,7 +277,7 @@ class Worker:
             self._status_events.worked()
             self._outage.over()
         except EngineUnavailable as error:
-            self._exchange.recovery.lost()
+            self._exchange.slow_start.lost()
             self._status_events.failed(error)
             pause = self._outage.longer()
             log.warning("the store is not available: %s; trying again in %.1f s", error, pause)
@@ -290,14 +290,14 @@ class Worker:
     def _turn(self) -> float | None:
         """Settle and claim once; returns the seconds to sleep unless rung."""
         worker_state, exchange = self._worker_state, self._exchange
-        if self._is_idle() and not (self._idle.is_over or exchange.knowledge.has_grown()):
+        if self._is_idle() and not (self._idle.is_over or exchange.task_lookup.has_grown()):
             self._maintain()
             return self._pause(self._idle.next_at)
-        room = 0 if self._paused or self._stop_at is not None else exchange.room()
-        if room == 0 and not self._paused and (patience := exchange.patience()) > 0:
-            return patience
+        capacity = 0 if self._paused or self._stop_at is not None else exchange.capacity()
+        if capacity == 0 and not self._paused and (wait := exchange.settle_wait()) > 0:
+            return wait
         self._idle.end()
-        claims, next_at = exchange.exchange(room)
+        claims, next_at = exchange.exchange(capacity)
         self._idle.turned(len(claims), next_at)
         if self._paused:  # paused meanwhile, or with prefetched jobs
             exchange.give_back(claims)
@@ -305,7 +305,7 @@ class Worker:
             worker_state.place(exchange.planned(claims))
         self._threads.ensure()
         self._maintain()
-        if len(claims) == room > 0 and worker_state.waiting <= worker_state.low_water:
+        if len(claims) == capacity > 0 and worker_state.waiting <= worker_state.low_water:
             return 0.0
         exchange.give_back_if_stalled()
         is_over = exchange.job_limit_reached or (self._drain and (exchange.store_is_empty or self._paused))
@@ -326,12 +326,12 @@ class Worker:
             or exchange.held
             or worker_state.done
             or worker_state.notes
-            or exchange.has_news
+            or exchange.has_events
         )
 
     def _pause(self, next_at: int | None) -> float:
         until_then = max(self._maintain_at - time.monotonic(), 0.0)
-        if self._exchange.has_news:
+        if self._exchange.has_events:
             until_then = min(until_then, WITHIN)
         if self._worker_state.waiting:
             return min(until_then, STALLED)
@@ -354,15 +354,15 @@ class Worker:
             self._exchange.store_is_empty = False
         self._status_events.drained(self._exchange)
         if not self._paused and not self._exchange.job_limit_reached and self._settings.strategy in (None, "priority"):
-            self._make_way()
-        if is_worn_out(self.id, self._settings):
+            self._preempt()
+        if needs_recycling(self.id, self._settings):
             self.recycle = True
             self.request_stop()
 
-    def _make_way(self) -> None:
-        found = run_in_the_way(self._worker_state, self._engine.queries, self._settings.queues)
+    def _preempt(self) -> None:
+        found = run_to_preempt(self._worker_state, self._engine.queries, self._settings.queues)
         if found is not None and not self._paused:  # it may have been paused meanwhile
-            self._exchange.first = make_way(self._worker_state, self._threads, *found)
+            self._exchange.first = preempt(self._worker_state, self._threads, *found)
 
     # -- the end
 

@@ -10,18 +10,18 @@ from msgspec import Meta
 from headrace.core.jobs.ids import GIVEN
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
 from headrace.core.queues.limits import RATE
-from headrace.core.queues.rules_text import LONGEST_AGEING, MOST_JOBS, MOST_WEIGHT
-from headrace.core.retention.lifecycle import MOST_KEPT
+from headrace.core.queues.rules_text import MAX_AGEING, MAX_JOBS, MAX_WEIGHT
+from headrace.core.retention.lifecycle import MAX_KEPT
 from headrace.core.schedules.parse import LONGEST_DURATION
 from headrace.core.schedules.schedule import MOST_FIRES, MOST_FIRES_AT_ONCE, SHORTEST_INTERVAL
 from headrace.core.tasks.options import (
     HIGHEST_PRIORITY,
+    LABEL,
     LONGEST_TIMEOUT,
     LOWEST_PRIORITY,
-    MOST_WORDS,
+    MAX_LABELS,
     QUEUE_NAME,
     TASK_NAME,
-    WORD,
 )
 from headrace.core.tasks.retry import LONGEST_LIMIT
 from headrace.core.tasks.unique import LONGEST_KEY
@@ -41,18 +41,18 @@ def _schema(**rules: Any) -> Meta:
 
 QueueName = Annotated[str, _matching(QUEUE_NAME)]
 TaskName = Annotated[str, _matching(TASK_NAME)]
-Word = Annotated[str, _matching(WORD)]
-Words = Annotated[list[Word], _schema(maxItems=MOST_WORDS)]
+Word = Annotated[str, _matching(LABEL)]
+Words = Annotated[list[Word], _schema(maxItems=MAX_LABELS)]
 JobId = Annotated[str, _matching(GIVEN)]
 Key = Annotated[str, _schema(minLength=1, maxLength=LONGEST_KEY)]
 RateText = Annotated[str, _matching(RATE)]
 Priority = Annotated[int, _between(LOWEST_PRIORITY, HIGHEST_PRIORITY)]
 Boost = Annotated[int, _between(LOWEST_PRIORITY - HIGHEST_PRIORITY, HIGHEST_PRIORITY - LOWEST_PRIORITY)]
 RetryLimit = Annotated[int, _between(0, LONGEST_LIMIT)]
-Kept = Annotated[int, _between(1, MOST_KEPT)]
-JobCount = Annotated[int, _between(1, MOST_JOBS)]
-Weight = Annotated[int, _between(1, MOST_WEIGHT)]
-Ageing = Annotated[float, _between(SHORTEST, LONGEST_AGEING)]
+Kept = Annotated[int, _between(1, MAX_KEPT)]
+JobCount = Annotated[int, _between(1, MAX_JOBS)]
+Weight = Annotated[int, _between(1, MAX_WEIGHT)]
+Ageing = Annotated[float, _between(SHORTEST, MAX_AGEING)]
 Wait = Annotated[float, _between(0, LONGEST_WAIT)]
 Span = Annotated[float, _between(SHORTEST, LONGEST_WAIT)]
 Interval = Annotated[float, _between(SHORTEST_INTERVAL / 1000, LONGEST_DURATION / 1000)]

@@ -12,8 +12,8 @@ from headrace.app.retention.lifecycle_records import SPANS, LifecyclePolicy
 from headrace.cli.options import as_json_option, example, parse_seconds, shared
 from headrace.cli.output import Column, print_facts, print_json, print_table, remark
 from headrace.cli.session import Session
-from headrace.core.retention.lifecycle import DEFAULT, TERMS_NAMES, StoredPolicy, changed_policy
-from headrace.core.retention.staleness import in_words
+from headrace.core.retention.lifecycle import DEFAULT, POLICY_FIELDS, StoredPolicy, changed_policy
+from headrace.core.retention.staleness import format_duration
 from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -91,7 +91,7 @@ def _print(policy: LifecyclePolicy, as_json: bool) -> None:
         print_json(policy)
     else:
         print_facts(
-            (name, f"{_format_value(name, getattr(policy, name))} ({policy.origin[name]})") for name in TERMS_NAMES
+            (name, f"{_format_value(name, getattr(policy, name))} ({policy.origin[name]})") for name in POLICY_FIELDS
         )
 
 
@@ -116,7 +116,7 @@ def parse_field(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def _field_options(function: F) -> F:
-    for name in reversed(TERMS_NAMES):
+    for name in reversed(POLICY_FIELDS):
         help_text = _HELP.get(name) or f"{_describe(name)}: seconds or 10m, 2h, 3d; none for no limit."
         metavar = "TIME" if name in SPANS else "WORD"
         function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=parse_field, help=help_text)(
@@ -172,4 +172,4 @@ def _format_value(name: str, value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return in_words(round(1000 * value)).replace(" ", "") if name in SPANS else str(value)
+    return format_duration(round(1000 * value)).replace(" ", "") if name in SPANS else str(value)

@@ -10,7 +10,7 @@ from headrace.app.retention.lifecycle_records import StaleJob
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.output import Column, print_json, print_table, remark, say
 from headrace.cli.session import Session
-from headrace.core.retention.staleness import in_words
+from headrace.core.retention.staleness import format_duration
 
 _COLUMNS = (
     Column("JOB", min_width=12),
@@ -76,7 +76,7 @@ def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: boo
 
 
 def _row(job: StaleJob, was_applied: bool) -> list[str]:
-    durations = [in_words(round(1000 * seconds)) for seconds in (job.lasted, job.threshold)]
+    durations = [format_duration(round(1000 * seconds)) for seconds in (job.lasted, job.threshold)]
     return [
         job.id,
         job.task,
@@ -113,7 +113,7 @@ def _print_ages(session: Session, as_json: bool) -> None:
                 ages.state,
                 ages.queue,
                 str(ages.jobs),
-                *(in_words(round(1000 * seconds)) for seconds in (ages.average, ages.longest)),
+                *(format_duration(round(1000 * seconds)) for seconds in (ages.average, ages.longest)),
                 str(ages.over_an_hour),
                 str(ages.over_a_day),
                 " ".join(ages.stalest[:3]),

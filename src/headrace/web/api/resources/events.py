@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from headrace.core.events.event import Event, interest, page_of
+from headrace.core.events.event import Event, event_filter, page_of
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Cursor
 from headrace.web.security.middleware import RequestContext
@@ -36,5 +36,5 @@ def stream(context: RequestContext, query: EventQuery) -> Stream:
     """
     if query.since is not None:
         page_of(query.since)  # raises InvalidJob for a bad cursor
-    event_filter = interest(query.types, query.queue, query.task)
-    return Stream(context.live_feeds, EachEvent(event_filter), query.since)
+    wanted = event_filter(query.types, query.queue, query.task)
+    return Stream(context.live_feeds, EachEvent(wanted), query.since)

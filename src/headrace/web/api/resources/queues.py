@@ -10,7 +10,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.jobs.records import JobRecord, record_of
 from headrace.app.queues.queues import QueueStats
 from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
-from headrace.core.queues.rules_text import rate_in_words
+from headrace.core.queues.rules_text import format_rate
 from headrace.web.api.routes import Table
 from headrace.web.api.schemas import Changed, Limit, given_fields
 from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
@@ -162,10 +162,10 @@ def _rules(rules: QueueRules) -> QueueRulesRecord:
         strategy=rules.strategy,
         ageing=None if rules.ageing is None else rules.ageing / 1000,
         max_length=rules.max_length,
-        rate=None if rules.rate is None else rate_in_words(rules.rate),
+        rate=None if rules.rate is None else format_rate(rules.rate),
         burst=None if rules.rate is None else rules.rate.burst,
         concurrency=rules.concurrency,
-        key_rate=None if rules.key_rate is None else rate_in_words(rules.key_rate),
+        key_rate=None if rules.key_rate is None else format_rate(rules.key_rate),
         key_burst=None if rules.key_rate is None else rules.key_rate.burst,
         key_concurrency=rules.key_concurrency,
     )
@@ -207,7 +207,7 @@ def _task(context: RequestContext, name: str, rules: TaskRules) -> TaskRecord:
         known=name in context.app.tasks,
         paused=rules.paused,
         strategy=rules.strategy,
-        rate=None if rules.rate is None else rate_in_words(rules.rate),
+        rate=None if rules.rate is None else format_rate(rules.rate),
         burst=None if rules.rate is None else rules.rate.burst,
         concurrency=rules.concurrency,
     )

@@ -15,7 +15,7 @@ from headrace.core.jobs.queue_rules import QueueRules
 from headrace.core.jobs.records import DeadLetterRow
 from headrace.core.jobs.states import NOT_STARTED, State
 from headrace.core.queues.limits import STRATEGIES
-from headrace.core.queues.rules_text import QUEUE_RULES, in_words, rate_in_words
+from headrace.core.queues.rules_text import QUEUE_RULES, format_rate, format_rules
 from headrace.errors import InvalidJob
 from headrace.web.pages import chart_data, formatting
 from headrace.web.pages.job_view import error_in, summaries
@@ -47,7 +47,7 @@ def show(request: PageRequest) -> Mapping[str, Any]:
         "queues": shown,
         "all": len(queues),
         "count": totals(shown),
-        "rules": {stats.queue: in_words(stats.rules) for stats in shown},
+        "rules": {stats.queue: format_rules(stats.rules) for stats in shown},
         "drained": drained_in(request),
     }
 
@@ -106,7 +106,7 @@ def rule_texts(rules: QueueRules) -> dict[str, str]:
     values = {name: getattr(rules, name, None) for name in QUEUE_RULES}
     for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
         if (rate_rule := values[rate]) is not None:
-            values[rate], values[burst] = rate_in_words(rate_rule), rate_rule.burst
+            values[rate], values[burst] = format_rate(rate_rule), rate_rule.burst
     if rules.ageing is not None:
         values["ageing"] = f"{rules.ageing / 1000:g}"
     return {name: "" if value is None else str(value) for name, value in values.items()}

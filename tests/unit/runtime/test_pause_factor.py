@@ -1,4 +1,4 @@
-"""How often chores are done: by the first worker as usual, by others seldom, and by all less often while idle."""
+"""How often maintenance tasks run: in the oldest worker as usual, in others seldom, in all less often while idle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from headrace.core.jobs.records import WorkerRow
 from headrace.errors import EngineUnavailable
 from headrace.runtime.maintenance.loop import MaintenanceLoop
-from headrace.runtime.maintenance.pace import MaintenancePace
+from headrace.runtime.maintenance.pause_factor import PauseFactor
 from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 from tests.support.builders import worker_row
 
@@ -22,13 +22,13 @@ class Store:
 
     def __init__(self) -> None:
         self.workers: list[WorkerRow] = []
-        self.asked = 0
+        self.reads = 0
         self.is_away = False
         self.clock = SimpleNamespace(now=lambda: NOW)
-        self.queries = SimpleNamespace(workers=self._told)
+        self.queries = SimpleNamespace(workers=self._workers)
 
-    def _told(self) -> list[WorkerRow]:
-        self.asked += 1
+    def _workers(self) -> list[WorkerRow]:
+        self.reads += 1
         if self.is_away:
             raise EngineUnavailable("away")
         return self.workers
@@ -45,7 +45,7 @@ class Now:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     now = Now()
-    monkeypatch.setattr("headrace.runtime.maintenance.pace.time", now)
+    monkeypatch.setattr("headrace.runtime.maintenance.pause_factor.time", now)
     return now
 
 
@@ -80,51 +80,51 @@ def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now:
         worker_row("first", started_at=NOW - 5000, seen_at=NOW),
         worker_row("second", started_at=NOW - 4000, seen_at=NOW),
     ]
-    first, second = (MaintenancePace(store, name, Jobs(many=True)) for name in ("first", "second"))
+    first, second = (PauseFactor(store, name, Jobs(many=True)) for name in ("first", "second"))
     now.seconds = 61.0
     assert (first(CHORE), second(CHORE)) == (1.0, 10.0)
     store.workers = store.workers[2:]
     assert second(CHORE) == 10.0, "it asks only now and then"
     now.seconds = 122.0
     assert second(CHORE) == 1.0
-    assert store.asked == 3
+    assert store.reads == 3
 
 
 def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> None:
     store: Any = Store()
     jobs = Jobs()
-    pace = MaintenancePace(store, "w1", jobs)
-    assert pace(CHORE) == 1.0
+    pause_factor = PauseFactor(store, "w1", jobs)
+    assert pause_factor(CHORE) == 1.0
     now.seconds = 61.0
-    assert pace(CHORE) == 8.0
+    assert pause_factor(CHORE) == 8.0
     jobs.count += 1
-    assert pace(CHORE) == 1.0
+    assert pause_factor(CHORE) == 1.0
     now.seconds = 120.0
-    assert pace(CHORE) == 1.0
+    assert pause_factor(CHORE) == 1.0
     jobs.running = True
-    assert pace(CHORE) == 1.0
+    assert pause_factor(CHORE) == 1.0
     now.seconds = 300.0
-    assert pace(CHORE) == 1.0, "a job that runs for long is activity as well"
+    assert pause_factor(CHORE) == 1.0, "a job that runs for long is activity as well"
 
 
-def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
+def test_process_stats_are_reported_by_every_worker(now: Now) -> None:
     store: Any = Store()
     store.workers = [worker_row("first", started_at=1, seen_at=NOW)]
-    pace, own = MaintenancePace(store, "second", Jobs()), ProcessStatsReport(store)
-    assert pace(own) == 1.0
+    pause_factor, own = PauseFactor(store, "second", Jobs()), ProcessStatsReport(store)
+    assert pause_factor(own) == 1.0
     now.seconds = 61.0
-    assert pace(own) == 5.0, "and so often that it is not taken for silent"
+    assert pause_factor(own) == 5.0, "and so often that it is not taken for silent"
 
 
-def test_while_the_store_is_away_chores_are_tried_as_usual(now: Now) -> None:
+def test_while_the_store_is_unavailable_tasks_are_tried_as_usual(now: Now) -> None:
     store: Any = Store()
     store.is_away = True
-    pace = MaintenancePace(store, "w1", Jobs(many=True))
+    pause_factor = PauseFactor(store, "w1", Jobs(many=True))
     now.seconds = 61.0
-    assert pace(CHORE) == 1.0
+    assert pause_factor(CHORE) == 1.0
 
 
-def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_follows_a_pause_factor_that_changes_while_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, factor, done = Now(), 6.0, list[float]()
 
     class Stopping:
@@ -144,17 +144,17 @@ def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytes
             return 10.0
 
     monkeypatch.setattr("headrace.runtime.maintenance.loop.time", clock)
-    step_store = MaintenanceLoop([Noting()], pace=lambda maintenance_task: factor)
+    step_store = MaintenanceLoop([Noting()], pause_factor=lambda maintenance_task: factor)
     step_store._stopping = Stopping()  # type: ignore[assignment]
-    step_store._keep()
+    step_store._run()
     assert done[1] < 30.0, "not after sixty seconds, as it was when it fell asleep"
 
 
-def test_a_chore_that_failed_is_tried_again_in_its_time_whatever_the_pace() -> None:
+def test_a_failed_task_is_retried_in_time_whatever_the_pause_factor() -> None:
     class Failing:
         def do(self) -> float:
             raise ValueError("a defect")
 
     failing = Failing()
-    step_store = MaintenanceLoop([failing], pace=lambda maintenance_task: 100.0)
+    step_store = MaintenanceLoop([failing], pause_factor=lambda maintenance_task: 100.0)
     assert step_store._due_at((0.0, step_store._guarded(failing), failing)) == 1.0

@@ -16,7 +16,7 @@ from headrace.runtime.maintenance.process_stats import ProcessStatsReport
 
 _IDLE_AFTER = 60.0  # seconds
 _IDLE, _OTHERS, _OWN = 8.0, 10.0, 5.0
-_LOOK_EVERY = 60.0
+_CHECK_EVERY = 60.0
 
 
 class Activity(Protocol):
@@ -27,7 +27,7 @@ class Activity(Protocol):
     def has_jobs(self) -> bool: ...
 
 
-class MaintenancePace:
+class PauseFactor:
     """The factor by which the pauses between the maintenance tasks of one worker are longer than usual."""
 
     def __init__(self, engine: Engine, worker: str, worker_state: Activity) -> None:
@@ -35,23 +35,23 @@ class MaintenancePace:
         self._worker = worker
         self._worker_state = worker_state
         self._seen = worker_state.began
-        self._active_at = self._looked_at = time.monotonic()
+        self._active_at = self._checked_at = time.monotonic()
         self._is_first = True
 
     def __call__(self, maintenance_task: MaintenanceTask) -> float:
         is_idle = self._is_idle()
         if isinstance(maintenance_task, ProcessStatsReport):  # each process has to report its own
             return _OWN if is_idle else 1.0
-        return (_IDLE if is_idle else 1.0) * (1.0 if self._comes_first() else _OTHERS)
+        return (_IDLE if is_idle else 1.0) * (1.0 if self._is_oldest() else _OTHERS)
 
     def _is_idle(self) -> bool:
         if self._worker_state.began != self._seen or self._worker_state.has_jobs():
             self._seen, self._active_at = self._worker_state.began, time.monotonic()
         return time.monotonic() - self._active_at >= _IDLE_AFTER
 
-    def _comes_first(self) -> bool:
-        if time.monotonic() - self._looked_at >= _LOOK_EVERY:
-            self._looked_at = time.monotonic()
+    def _is_oldest(self) -> bool:
+        if time.monotonic() - self._checked_at >= _CHECK_EVERY:
+            self._checked_at = time.monotonic()
             try:
                 now = self._engine.clock.now()
                 alive = [row for row in self._engine.queries.workers() if not row.is_silent(now)]
