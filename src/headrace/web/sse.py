@@ -24,13 +24,14 @@ from headrace.app.app import Headrace
 from headrace.core.events.event import EventFilter, page_of
 from headrace.core.events.log import EventGroup, events_of
 from headrace.errors import HeadraceError
+from headrace.runtime.events.follow import EventBell
 
 log = logging.getLogger("headrace.web")
 Page = tuple[str, list[EventGroup]]
 Position = tuple[int, ...]
 
 _PAGE_LIMIT = 200  # per read
-_POLL_INTERVAL = 0.1  # seconds between reads without new events
+_POLL_INTERVAL = 0.1  # seconds between looks at the bell, and so between reads
 _RETRY_DELAY = 2.0  # and after a failed read
 HEARTBEAT = 15.0
 _QUEUE = 32  # chunks a listener may lag behind
@@ -210,23 +211,34 @@ class LiveFeed:
     # -- the reader
 
     async def _read(self) -> None:
-        while self._listeners:
-            if server_is_ending():
-                self.close()
-                return
-            try:
-                formats = {listener.stream_format for listener in self._listeners}
-                batch = await run_sync(self._read_pages, formats)
-            except HeadraceError as error:
-                await self._report_unavailable(error)
-                continue
-            if batch is not None:
-                pages, chunks = batch
-                self._cursor = pages[-1][0]
-                for listener in list(self._listeners):
-                    self._send_to(listener, pages, chunks)
-            if batch is None or len(batch[0]) < _PAGE_LIMIT:
-                await asyncio.sleep(_POLL_INTERVAL)
+        with contextlib.ExitStack() as closing:
+            bell: EventBell | None = None
+            while self._listeners:
+                if server_is_ending():
+                    self.close()
+                    return
+                try:
+                    if bell is None:
+                        bell = closing.enter_context(contextlib.closing(await run_sync(EventBell, self._app.engine)))
+                    formats = {listener.stream_format for listener in self._listeners}
+                    batch = await run_sync(self._read_pages, formats)
+                except HeadraceError as error:
+                    await self._report_unavailable(error)
+                    continue
+                if batch is not None:
+                    pages, chunks = batch
+                    self._cursor = pages[-1][0]
+                    for listener in list(self._listeners):
+                        self._send_to(listener, pages, chunks)
+                if batch is None or len(batch[0]) < _PAGE_LIMIT:
+                    await self._wait(bell)
+
+    async def _wait(self, bell: EventBell) -> None:
+        """Wait until there may be new events, the last listener has left, or the server ends."""
+        is_due = False
+        while not is_due and self._listeners and not server_is_ending():
+            await asyncio.sleep(_POLL_INTERVAL)
+            is_due = await run_sync(bell.is_due)
 
     async def _report_unavailable(self, error: HeadraceError) -> None:
         log.warning("reading events failed: %s", error)

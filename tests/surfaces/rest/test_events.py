@@ -8,16 +8,17 @@ import socket
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from headrace import Headrace, Job
 from headrace.core.events.event import EventFilter
 from headrace.core.events.log import EventGroup
+from headrace.runtime.events.follow import EventBell
 from headrace.web.sse import ChangedTopics, EachEvent, LiveFeed, Page, StreamFormat, StreamSubscriber, position
 from tests.support.site import serve
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.rest.live_stream import Listening
 
 
@@ -53,6 +54,29 @@ def test_a_listener_gets_events_from_now_on(app: Headrace, port: int) -> None:
         assert frame["event"] == "job.enqueued"
         assert job.id in frame["data"]
         assert frame["id"]
+
+
+def test_a_quiet_stream_asks_the_bell_and_not_the_store(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, reads, looks = app.engine, list[str | None](), list[bool]()
+    real, look = type(engine.events).read, EventBell.is_due
+
+    def read(self: Any, after: str | None, limit: int) -> object:
+        reads.append(after)
+        return real(self, after, limit)
+
+    def is_due(self: EventBell, wait: float = 0.0) -> bool:
+        looks.append(look(self, wait))
+        return looks[-1]
+
+    monkeypatch.setattr(type(engine.events), "read", read)
+    monkeypatch.setattr(EventBell, "is_due", is_due)
+    app.enqueue("add", 0, 0)
+    with serve(app) as site, Listening(site.port) as listening:
+        listening.response.readline()
+        eventually(lambda: len(looks) >= 10, "the reader looks at the bell")
+        assert len(reads) <= 2 + sum(looks), "a read at the start, and one for each ring"
+        assert not all(looks)
+        assert app.enqueue("add", 1, 2).id in listening.frame()["data"]
 
 
 def test_a_reconnected_listener_continues_after_its_last_event(app: Headrace, port: int) -> None:
