@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from headrace import Headrace, State, current_job
 from headrace.core.codec.redaction import MASK
 from headrace.testing import VirtualClock, drain
 from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
-from tests.surfaces.web.actions import app, ask, client, clock, do, refused
+from tests.surfaces.web.actions import WRITES, app, ask, client, clock, do, refused
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_forms import away
 
@@ -358,3 +360,10 @@ def test_a_dead_letter_shows_the_progress_of_its_job(app: Headrace, client: Clie
     for text in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last log lines"):
         assert text in page
     assert "<b>7</b>" not in page
+
+
+def test_a_new_dead_letter_is_shown_below_the_path_of_the_mount(app: Headrace) -> None:
+    job = app.task_by_name("pay").using(delay=3600).enqueue()
+    mounted = Client(Starlette(routes=[Mount("/ops", app.asgi())]), headers=WRITES)
+    answer = mounted.post("/ops/dead/add", data={"job_id": job.id})
+    assert answer.json()["goto"] == f"/ops/dead/{app.dead.get(job.id).id}"

@@ -86,7 +86,9 @@ def pending(request: PageRequest) -> int:
 def _add(request: PageRequest) -> ActionResult:
     job_id, reason = request.form_field("job_id") or "", request.form_field("reason") or BY_HAND
     dead_letter = request.app.dead.add(job_id, reason=reason, note=request.form_field("note"), by=request.viewer.name)
-    return ActionResult("The dead letter was created.", goto=f"/dead/{dead_letter.id}", target=dead_letter.id)
+    return ActionResult(
+        "The dead letter was created.", goto=request.url(f"/dead/{dead_letter.id}"), target=dead_letter.id
+    )
 
 
 # -- in bulk
