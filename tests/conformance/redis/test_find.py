@@ -38,7 +38,9 @@ def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts are out of time after every handful."""
     walk = load("jobs/search_jobs")
-    hasty = walk.text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
+    hasty = walk.text.replace("TIME_LIMIT = 5000", "TIME_LIMIT = -1").replace(
+        "FETCH_BATCH_SIZE = 50", "FETCH_BATCH_SIZE = 3"
+    )
     assert hasty != walk.text
     walk.text = hasty
     monkeypatch.setattr(queries, "_walk", walk)

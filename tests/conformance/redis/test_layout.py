@@ -372,7 +372,9 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     redis_engine: RedisEngine, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     walk = script_loader.load("jobs/search_jobs")
-    walk.text = walk.text.replace("PATIENCE = 5000", "PATIENCE = 5000000")  # the number is to end a look, not the time
+    walk.text = walk.text.replace(
+        "TIME_LIMIT = 5000", "TIME_LIMIT = 5000000"
+    )  # the number is to end a look, not the time
     monkeypatch.setattr(queries, "_walk", walk)
     monkeypatch.setattr(queries, "_LOOKS", 100)
     needles = {70, 71, 1800}

@@ -91,6 +91,6 @@ def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
         )
     if why == b"ended":
         raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
-    if why == b"circle":
+    if why == b"cycle":
         path = " -> ".join(name.decode() for name in (what, *figures))
         raise InvalidJob(f"these jobs would wait for each other: {path}")

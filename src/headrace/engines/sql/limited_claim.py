@@ -77,7 +77,7 @@ _EMPTY = RulesSnapshot({}, frozenset(), {})
 
 
 def rules_snapshot(text: str) -> RulesSnapshot:
-    """The rules in the result of the statement `horizon`."""
+    """The rules in the result of the statement `claim_preamble`."""
     return rules_snapshot_of(*_book.decode(text))
 
 
