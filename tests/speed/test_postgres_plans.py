@@ -267,7 +267,7 @@ def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> N
 def walk(store: Store, place: list[Any]) -> list[Plan]:
     """The plans of one look that goes on from here, through all that is left."""
     database = Explaining(store, walks=True)
-    SqlStalenessStore(database).aged(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
+    SqlStalenessStore(database).by_age(AgeQuery(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
     return database.plans
 
 

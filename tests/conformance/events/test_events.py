@@ -176,11 +176,11 @@ def test_a_letter_is_told_when_it_is_opened_and_when_it_is_resolved(engine: Engi
 
 def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: Engine) -> None:
     settle(engine, fail(submit_and_claim(engine)))
-    job_exports, dead_letters = engine.transfer.pack(0, 10), engine.transfer.export_dead_letters("", 10)
+    job_exports, dead_letters = engine.transfer.export_jobs(0, 10), engine.transfer.export_dead_letters("", 10)
     engine.queries.move(Filter(ids=("job",)), Trigger.DELETE, 1, now=NOW)
     engine.dead_letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
-    engine.transfer.unpack(job_exports)
+    engine.transfer.import_jobs(job_exports)
     engine.transfer.import_dead_letters(dead_letters)
     assert row(engine).state is State.FAILED
     assert told(engine, before) == []
@@ -189,7 +189,7 @@ def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: E
 def test_anybody_can_go_on_behind_any_event(engine: Engine) -> None:
     engine.insert(numbered(3), now=NOW)
     settle(engine, *[retry(each, NOW) for each in claim(engine)])
-    engine.events.tell([EventGroup("queue.paused", NOW, "a"), EventGroup("queue.resumed", NOW, "a")])
+    engine.events.append([EventGroup("queue.paused", NOW, "a"), EventGroup("queue.resumed", NOW, "a")])
     everything = told(engine)
     assert len(everything) == 3 + 6 + 2
     for place, event in enumerate(everything):
@@ -205,7 +205,7 @@ def test_what_is_no_cursor_is_refused(engine: Engine, cursor: Any) -> None:
 
 def test_old_pages_are_forgotten_a_few_at_a_time_but_never_the_newest(engine: Engine) -> None:
     for place in range(5):
-        engine.events.tell([EventGroup("queue.paused", NOW + place, f"q{place}")])
+        engine.events.append([EventGroup("queue.paused", NOW + place, f"q{place}")])
     assert engine.events.trim(NOW + 3, 1000, 2) == 2
     assert engine.events.trim(NOW + 3, 1000, 10) == 1
     assert [event.queue for event in told(engine)] == ["q3", "q4"]
@@ -261,7 +261,7 @@ def test_tables_that_were_restored_from_another_server_are_followed_from_then_on
         schema = options.partition("schema=")[2]
         db.execute(f"UPDATE {schema}.headrace_events SET xid = '1000000000000'")
     for place in range(4):
-        engine.events.tell([EventGroup("queue.paused", NOW, f"q{place}")])
+        engine.events.append([EventGroup("queue.paused", NOW, f"q{place}")])
     assert [event.queue for event in told(engine)] == ["q0", "q1", "q2", "q3"]
     for cursor in ("1000000000000-1", "1000000000000-1.2"):
         assert [event.queue for event in told(engine, cursor)] == ["q0", "q1", "q2", "q3"]

@@ -123,11 +123,11 @@ def test_steps_are_carried_with_their_job(engine: Engine) -> None:
     for step in steps:
         engine.save_step(lease, step, now=NOW)
     engine.queries.signal("job", "go", "1", 5, now=NOW)
-    (job_export,) = engine.transfer.pack(0, 10)
+    (job_export,) = engine.transfer.export_jobs(0, 10)
     assert job_export.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
-    assert engine.transfer.unpack([job_export]) == 1
+    assert engine.transfer.import_jobs([job_export]) == 1
     assert engine.queries.steps("job") == job_export.steps
     assert engine.queries.signal("job", "go", "2", 6, now=NOW)
     assert engine.queries.steps("job")[-1] == Step("event", "go", 2, NOW, "2", 6)

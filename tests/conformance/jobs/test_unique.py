@@ -340,8 +340,8 @@ def test_a_key_survives_the_engine(store: StoreUnderTest) -> None:
 
 def test_a_key_is_carried_to_another_store(engine: Engine, target: Engine) -> None:
     insert_unique(engine, candidate("a"), UniqueInsert(new_job("b")))
-    assert [job_export.job.unique_key for job_export in engine.transfer.pack(0, 10)] == ["key", None]
-    target.transfer.unpack(engine.transfer.pack(0, 10))
+    assert [job_export.job.unique_key for job_export in engine.transfer.export_jobs(0, 10)] == ["key", None]
+    target.transfer.import_jobs(engine.transfer.export_jobs(0, 10))
     assert {job_id: job.unique_key for job_id, job in rows(target).items()} == {"a": "key", "b": None}
     assert insert_unique(target, candidate("c"), candidate("d", "replace", payload="[1]")) == [
         ("existing", "a"),
@@ -705,13 +705,13 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
     engine, producer = store.open(), store.open()
     insert_unique(producer, candidate("a", run_at=LATER))
     before = rows(engine)
-    engine.transfer.post(StoreStatus("moved", "redis://elsewhere/0", NOW))
+    engine.transfer.set_status(StoreStatus("moved", "redis://elsewhere/0", NOW))
     for new in (candidate("b", act), candidate("c", act, key="other", queue="unheard of"), UniqueInsert(new_job("d"))):
         with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
             producer.insert_unique([new], whole=whole, now=NOW)
     assert rows(engine) == before
     assert [queue.name for queue in engine.queries.queues()] == ["default"]
-    engine.transfer.post(StoreStatus("arriving", "redis://elsewhere/0", NOW))
+    engine.transfer.set_status(StoreStatus("arriving", "redis://elsewhere/0", NOW))
     assert insert_unique(producer, candidate("b", key="other")) == [("new", "b")]
 
 

@@ -52,7 +52,7 @@ def known(engine: Engine) -> dict[str, QueueRules]:
 
 
 def at_most(engine: Engine, jobs: int | None, queue: str = "default") -> None:
-    engine.queries.rule_queue(queue, QueueRules(max_length=jobs))
+    engine.queries.set_queue_rules(queue, QueueRules(max_length=jobs))
 
 
 def some(count: int, prefix: str = "j", queue: str = "default") -> list[NewJob]:
@@ -154,7 +154,7 @@ def test_rules_arrive_at_another_store(engine: Engine, target: Engine) -> None:
 def test_what_is_carried_over_is_not_refused_for_its_length(engine: Engine, target: Engine) -> None:
     engine.insert(some(5), now=NOW)
     at_most(target, 2)
-    assert target.transfer.unpack(engine.transfer.pack(0, 100)) == 5
+    assert target.transfer.import_jobs(engine.transfer.export_jobs(0, 100)) == 5
     assert not is_stored(target, [new_job("new")])
 
 
@@ -265,7 +265,7 @@ def delete(engine: Engine) -> None:
 
 
 def move_elsewhere(engine: Engine) -> None:
-    engine.queries.amend("there", JobUpdate(queue="elsewhere"), now=NOW)
+    engine.queries.update("there", JobUpdate(queue="elsewhere"), now=NOW)
 
 
 def let_lapse(engine: Engine) -> None:

@@ -85,7 +85,7 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
     fill(redis_engine)
     redis_engine.queries.move(EVERYTHING, Trigger.CANCEL, 99, now=NOW)
     found = redis_engine.retention_store.finished("default", State.CANCELLED, NOW + 1, 99)
-    redis_engine.retention_store.clear([Lease(job.id, job.version) for job in found])
+    redis_engine.retention_store.delete([Lease(job.id, job.version) for job in found])
     assert states(redis_engine) == {}
     assert inside.names() - empty <= KEPT
 

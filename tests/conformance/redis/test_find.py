@@ -23,7 +23,7 @@ HOUR = 3_600_000
 
 def stored(engine: Engine, seed: int) -> list[JobRow]:
     jobs = population(Random(seed))
-    engine.transfer.unpack([JobExport(job, [], []) for job in jobs])
+    engine.transfer.import_jobs([JobExport(job, [], []) for job in jobs])
     return jobs
 
 

@@ -224,7 +224,7 @@ def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisE
         if put_aside:
             engine.insert_unique([candidate("new", key=f"k{number}", where=ANY_STATE)], now=NOW)
     assert sorted(key_sets(engine, client)) == ["unique:k0", "unique_done:completed:k1"]
-    engine.retention_store.clear([Lease(row.id, row.version) for row in rows(engine).values()])
+    engine.retention_store.delete([Lease(row.id, row.version) for row in rows(engine).values()])
     assert (rows(engine), key_sets(engine, client)) == ({}, {})
 
 
@@ -232,10 +232,10 @@ def test_finished_jobs_from_another_store_are_put_aside_at_once(redis_engine: Re
     engine = redis_engine
     for number, state in enumerate(State):
         bring(engine, state, state.value, unique_key="key", priority=number)
-    job_exports = engine.transfer.pack(0, 100)
+    job_exports = engine.transfer.export_jobs(0, 100)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 100, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 100, now=NOW)
-    assert engine.transfer.unpack(job_exports) == len(State)
+    assert engine.transfer.import_jobs(job_exports) == len(State)
     sets = key_sets(engine, client)
     assert {name: len(found) for name, found in sets.items()} == {
         "unique:key": len(OPEN),
@@ -289,7 +289,7 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = redis_engine
-    engine.queries.rule_queue("default", QueueRules(max_length=2))
+    engine.queries.set_queue_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
         verdicts = engine.insert_unique(
             [candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW
@@ -365,9 +365,9 @@ def test_what_is_fired_while_a_notice_hangs_is_left_alone(redis_engine: RedisEng
     times = redis_engine.schedule_store
     times.put(schedule(), new=True)
     for kind in ("moved", "arriving"):
-        redis_engine.transfer.post(StoreStatus(kind, "redis://other", NOW))
+        redis_engine.transfer.set_status(StoreStatus(kind, "redis://other", NOW))
         assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [False]
-    redis_engine.transfer.post(None)
+    redis_engine.transfer.set_status(None)
     assert (rows(redis_engine), times.get("tick")) == ({}, schedule())
     assert times.fire([firing(schedule(), new_job("a"))], now=NOW) == [True]
 

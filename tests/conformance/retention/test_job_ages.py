@@ -46,7 +46,7 @@ ALL = everything(NOW)
 def walk(engine: Engine, watch: AgeQuery = ALL, looks: int = 1000) -> Iterator[JobAge]:
     cursor = None
     for _ in range(10_000):
-        page = engine.staleness_store.aged(watch, looks, cursor)
+        page = engine.staleness_store.by_age(watch, looks, cursor)
         yield from page.jobs
         cursor = page.cursor
         if cursor is None:
@@ -117,7 +117,7 @@ def test_a_job_that_waits_for_what_it_spawned_does_so_since_its_run_was_over(eng
 
 def test_an_operator_who_changes_a_priority_does_not_turn_the_clock_back(engine: Engine) -> None:
     bring(engine, State.PENDING)
-    engine.queries.amend("job", JobUpdate(priority=5), now=NOW + HOUR)
+    engine.queries.update("job", JobUpdate(priority=5), now=NOW + HOUR)
     assert told(engine).since == NOW
 
 
@@ -199,7 +199,7 @@ def test_a_walk_comes_by_all_that_stay_while_others_come_and_go(engine: Engine) 
     ids = fill(engine, 150)
     found, cursor, gone = set(), None, set()
     for turn in range(1000):
-        page = engine.staleness_store.aged(ALL, 10, cursor)
+        page = engine.staleness_store.by_age(ALL, 10, cursor)
         found |= {job.id for job in page.jobs}
         cursor = page.cursor
         if cursor is None:

@@ -77,9 +77,9 @@ def test_what_a_sweep_removes_is_written_back_while_others_may_write(
         write_back()
 
     engine.retention_store = SqlRetentionStore(engine, beside_others)
-    assert len(engine.retention_store.clear(leases[:200])) == 200
+    assert len(engine.retention_store.delete(leases[:200])) == 200
     assert (file.stat().st_mtime_ns, written_beside) == (before, [])
-    assert len(engine.retention_store.clear(leases[200:])) == 300
+    assert len(engine.retention_store.delete(leases[200:])) == 300
     assert written_beside == [True]
     assert file.stat().st_mtime_ns > before
 

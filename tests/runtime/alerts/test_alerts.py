@@ -417,7 +417,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         told += [EventGroup("stale.failed", now, data=[{"error": "away"}])]
         told += [EventGroup("archive.swept", now, runs=[1500], data=[retention_run])]
         told += [EventGroup("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
-        app.engine.events.tell(told)
+        app.engine.events.append(told)
     meter.catch_up()
     readings = AlertInputs(app.engine, app.settings)
     for name in values.TALLIED:
@@ -431,7 +431,7 @@ def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, cl
     def work(well: int, ill: int) -> None:
         ids, now = [f"job{n}" for n in range(well + ill)], clock.now()
         who: dict[str, Any] = {"at": now, "queue": "mail", "task": "send", "worker": "w"}
-        app.engine.events.tell(
+        app.engine.events.append(
             [
                 EventGroup("job.started", **who, jobs=ids, waits=[5] * len(ids)),
                 EventGroup("job.completed", **who, jobs=ids[:well], runs=[9] * well),

@@ -69,12 +69,12 @@ def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -
 def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
     app.engine.insert([new_job("job")])
     for _ in range(30):
-        app.engine.queries.amend("job", JobUpdate(priority=1))
-    app.engine.transfer.post(StoreStatus("arriving", "elsewhere", 1))
+        app.engine.queries.update("job", JobUpdate(priority=1))
+    app.engine.transfer.set_status(StoreStatus("arriving", "elsewhere", 1))
     maintenance_task = HistoryTrim(app.engine, "history", 20)
     assert maintenance_task.do() > 0
     assert len(app.engine.queries.history("job")) == 30
-    app.engine.transfer.post(None)
+    app.engine.transfer.set_status(None)
     maintenance_task.do()
     assert len(app.engine.queries.history("job")) == 20
 

@@ -282,7 +282,7 @@ def test_nothing_holds_on_to_the_connection(app: Headrace, add: Any, database: s
 
 
 def test_a_store_that_has_moved_takes_no_job(app: Headrace, add: Any, database: str, url: str) -> None:
-    app.engine.transfer.post(StoreStatus(kind="moved", other="sqlite:///new.db", at=1))
+    app.engine.transfer.set_status(StoreStatus(kind="moved", other="sqlite:///new.db", at=1))
     with plain(database, url) as lender:
         inside = add.using(connection=lender.connection)
         with pytest.raises(StoreMoved, match=r"new\.db"):

@@ -22,7 +22,7 @@ class Shelf:
         self._places = places
         self.asked = 0
 
-    def pack(self, after: int, limit: int) -> list[Any]:
+    def export_jobs(self, after: int, limit: int) -> list[Any]:
         self.asked += 1
         assert self.asked < 100, "it never ends"
         return [Row(seq) for place, seq in self._places if place > after][:limit]

@@ -185,7 +185,7 @@ def _carry(source: StoreView, target: Engine, progress: Progress | None, *, mend
 
 def _import_jobs(target: Engine, page: list[JobExport]) -> None:
     for portion in portions([portable(job_export) for job_export in page], weight):
-        target.transfer.unpack(portion)
+        target.transfer.import_jobs(portion)
 
 
 # -- repairs after reading a store in use: each job is of a different moment
@@ -305,7 +305,7 @@ def restore(
     engine.maintenance.restore(path, lambda: _bring_back(engine, path, over, progress))
     _keep_queues(engine, queues)
     if engine.transfer.store_status() is not None:  # the backup of a closed store: reopen it
-        engine.transfer.post(None)
+        engine.transfer.set_status(None)
     left_out = backup_file.count_archived(path) if archive is None else 0
     return Restored(engine.queries.count(Filter()), _release(engine), archived, left_out)
 
@@ -357,7 +357,7 @@ def _name_of(path: Path) -> str:
 def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:
     """Transfer everything from a copy of the backup. After an interruption, the next run continues."""
     is_begun = _is_begun(engine, path)
-    engine.transfer.post(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
+    engine.transfer.set_status(StoreStatus("arriving", _name_of(path), max(engine.clock.now(), 1)))
     if over and not is_begun:
         engine.maintenance.clear()
     with (
@@ -365,7 +365,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
         contextlib.closing(backup_file.open_backup(Path(folder, "copy.db"))) as source,
     ):
         source.maintenance.restore(path, lambda: None)
-        source.transfer.post(None)
+        source.transfer.set_status(None)
         _carry(source, engine, progress)
         verdict = compare(source, engine, merged=False, progress=lambda done: None)
     if verdict.different:
@@ -374,7 +374,7 @@ def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | Non
             f"{engine.url} is not as the backup: {verdict.different} differences, such as {first}. It stays closed: "
             "restore again, or accept what is there with `headrace copy --reopen`"
         )
-    engine.transfer.post(None)
+    engine.transfer.set_status(None)
 
 
 def _release(engine: Engine) -> int:

@@ -74,7 +74,7 @@ def _starts_left(services: Services, rules: Mapping[str, QueueRules]) -> Iterato
     rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
     if not rates:
         return
-    rate_state_at, now = services.engine.queries.rate_state_at(rates), 1000 * services.clock.now()
+    rate_state_at, now = services.engine.queries.rate_state(rates), 1000 * services.clock.now()
     for name, rate in rates.items():
         yield name, allows(rate, rate_state_at.get(name, 0), now)
 
@@ -126,7 +126,7 @@ class Queue:
         if row.paused:
             queries.pause_queue(self.name, False)
         if row.rules:
-            queries.rule_queue(self.name, QueueRules())
+            queries.set_queue_rules(self.name, QueueRules())
         self._services.engine.staleness_store.order_policy("queue", self.name, None)
         return gone
 
@@ -160,7 +160,7 @@ class Queue:
         `rate_key` and each `concurrency_key` separately. None removes a rule; omitted rules stay.
         """
         after = changed(self.rules, rules)
-        self._services.engine.queries.rule_queue(self.name, after)
+        self._services.engine.queries.set_queue_rules(self.name, after)
         return after
 
     def _row(self) -> QueueRow | None:

@@ -17,5 +17,5 @@ def rules_of_tasks(engine: Engine) -> dict[str, TaskRules]:
 def rule_task(engine: Engine, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
     """Change the rules of a task; returns all its rules."""
     after = change(rules_of_tasks(engine).get(check_task_name(name), TaskRules()))
-    engine.queries.rule_task(name, after)
+    engine.queries.set_task_rules(name, after)
     return after

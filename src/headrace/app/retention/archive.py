@@ -167,7 +167,7 @@ class JobArchive:
             raise JobNotFound(job_id)
         if (store_status := engine.transfer.store_status()) is not None:
             raise closed_by(store_status)
-        if not rows or not engine.transfer.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+        if not rows or not engine.transfer.import_jobs([revived(keepsake_of(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to restore")
         self._own().remove([key_of(rows[0])])
         engine.ring("work")

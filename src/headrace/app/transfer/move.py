@@ -221,7 +221,7 @@ class StoreCopy:
         theirs = self._target.transfer.store_status()
         if self._is_arriving(theirs):
             tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
-            self._target.transfer.swap(theirs, None)
+            self._target.transfer.replace_status(theirs, None)
 
     def _is_arriving(self, store_status: StoreStatus | None) -> bool:
         return store_status is not None and (store_status.kind, store_status.other) == ("arriving", self._source.url)
@@ -247,11 +247,11 @@ class StoreCopy:
                 source.transfer.store_status()
             ):  # the one that was hung out at the other door just now
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if not source.transfer.swap(None, StoreStatus("moved", target.url, source.clock.now())):
+            if not source.transfer.replace_status(None, StoreStatus("moved", target.url, source.clock.now())):
                 self._refuse_elsewhere(source.transfer.store_status(), None)
                 # Closed before our announcement: that copy has finished. A later copy would have replaced our
                 # announcement.
-                if is_first and target.transfer.swap(mine, None):
+                if is_first and target.transfer.replace_status(mine, None):
                     raise CopyFinished
         except BaseException:
             if is_first:
@@ -259,7 +259,7 @@ class StoreCopy:
             raise
         theirs = target.transfer.store_status()
         if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
-            target.transfer.swap(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
+            target.transfer.replace_status(theirs, StoreStatus("arriving", source.url, max(target.clock.now(), 1)))
 
     def _take_back(self, mine: StoreStatus) -> None:
         """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
@@ -269,15 +269,15 @@ class StoreCopy:
         with contextlib.suppress(HeadraceError):
             ours = self._source.transfer.store_status()
             if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
-                self._target.transfer.swap(mine, None)
+                self._target.transfer.replace_status(mine, None)
 
     def _announce(self, mine: StoreStatus) -> bool:
         """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
         transfer = self._target.transfer
-        while not transfer.swap(None, mine):
+        while not transfer.replace_status(None, mine):
             theirs = transfer.store_status()
             self._refuse_elsewhere(None, theirs)
-            if theirs is not None and (theirs.at > 0 or transfer.swap(theirs, mine)):
+            if theirs is not None and (theirs.at > 0 or transfer.replace_status(theirs, mine)):
                 return False
         return True
 
@@ -323,7 +323,7 @@ class StoreCopy:
         there, missing = 0, newest[0].seq if newest else 0
         while there < missing:
             middle = (there + missing) // 2
-            job = self._source.transfer.pack(middle, 1)[0].job
+            job = self._source.transfer.export_jobs(middle, 1)[0].job
             if any(row.created_at == job.created_at for row in self._target.queries.get([job.id])):
                 there = job.seq
             else:
@@ -336,7 +336,7 @@ class StoreCopy:
         done = min(self._target.queries.count(Filter()), total) if after else 0
         for page in ahead(pages(self._source.transfer, after)):
             for portion in portions([portable(job_export) for job_export in page], weight):
-                fresh = self._target.transfer.unpack(portion, self._source.url)
+                fresh = self._target.transfer.import_jobs(portion, self._source.url)
                 carried.jobs += fresh
                 carried.known += len(portion) - fresh
             parents += with_kin(page)
@@ -359,7 +359,7 @@ def reopen(engine: Engine) -> StoreStatus | None:
     """Clear the store status; returns the old one."""
     store_status = engine.transfer.store_status()
     if store_status is not None:
-        engine.transfer.post(None)
+        engine.transfer.set_status(None)
     return store_status
 
 

@@ -98,7 +98,7 @@ def weight_of_dead(record: DeadLetterRow) -> int:
 
 def pages(transfer: Transfer, after: int = 0) -> Iterator[list[JobExport]]:
     """Every job behind this one in the order of submission."""
-    return _pages(transfer.pack, after, lambda job_export: job_export.job.seq, weight)
+    return _pages(transfer.export_jobs, after, lambda job_export: job_export.job.seq, weight)
 
 
 def pages_of_dead(transfer: Transfer) -> Iterator[list[DeadLetterRow]]:

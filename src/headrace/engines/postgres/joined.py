@@ -193,13 +193,13 @@ class PostgresJoined:
         self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([UniqueInsert(job) for job in jobs])
+        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
         return self._store(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
 
-    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         jobs = [candidate.job for candidate in candidates]
         return await self._astore(jobs, lambda line: self._transactional_insert.insert_unique(line, candidates))
 

@@ -57,8 +57,8 @@ class PostgresMaintenance:
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
-        return maintenance.cap(self._engine, what, most, after, limit)
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+        return maintenance.trim_history(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
@@ -118,11 +118,11 @@ class PostgresMaintenance:
         return False
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
         with self._one_moment() as view:
-            carry(view)
+            copy(view)
 
     @contextlib.contextmanager
     def _one_moment(self) -> Iterator[_Snapshot]:
@@ -137,8 +137,8 @@ class PostgresMaintenance:
         finally:
             self._engine.server.hang_up(db)
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        carry()
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+        copy()
 
     def clear(self) -> None:
         self._engine.prepare()

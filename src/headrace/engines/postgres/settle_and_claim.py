@@ -72,7 +72,7 @@ def complete(
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
-        events.tell(tx, page(narrowed(groups, ())))
+        events.append_events(tx, page(narrowed(groups, ())))
     if not done:
         return [*first, *again], Wakeups()
     applied, _, frees = _complete(tx, done, channel, 0, groups, len(outcomes))

@@ -45,7 +45,7 @@ class DeadLetterStore(Protocol):
         """The records of these statuses grouped by fingerprint, the biggest group first."""
         ...
 
-    def tallies(self) -> list[DeadLetterStats]:
+    def stats(self) -> list[DeadLetterStats]:
         """The number of records for each reason and status that has any."""
         ...
 

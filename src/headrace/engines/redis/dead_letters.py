@@ -116,7 +116,7 @@ class RedisDeadLetterStore:
             _group(count, rows[first], rows[last]) for count, first, last in biggest if first in rows and last in rows
         ]
 
-    def tallies(self) -> list[DeadLetterStats]:
+    def stats(self) -> list[DeadLetterStats]:
         answer = self._ask(_tallies, serialization.encode(STATUSES))
         kinds = list(zip(*(answer[part::6] for part in range(6)), strict=True))
         rows = self._by_id([name.decode() for kind in kinds for name in kind[4:]])

@@ -32,7 +32,7 @@ class RedisEventStore:
         newest = self._ask("XREVRANGE", "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else "0"
 
-    def tell(self, groups: Sequence[EventGroup]) -> None:
+    def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:
             self._database.prepare()
             batch = page(groups)

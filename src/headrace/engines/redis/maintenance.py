@@ -154,7 +154,7 @@ class RedisMaintenance:
             self._engine.unregister_worker(worker)
         return len(gone)
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
         self._engine.prepare()
         first = min(KEPT_AT_START, most // 2)
         how = (what, most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
@@ -214,13 +214,13 @@ class RedisMaintenance:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
-        carry(self._engine)
+        copy(self._engine)
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        carry()
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
+        copy()
 
     def clear(self) -> None:
         self._engine.prepare()

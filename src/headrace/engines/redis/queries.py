@@ -131,7 +131,7 @@ class RedisQueries:
             moved += unless_closed(self._database.connections.run(_move, *call))
         return [serialization.text(job_id) for job_id in moved]
 
-    def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
+    def update(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         self._database.prepare()
         at = self._database.at(now)
         if not serialization.encodable(job_id):
@@ -226,7 +226,7 @@ class RedisQueries:
         while reached is not None and len(tallies) < limit:
             left = (limit - len(tallies), _LOOKS_AT_FLOWS)
             reached, *found = self._ask(_flows, *left, reached, len(asked), serialization.encode(asked))
-            tallies += serialization.tallies(found)
+            tallies += serialization.flow_summaries(found)
         return tallies
 
     def steps(self, job_id: str) -> list[Step]:
@@ -259,12 +259,12 @@ class RedisQueries:
         self._database.prepare()
         self._change(_pause, self._database.at(None), name, int(paused))
 
-    def rule_queue(self, name: str, rules: QueueRules) -> None:
+    def set_queue_rules(self, name: str, rules: QueueRules) -> None:
         self._database.prepare()
         text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
         self._change(_rule, self._database.at(None), name, text)
 
-    def rule_task(self, name: str, rules: TaskRules) -> None:
+    def set_task_rules(self, name: str, rules: TaskRules) -> None:
         self._database.prepare()
         self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
         last = b"0" if rules.strategy is not None else b""
@@ -283,11 +283,11 @@ class RedisQueries:
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         return sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
 
-    def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
         return serialization.named(self._ask(_rested_at, *asked), int)
 
-    def needing(self) -> list[tuple[str, str, int, str]]:
+    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
         self._database.prepare()
         found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may occur twice
         for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:queues_with_lanes"):

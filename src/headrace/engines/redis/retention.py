@@ -52,7 +52,7 @@ class RedisRetentionStore:
         args = (queue, state.value, before, limit, "down" if newest else "up", *place)
         return serialization.finished.decode_all(self._database.connections.run(_finished, *args, repeat=args))
 
-    def pack(self, ids: Sequence[str]) -> list[JobExport]:
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
         self._database.prepare()
         known = [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
         if not known:
@@ -61,7 +61,7 @@ class RedisRetentionStore:
             self._database.connections.run(_export_jobs, *known, repeat=known), self._database.damaged.names
         )
 
-    def clear(self, leases: Sequence[Lease]) -> list[str]:
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
         self._database.prepare()
         if not leases:
             return []

@@ -40,7 +40,7 @@ history_row, line, step, occurrence = Salvage(HistoryRow), Salvage(LogLine), Sal
 worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadLetterRow), Salvage(FlowRow)
 reaped, finished = Salvage(ReapedJob), Salvage(FinishedJob)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
-_terms = msgspec.json.Decoder(StoredPolicy)
+_policy = msgspec.json.Decoder(StoredPolicy)
 
 
 class _StoredJob(Struct, array_like=True, gc=False):
@@ -113,7 +113,7 @@ _record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(lis
 _HEAD = b"\xdc\x00\x16"  # the head of an array of 22 values, which a stored record lacks
 
 
-def standings(count: int, joined: bytes) -> list[Record] | None:
+def records(count: int, joined: bytes) -> list[Record] | None:
     """The jobs of these joined records, each but the first after its head; None if any of them is damaged."""
     try:
         return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
@@ -121,7 +121,7 @@ def standings(count: int, joined: bytes) -> list[Record] | None:
         return None
 
 
-def standing(kept: bytes | None) -> Record | None:
+def record(kept: bytes | None) -> Record | None:
     """The job of a record; None if it is deleted or damaged."""
     try:
         return _record.decode(_HEAD + kept) if kept else None
@@ -243,11 +243,11 @@ def dead_letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[Dea
     return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
 
-def terms(stored: bytes) -> StoredPolicy:
-    return read_or(_terms.decode, stored, StoredPolicy())
+def policy(stored: bytes) -> StoredPolicy:
+    return read_or(_policy.decode, stored, StoredPolicy())
 
 
-def tallies(answer: Sequence[Any]) -> list[FlowSummary]:
+def flow_summaries(answer: Sequence[Any]) -> list[FlowSummary]:
     """Flows with the counts of their jobs by state; each id is the one by which the flow was found."""
     parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
     return [

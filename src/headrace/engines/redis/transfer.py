@@ -46,23 +46,23 @@ class RedisTransfer:
             return None
         return StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), int(at))
 
-    def post(self, store_status: StoreStatus | None) -> None:
+    def set_status(self, store_status: StoreStatus | None) -> None:
         self._database.prepare()
         fields = () if store_status is None else (store_status.kind, store_status.other, store_status.at)
         self._database.connections.run(_post, *fields, repeat=fields)
 
-    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         self._database.prepare()
         both = [() if each is None else (each.kind, each.other, each.at) for each in (before, store_status)]
         return bool(self._database.connections.run(_swap, *map(serialization.encode, both)))
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         self._database.prepare()
         args = (serialization.question(Filter(), (), ()), after, limit)
         found = self._database.connections.run(_export_jobs, *args, repeat=args)
         return job_exports(found, self._database.damaged.names)
 
-    def unpack(self, packed: Sequence[JobExport], origin: str | None = None) -> int:
+    def import_jobs(self, packed: Sequence[JobExport], origin: str | None = None) -> int:
         self._database.prepare()
         args: list[Value] = [self._database.at(None), secrets.randbits(50), origin or ""]
         for job_export in packed:

@@ -90,7 +90,7 @@ class SqlDeadLetterStore:
         found = _groups.decode(self._database.read(lambda tx: tx.ask("dead_letter_groups", where, limit=limit)))
         return [group_of(*fields) for fields in found]
 
-    def tallies(self) -> list[DeadLetterStats]:
+    def stats(self) -> list[DeadLetterStats]:
         return _tallies.decode(self._database.read(lambda tx: tx.ask("dead_letter_stats")))
 
     def add(

@@ -17,7 +17,7 @@ from headrace.engines.shared import liveness_file
 from headrace.engines.shared.decisions import crash_loop_in_words
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import dependencies
-from headrace.engines.sql.events import tell
+from headrace.engines.sql.events import append_events
 from headrace.engines.sql.records import DeadLetterInsert
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.unique_insert import is_arriving
@@ -92,7 +92,7 @@ def _reap(
         if len(rows) < limit:
             gone = [worker for worker in dead if tx.run("unregister_workers", ids=as_json([worker]))]
             if gone:
-                tell(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
+                append_events(tx, page([EventGroup("worker.lost", now, worker=worker) for worker in gone]))
         return _answer(tx, rows), dependencies.follow_lost(tx, [row.seq for row in (*failed, *looping)], now)
 
     # The usual case needs no write lock.

@@ -145,7 +145,7 @@ def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, 
     return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
-def cap(database: Database, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+def trim_history(database: Database, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
     """Read the next history entries, and trim the histories that became too long."""
 
     def look(tx: Transaction) -> tuple[int, int, list[int]]:

@@ -32,7 +32,7 @@ from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json, most
 from headrace.engines.sql import dependencies, search, steps
 from headrace.engines.sql.dependencies import Wakeups
-from headrace.engines.sql.events import tell, tell_moved
+from headrace.engines.sql.events import append_events, append_move_events
 from headrace.engines.sql.lease_recovery import record_moves
 from headrace.engines.sql.limited_claim import bucket_of
 from headrace.engines.sql.retry_finished import revive
@@ -90,7 +90,7 @@ class SqlQueries:
             self._database.ring(topic)
         return ids
 
-    def amend(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
+    def update(self, job_id: str, changes: JobUpdate, by: str | None = None, now: int | None = None) -> bool:
         at = self._database.at(now)
         amended = self._database.write(lambda tx: _amend(tx, job_id, changes, by, at))
         if amended:
@@ -165,18 +165,18 @@ class SqlQueries:
 
         def write(tx: Transaction) -> None:
             tx.run("pause_queue", name=name, paused=paused, now=now)
-            tell(tx, events)
+            append_events(tx, events)
 
         self._database.write(write)
         self._database.ring("work")
 
-    def rule_queue(self, name: str, rules: QueueRules) -> None:
+    def set_queue_rules(self, name: str, rules: QueueRules) -> None:
         now, text = self._database.at(None), None if rules == QueueRules() else as_json(rules)
         self._database.write(lambda tx: tx.run("set_queue_rules", name=name, rules=text, now=now))
         self._database.forget_rules()
         self._database.ring("work")
 
-    def rule_task(self, name: str, rules: TaskRules) -> None:
+    def set_task_rules(self, name: str, rules: TaskRules) -> None:
         def write(tx: Transaction) -> int:
             if rules == TaskRules():
                 return tx.run("drop_task_rules", name=name)
@@ -208,12 +208,12 @@ class SqlQueries:
         found = self._ask("running", now=self._database.at(now))
         return msgspec.json.decode(found, type=list[tuple[str, str, str, int]])
 
-    def rate_state_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+    def rate_state(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
         found = self._ask("rate_buckets", names=as_json(list(queues)))
         return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(found, type=list[tuple[str, int]])}
 
-    def needing(self) -> list[tuple[str, str, int, str]]:
+    def lanes_needing(self) -> list[tuple[str, str, int, str]]:
         found = msgspec.json.decode(self._ask("lanes_needing"), type=list[tuple[str, str, int, str]])
         return sorted(lane for lane in found if needs_of(lane[1]))
 
@@ -257,7 +257,7 @@ def _move(tx: Transaction, seqs: list[int], event: Trigger, by: str | None, at: 
 
 def _delete(tx: Transaction, seqs: list[int], at: int) -> Wakeups:
     """Delete the jobs. To its dependents a deleted job counts as cancelled."""
-    tell_moved(tx, "job.removed", seqs, at)
+    append_move_events(tx, "job.removed", seqs, at)
     flows, linked, effects = tx.ask("flows_of", seqs=as_json(seqs)), dependencies.with_dependents(tx, seqs), Wakeups()
     if linked:
         open_ones = _numbers.decode(tx.ask("open_among", seqs=as_json(linked)))

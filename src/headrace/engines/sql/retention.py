@@ -17,7 +17,7 @@ from headrace.core.retention.retention import FinishedJob, RetentionRun
 from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json, most
-from headrace.engines.sql.events import tell_moved
+from headrace.engines.sql.events import append_move_events
 from headrace.engines.sql.transaction import Database, Transaction
 from headrace.engines.sql.transfer import exports_of
 
@@ -82,13 +82,13 @@ class SqlRetentionStore:
 
         return self._database.read(look)
 
-    def pack(self, ids: Sequence[str]) -> list[JobExport]:
+    def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
         def look(tx: Transaction) -> list[JobExport]:
             return exports_of(tx, _rows.decode(tx.ask("get", ids=as_json(ids), most=most(light=False))))
 
         return self._database.read(look) if ids else []
 
-    def clear(self, leases: Sequence[Lease]) -> list[str]:
+    def delete(self, leases: Sequence[Lease]) -> list[str]:
         now = self._database.at(None)
 
         def remove(tx: Transaction) -> list[str]:
@@ -125,7 +125,7 @@ def _remove(tx: Transaction, now: int, leaving: list[JobToDelete]) -> list[str]:
     if not going:
         return []
     seqs = as_json([job.seq for job in going])
-    tell_moved(tx, "job.removed", [job.seq for job in going], now)
+    append_move_events(tx, "job.removed", [job.seq for job in going], now)
     tx.run("delete_steps", seqs=seqs)
     tx.run("move_delete", seqs=seqs)
     if flows := {job.flow for job in going if job.flow is not None}:

@@ -16,7 +16,7 @@ from headrace.engines.shared.damaged_records import Rows
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql import unique_insert
-from headrace.engines.sql.events import tell
+from headrace.engines.sql.events import append_events
 from headrace.engines.sql.rules_cache import RulesCache
 from headrace.engines.sql.transaction import Database, Transaction
 
@@ -130,7 +130,7 @@ def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
 def _carry_out(tx: Transaction, firings: Sequence[ScheduleFire]) -> None:
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         tx.run("add_occurrences", c=as_json(occurrences))
-        tell(tx, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
+        append_events(tx, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     if jobs := [job for firing in firings for job in firing.jobs]:
         rules = RulesCache()
         rules.learn(tx)

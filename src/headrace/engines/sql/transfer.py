@@ -40,7 +40,7 @@ class SqlTransfer:
         text = self._database.read(lambda tx: tx.ask("store_status"))
         return _store_status.decode(text) if text else None
 
-    def post(self, store_status: StoreStatus | None) -> None:
+    def set_status(self, store_status: StoreStatus | None) -> None:
         def set_status(tx: Transaction) -> None:
             if store_status is None:
                 tx.run("drop_store_status")
@@ -54,7 +54,7 @@ class SqlTransfer:
         self._database.write(set_status)
         self._database.ring("work")
 
-    def swap(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
+    def replace_status(self, before: StoreStatus | None, store_status: StoreStatus | None) -> bool:
         def exchange(tx: Transaction) -> bool:
             if store_status is not None:
                 tx.run("close_inserts")
@@ -72,13 +72,13 @@ class SqlTransfer:
         self._database.ring("work")
         return done
 
-    def pack(self, after: int, limit: int) -> list[JobExport]:
+    def export_jobs(self, after: int, limit: int) -> list[JobExport]:
         def look(tx: Transaction) -> list[JobExport]:
             return exports_of(tx, _rows.decode(tx.ask("export_jobs", after=after, limit=limit)))
 
         return self._database.read(look)
 
-    def unpack(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
+    def import_jobs(self, job_exports: Sequence[JobExport], origin: str | None = None) -> int:
         if not job_exports:
             return 0
         now = self._database.at(None)
@@ -112,7 +112,7 @@ class SqlTransfer:
                 raise
         if len(job_exports) == 1:
             return 0
-        return sum(self.unpack([job_export], origin) for job_export in job_exports)
+        return sum(self.import_jobs([job_export], origin) for job_export in job_exports)
 
     def export_dead_letters(self, after: str, limit: int) -> list[DeadLetterRow]:
         return _dead.decode(self._database.read(lambda tx: tx.ask("export_dead_letters", after=after, limit=limit)))

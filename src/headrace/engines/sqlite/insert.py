@@ -34,11 +34,11 @@ def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: b
     stored = jobs if all(fresh) else list(itertools.compress(jobs, fresh))
     _tag(db, [job for job in stored if job.tags])
     if tells and stored:
-        tell(db, page(arrivals(stored)))
+        append_events(db, page(arrivals(stored)))
     return fresh
 
 
-def tell(db: sqlite3.Connection, batch: EventBatch) -> int:
+def append_events(db: sqlite3.Connection, batch: EventBatch) -> int:
     """Append a page of events in the transaction; its number."""
     return db.execute(SQL["append_events"], {"page": batch.text, "size": batch.size, "at": batch.at}).lastrowid or 0
 

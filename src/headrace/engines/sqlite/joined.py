@@ -66,12 +66,12 @@ class SqliteJoined:
         self.insert_unique([UniqueInsert(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        await self.aadmit([UniqueInsert(job) for job in jobs])
+        await self.ainsert_unique([UniqueInsert(job) for job in jobs])
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         return self._store(borrowed_sqlite(self._connection, self._host.url), *_admission(candidates))
 
-    async def aadmit(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
+    async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         borrowed = async_borrowed_sqlite(self._connection, self._host.url)
         return await borrowed.share(lambda inner: self._store(inner, *_admission(candidates)))
 

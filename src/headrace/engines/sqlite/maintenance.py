@@ -91,8 +91,8 @@ class SqliteMaintenance:
         renamed = {"damaged_ids": damaged_ids.repair(self._engine, limit)} if "damaged_ids" in codes else {}
         return renamed | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
 
-    def cap(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
-        return maintenance.cap(self._engine, what, most, after, limit)
+    def trim_history(self, what: RecordKind, most: int, after: int, limit: int) -> TrimResult:
+        return maintenance.trim_history(self._engine, what, most, after, limit)
 
     def store_load(self, now: int | None = None) -> StoreLoad:
         self._engine.prepare()
@@ -200,7 +200,7 @@ class SqliteMaintenance:
     # -- copies
 
     def backup(
-        self, path: Path, carry: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
+        self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         def breathe(_status: int, remaining: int, total: int) -> None:
             if progress is not None:
@@ -208,16 +208,16 @@ class SqliteMaintenance:
             time.sleep(_BREATH)
 
         self._engine.prepare()
-        with explained(path), contextlib.closing(sqlite3.connect(path)) as copy, self._store.reading() as db:
-            # One read transaction for all of it: otherwise the copy would restart whenever somebody commits.
+        with explained(path), contextlib.closing(sqlite3.connect(path)) as target, self._store.reading() as db:
+            # One read transaction for all of it: otherwise the copy would restart whenever another process commits.
             db.execute("BEGIN")
             try:
                 scalar(db, SQL["store_status"])  # the snapshot starts here
-                db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
+                db.backup(target, pages=_PAGES_COPIED, progress=breathe)
             finally:
                 db.execute("ROLLBACK")
 
-    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+    def restore(self, path: Path, copy: Callable[[], object]) -> None:
         with copy_files.reading(path) as source, self._store.alone() as db:
             source.backup(db)
         self._engine.start_over()

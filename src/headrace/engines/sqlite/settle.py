@@ -45,7 +45,7 @@ class SettleRun:
         self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[EventGroup]
     ) -> list[Outcome]:
         """Settle, and append the worker's events before those that follow from them."""
-        seq = insert.tell(self._db, page(groups)) if groups else 0
+        seq = insert.append_events(self._db, page(groups)) if groups else 0
         refused = self.settle(outcomes, worker) if outcomes else []
         if groups and len(self._completed) < len([o for o in outcomes if o.event is Trigger.SUCCEED]):
             corrected = page(narrowed(groups, {outcome.id for outcome in self._completed}))

@@ -78,7 +78,7 @@ class RetentionSweep:
         now = self._engine.clock.now()
         self._removal_batch.forget()
         self._since = self._archived_since(now)
-        rows = self._engine.staleness_store.terms() if self._terms is None else self._terms
+        rows = self._engine.staleness_store.policies() if self._terms is None else self._terms
         book = Policies(rows, self._settings)
         said = [default_policy(self._settings), *(row.said for row in rows)]
 

@@ -58,4 +58,4 @@ def tell_sweep(engine: Engine, settings: Settings, tally: RetentionCounts, took:
         return
     kind = "archive.swept" if error is None else "archive.failed"
     with contextlib.suppress(EngineUnavailable):
-        engine.events.tell([EventGroup(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])
+        engine.events.append([EventGroup(kind, engine.clock.now(), runs=[max(took, 0)], data=[data])])
