@@ -149,13 +149,13 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     worker, operator = store.open(), store.open()
     operator.queries.set_queue_rules("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
-    take = settle_and_claim.claim_carefully
+    take = settle_and_claim.claim_limited
 
     def take_late(*given: Any) -> settle_and_claim.ClaimResult:
         operator.transfer.set_status(MOVED)
         return take(*given)
 
-    monkeypatch.setattr(settle_and_claim, "claim_carefully", take_late)
+    monkeypatch.setattr(settle_and_claim, "claim_limited", take_late)
     assert claim(worker) == []
     assert operator.transfer.store_status() == MOVED
     assert states(operator) == {"job": State.PENDING}

@@ -109,13 +109,13 @@ def test_a_view_of_one_moment_leaves_the_session_as_it_was(
     def look(db: Connection) -> None:
         told.extend(db.execute("SHOW idle_in_transaction_session_timeout").fetchone() or ())
 
-    hang_up = ConnectionPool.hang_up
+    disconnect = ConnectionPool.disconnect
 
     def look_and_hang_up(server: ConnectionPool, db: Connection) -> None:
         look(db)
-        hang_up(server, db)
+        disconnect(server, db)
 
-    monkeypatch.setattr(ConnectionPool, "hang_up", look_and_hang_up)
+    monkeypatch.setattr(ConnectionPool, "disconnect", look_and_hang_up)
     engine.maintenance.backup(Path("nowhere"), lambda view: look(cast(Any, view)._tx._db))
     assert told == ["0", "77s"], "it may take its time, and only it"
 

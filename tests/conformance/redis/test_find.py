@@ -142,7 +142,7 @@ def test_an_hour_that_goes_on_is_seldom_written_and_found_whole(store: StoreUnde
     for number in range(40):
         hour = begin if number < 30 else begin + HOUR
         engine.insert([new_job(f"j{number}", created_at=hour + number)], now=NOW)
-        told.update(engine.connections.ask("HVALS", f"{{{engine.prefix}}}:hours"))
+        told.update(engine.connections.command("HVALS", f"{{{engine.prefix}}}:hours"))
     engine.insert([new_job("late", created_at=begin), new_job("first", created_at=begin - HOUR)], now=NOW)
     assert len(told) == 4  # each hour as it began, and once as it went on
     assert found(engine, Filter(since=begin, until=begin + HOUR), 30, None) == ["late", *_down(29, 0)]

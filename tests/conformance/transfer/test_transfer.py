@@ -372,7 +372,7 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
     def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.ClaimResult:
         seen = see(*args, **more)
         if engine.transfer.store_status() is None:
-            assert seen.lapses == LATER
+            assert seen.next_expiry == LATER
             engine.transfer.set_status(ARRIVING)
         return seen
 

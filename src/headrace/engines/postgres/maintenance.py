@@ -68,15 +68,15 @@ class PostgresMaintenance:
         self._engine.prepare()
         schema = self._engine.address.schema
 
-        def look(db: Connection) -> list[StoragePart]:
-            chosen = dict(maintenance.fitting(self._tables(db), pattern, limit))
+        def read(db: Connection) -> list[StoragePart]:
+            chosen = dict(maintenance.matching_tables(self._tables(db), pattern, limit))
             rows = db.execute(health.STORAGE, [schema, list(chosen)]).fetchall()
             return [
                 StoragePart(name=chosen[name], kind=kind, entries=entries, bytes=size)
                 for name, kind, entries, size in rows
             ]
 
-        return self._engine.server.repeat(look)
+        return self._engine.server.repeat(read)
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()
@@ -88,16 +88,16 @@ class PostgresMaintenance:
         before = self._size()
 
         def vacuum(db: Connection) -> None:
-            how = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
-            with self._all_the_time(db):
+            statement = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
+            with self._without_timeout(db):
                 for table in self._tables(db):
-                    db.execute(how.format(sql.Identifier(schema, table)))
+                    db.execute(statement.format(sql.Identifier(schema, table)))
 
         self._engine.server.run(vacuum)
         return {"size_before": before, "size_after": self._size()}
 
     @contextlib.contextmanager
-    def _all_the_time(self, db: Connection) -> Iterator[None]:
+    def _without_timeout(self, db: Connection) -> Iterator[None]:
         """Lift the statement timeout of our connections: a large table takes long, but blocks nobody."""
         # A pooler's session does not have our timeout, and may be another one for each statement: setting it would
         # affect others. SET LOCAL does not help, because VACUUM cannot run in a transaction.
@@ -121,11 +121,11 @@ class PostgresMaintenance:
         self, path: Path, copy: Callable[[StoreView], object], progress: Callable[[int, int], None] | None = None
     ) -> None:
         self._engine.prepare()
-        with self._one_moment() as view:
+        with self._snapshot() as view:
             copy(view)
 
     @contextlib.contextmanager
-    def _one_moment(self) -> Iterator[_Snapshot]:
+    def _snapshot(self) -> Iterator[_Snapshot]:
         db = self._engine.server.connect()
         try:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
@@ -135,7 +135,7 @@ class PostgresMaintenance:
             yield _Snapshot(self._engine, db)
             db.execute("COMMIT")
         finally:
-            self._engine.server.hang_up(db)
+            self._engine.server.disconnect(db)
 
     def restore(self, path: Path, copy: Callable[[], object]) -> None:
         copy()
@@ -146,8 +146,10 @@ class PostgresMaintenance:
 
         def empty(db: Connection) -> None:
             # Not the archive: its jobs are finished, and no backup that replaces the rest contains them.
-            live = [name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")]
-            tables = [sql.Identifier(schema, name) for name in live]
+            emptied = [
+                name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")
+            ]
+            tables = [sql.Identifier(schema, name) for name in emptied]
             db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
 
         self._engine.server.transact(empty)

@@ -28,7 +28,7 @@ _TABLE = re.compile(
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 
 
-def _take_out(alias: str, position: int, kind: str) -> str:
+def _extract_field(alias: str, position: int, kind: str) -> str:
     text = f"({alias}.value ->> {position})"
     if "bool" in kind:
         return f"{text}::boolean"
@@ -37,7 +37,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive"))
+    return load_statements("headrace.engines.postgres", RECORDS, _extract_field, (*FILES, "archive"))
 
 
 def qualified(sql: str, schema: str) -> str:

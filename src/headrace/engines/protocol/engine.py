@@ -54,11 +54,11 @@ class WorkerLiveness(Protocol):
         """Record, safe from a kill -9, that the claim `ref` has begun; its slot, None if there is none."""
         ...
 
-    def ended(self, place: int, ref: int) -> None:
+    def ended(self, slot: int, ref: int) -> None:
         """Record that the claim in this slot has ended but is not settled yet."""
         ...
 
-    def settled(self, place: int) -> None:
+    def settled(self, slot: int) -> None:
         """Free the slot: the store has settled the claim."""
         ...
 

@@ -55,7 +55,7 @@ class RedisConnections:
         call = ("EVALSHA", script.sha, 1, self._tag)
         return self._ask((*call, *args), None if repeat is None else (*call, *repeat), script)
 
-    def ask(self, *command: Value) -> Any:
+    def command(self, *command: Value) -> Any:
         """The answer to a repeatable command."""
         return self._ask(command, command)
 

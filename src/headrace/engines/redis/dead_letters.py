@@ -31,7 +31,7 @@ from headrace.core.jobs.records import DeadLetterRow, HistoryRow, NewJob
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import unless_closed
 from headrace.engines.redis.script_loader import Script, load
-from headrace.engines.shared.decisions import signed
+from headrace.engines.shared.decisions import actor_suffix
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class RedisDeadLetterStore:
 
     def oldest(self, status: Status, limit: int) -> list[str]:
         self._database.prepare()
-        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:dead:{status}", 0, limit - 1)
+        found = self._database.connections.command("ZRANGE", f"{{{self._database.prefix}}}:dead:{status}", 0, limit - 1)
         return [each.decode() for each in found] if limit > 0 else []
 
     def count(self, which: DeadLetterFilter) -> int:
@@ -104,7 +104,9 @@ class RedisDeadLetterStore:
     def groups(self, statuses: Collection[Status], limit: int) -> list[DeadLetterGroup]:
         asked = serialization.encode([status for status in STATUSES if status in statuses or not statuses])
         self._database.prepare()
-        prints = sorted(self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:dead_fingerprints"))
+        prints = sorted(
+            self._database.connections.command("SMEMBERS", f"{{{self._database.prefix}}}:dead_fingerprints")
+        )
         found: list[tuple[int, str, str]] = []
         for start in range(0, len(prints), _AT_ONCE):
             answer = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))
@@ -144,7 +146,7 @@ class RedisDeadLetterStore:
             return "missing"
         at = self._database.at(now)
         fields = [value or "" for value in msgspec.structs.astuple(order)]
-        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *fields)
+        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + actor_suffix(by), *fields)
         answer = unless_closed(self._database.connections.run(_add, *call))
         verdict: Added = msgspec.convert(answer.decode(), Added)
         return verdict
@@ -187,11 +189,11 @@ class RedisDeadLetterStore:
         )
         return [each.decode() for each in done]
 
-    def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
+    def note(self, dead_letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
         self._database.prepare()
-        if not serialization.encodable(letter_id):
+        if not serialization.encodable(dead_letter_id):
             return False
-        return bool(self._database.connections.run(_note, letter_id, _remark(text, by, self._database.at(now))))
+        return bool(self._database.connections.run(_note, dead_letter_id, _remark(text, by, self._database.at(now))))
 
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
         removed = 0

@@ -30,7 +30,7 @@ class RedisDocumentStore:
         if not keys:
             return []
         asked = sorted(set(keys))
-        held = self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:documents:{kind}", *asked)
+        held = self._database.connections.command("HMGET", f"{{{self._database.prefix}}}:documents:{kind}", *asked)
         return [_document(kind, key, found) for key, found in zip(asked, held, strict=True) if found is not None]
 
     def browse(
@@ -64,7 +64,7 @@ class RedisDocumentStore:
 
     def kinds(self, prefix: str = "") -> list[str]:
         self._database.prepare()
-        found = self._database.connections.ask("ZRANGE", f"{{{self._database.prefix}}}:document_kinds", 0, -1)
+        found = self._database.connections.command("ZRANGE", f"{{{self._database.prefix}}}:document_kinds", 0, -1)
         return [kind for kind in map(serialization.text, found) if kind.startswith(prefix)]
 
 

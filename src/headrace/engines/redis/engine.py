@@ -68,7 +68,7 @@ _MOST_LOOKS = 50  # how often one claim repeats because of tasks that the worker
 class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None, tells: bool = True) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, record_events: bool = True) -> None:
         where = store_url.parse(url)
         self.url = where.shown
         self.prefix = where.prefix
@@ -86,7 +86,7 @@ class RedisEngine:
         self.document_store = RedisDocumentStore(self)
         self.maintenance = RedisMaintenance(self)
         self.events = RedisEventStore(self)
-        self._tells = tells
+        self._record_events = record_events
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._server_bells = ServerBells(lambda: SubscribedConnection(self.connections, self._channel, self._sender))
@@ -97,7 +97,7 @@ class RedisEngine:
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return inserts.insert(self.connections, jobs, whole, self.at(now), self._tells) if jobs else []
+        return inserts.insert(self.connections, jobs, whole, self.at(now), self._record_events) if jobs else []
 
     def insert_unique(
         self, candidates: Sequence[UniqueInsert], *, whole: bool = False, now: int | None = None
@@ -259,7 +259,7 @@ class RedisEngine:
 
     def unregister_worker(self, worker_id: str) -> None:
         self.prepare()
-        self.connections.ask("HDEL", f"{{{self.prefix}}}:workers", worker_id)
+        self.connections.command("HDEL", f"{{{self.prefix}}}:workers", worker_id)
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
@@ -267,7 +267,7 @@ class RedisEngine:
 
     def ring(self, topic: str) -> None:
         self._server_bells.ring(topic)
-        self.connections.ask("PUBLISH", self._channel, self._sender.signed(topic))
+        self.connections.command("PUBLISH", self._channel, self._sender.signed(topic))
 
     # -- the server
 
@@ -276,7 +276,7 @@ class RedisEngine:
         if now is not None:
             return now
         if self.clock is self._server_clock:
-            self._server_clock.keep_right()
+            self._server_clock.refresh()
         return self.clock.now()
 
     def prepare(self) -> None:
@@ -315,7 +315,7 @@ class RedisEngine:
         return liveness_file.local_folder(f"redis {self._store}")
 
     def _ask_time(self) -> int:
-        seconds, micros = self.connections.ask("TIME")
+        seconds, micros = self.connections.command("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
 

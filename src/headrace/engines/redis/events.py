@@ -44,7 +44,7 @@ class RedisEventStore:
 
     def _ask(self, command: str, *values: str | int) -> Any:
         self._database.prepare()
-        return self._database.connections.ask(command, f"{{{self._database.prefix}}}:events", *values)
+        return self._database.connections.command(command, f"{{{self._database.prefix}}}:events", *values)
 
 
 def _page(entry: Sequence[Any]) -> tuple[str, list[EventGroup]]:

@@ -13,7 +13,7 @@ from headrace.core.jobs.transfer import StoreStatus
 from headrace.core.jobs.unique_rules import UniqueInsert, UniqueResult
 from headrace.engines.redis import serialization
 from headrace.engines.redis.script_loader import Script, load
-from headrace.engines.shared.decisions import closed_by, queue_full
+from headrace.engines.shared.decisions import closed_error, queue_full
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 if TYPE_CHECKING:
@@ -23,9 +23,11 @@ _insert, _insert_unique, _insert_graph = load("jobs/insert"), load("jobs/insert_
 _AMENDABLE = sorted(state.value for state in sources(Trigger.AMEND))
 
 
-def insert(connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
+def insert(
+    connections: RedisConnections, jobs: Sequence[NewJob], whole: bool, now: int, record_events: bool
+) -> list[bool]:
     """Insert the jobs whose id is free; for each whether it was."""
-    taken = _run(connections, _insert, jobs, whole, now, int(tells))
+    taken = _run(connections, _insert, jobs, whole, now, int(record_events))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False
@@ -73,7 +75,7 @@ def unless_closed(answer: Any) -> Any:
     """The answer, unless it is a store status: that is in a list of its own, since an id may be any text."""
     if isinstance(answer, list) and answer and isinstance(answer[0], list):
         kind, other = answer[0]
-        raise closed_by(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
+        raise closed_error(StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), 0))
     return answer
 
 

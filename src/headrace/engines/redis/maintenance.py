@@ -138,14 +138,16 @@ class RedisMaintenance:
     def _lost_times(self, limit: int) -> list[bytes]:
         """The earliest times to fire without a schedule, up to the limit."""
         tag = f"{{{self._engine.prefix}}}"
-        ids = self._engine.connections.ask("ZRANGE", f"{tag}:schedules_due", 0, -1)
-        known = set(self._engine.connections.ask("HKEYS", f"{tag}:schedules")) if ids else set()
+        ids = self._engine.connections.command("ZRANGE", f"{tag}:schedules_due", 0, -1)
+        known = set(self._engine.connections.command("HKEYS", f"{tag}:schedules")) if ids else set()
         return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
 
     def _drop_lost_times(self, limit: int) -> int:
         lost = self._lost_times(limit)
         return (
-            int(self._engine.connections.ask("ZREM", f"{{{self._engine.prefix}}}:schedules_due", *lost)) if lost else 0
+            int(self._engine.connections.command("ZREM", f"{{{self._engine.prefix}}}:schedules_due", *lost))
+            if lost
+            else 0
         )
 
     def _forget_workers(self, now: int) -> int:
@@ -202,10 +204,10 @@ class RedisMaintenance:
         self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
         # Not every server allows these commands, and they are optional.
         with contextlib.suppress(HeadraceError):
-            self._engine.connections.ask("MEMORY", "PURGE")
+            self._engine.connections.command("MEMORY", "PURGE")
         if full:
             with contextlib.suppress(HeadraceError):
-                self._engine.connections.ask("BGREWRITEAOF")
+                self._engine.connections.command("BGREWRITEAOF")
         return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
 
     def maintain(self, kinds: Collection[MaintenanceKind], now: int | None = None) -> bool:
@@ -226,7 +228,7 @@ class RedisMaintenance:
         self._engine.prepare()
         for keys in _keys(self._engine):
             if going := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
-                self._engine.connections.ask("UNLINK", *going)
+                self._engine.connections.command("UNLINK", *going)
 
 
 class _KeyScan:
@@ -306,7 +308,7 @@ def _keys(engine: RedisMaintenanceHost, pattern: str = "*") -> Iterator[list[byt
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)
     while True:
-        cursor, keys = engine.connections.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
+        cursor, keys = engine.connections.command("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
         if keys:
             yield keys
         if cursor == b"0":

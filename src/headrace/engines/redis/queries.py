@@ -34,7 +34,7 @@ from headrace.core.queues.limits import needs_of
 from headrace.engines.redis import serialization
 from headrace.engines.redis.insert import unless_closed
 from headrace.engines.redis.script_loader import Script, load
-from headrace.engines.shared.decisions import movable, position, signed, state_after
+from headrace.engines.shared.decisions import actor_suffix, movable_states, position, state_after
 from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class RedisQueries:
     ) -> list[str]:
         self._database.prepare()
         at = self._database.at(now)
-        states = movable(which, sources(event))
+        states = movable_states(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
         question = _question(which, states, startable=event is Trigger.HURRY)
@@ -120,7 +120,7 @@ class RedisQueries:
             at,
             event.value,
             by or "",
-            f"cancelled{signed(by)}",
+            f"cancelled{actor_suffix(by)}",
             limit,
             serialization.encode_names(members),
         )
@@ -138,7 +138,7 @@ class RedisQueries:
             return False
         asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Trigger.AMEND)]
-        detail = changes.in_words() + signed(by)
+        detail = changes.in_words() + actor_suffix(by)
         answer = self._database.connections.run(_amend, at, job_id, asked, detail, *chain.from_iterable(targets))
         return bool(unless_closed(answer))
 
@@ -197,7 +197,7 @@ class RedisQueries:
 
     def queue_counts(self, *, open_only: bool = False) -> list[QueueCount]:
         self._database.prepare()
-        names = self._database.connections.ask("HKEYS", f"{{{self._database.prefix}}}:queues")
+        names = self._database.connections.command("HKEYS", f"{{{self._database.prefix}}}:queues")
         states = serialization.encode([state.value for state in State if state in OPEN or not open_only])
         found: list[QueueCount] = []
         for first in range(0, len(names), _QUEUES_AT_ONCE):
@@ -247,7 +247,10 @@ class RedisQueries:
     def queues(self) -> list[QueueRow]:
         self._database.prepare()
         connections, tag = self._database.connections, f"{{{self._database.prefix}}}"
-        known, paused = connections.ask("HGETALL", f"{tag}:queues"), set(connections.ask("SMEMBERS", f"{tag}:paused"))
+        known, paused = (
+            connections.command("HGETALL", f"{tag}:queues"),
+            set(connections.command("SMEMBERS", f"{tag}:paused")),
+        )
         rows = []
         for name, kept in zip(known[::2], known[1::2], strict=True):
             created_at, _, rules = serialization.text(kept).partition(" ")
@@ -273,7 +276,7 @@ class RedisQueries:
 
     def tasks(self) -> list[TaskRow]:
         self._database.prepare()
-        known = self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:tasks")
+        known = self._database.connections.command("HGETALL", f"{{{self._database.prefix}}}:tasks")
         rules = serialization.named(known, task_rules)
         return [TaskRow(name, rules[name]) for name in sorted(rules)]
 
@@ -290,7 +293,7 @@ class RedisQueries:
     def lanes_needing(self) -> list[tuple[str, str, int, str]]:
         self._database.prepare()
         found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may occur twice
-        for queue in self._database.connections.ask("SMEMBERS", f"{{{self._database.prefix}}}:queues_with_lanes"):
+        for queue in self._database.connections.command("SMEMBERS", f"{{{self._database.prefix}}}:queues_with_lanes"):
             reached = b"0"
             while True:
                 reached, *lanes = self._ask(_needing, queue, reached, _LOOKS)

@@ -74,11 +74,11 @@ class RedisRetentionStore:
 
     def last(self) -> RetentionRun | None:
         self._database.prepare()
-        text = self._database.connections.ask("GET", f"{{{self._database.prefix}}}:last_retention")
+        text = self._database.connections.command("GET", f"{{{self._database.prefix}}}:last_retention")
         return read(_retention_run.decode, text) if text else None
 
     def record(self, retention_run: RetentionRun) -> None:
         self._database.prepare()
-        self._database.connections.ask(
+        self._database.connections.command(
             "SET", f"{{{self._database.prefix}}}:last_retention", msgspec.json.encode(retention_run)
         )

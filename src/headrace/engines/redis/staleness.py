@@ -49,7 +49,7 @@ class RedisStalenessStore:
         self._database.prepare()
         declared, ordered = (
             serialization.named(
-                self._database.connections.ask("HGETALL", f"{{{self._database.prefix}}}:policies:{name}"),
+                self._database.connections.command("HGETALL", f"{{{self._database.prefix}}}:policies:{name}"),
                 serialization.policy,
             )
             for name in ("declared", "ordered")
@@ -95,7 +95,7 @@ class RedisStalenessStore:
         members = [numbers[start : start + _DIGITS] for start in range(0, len(numbers), _DIGITS)]
         return [
             serialization.record(stored)
-            for stored in self._database.connections.ask("HMGET", f"{{{self._database.prefix}}}:jobs", *members)
+            for stored in self._database.connections.command("HMGET", f"{{{self._database.prefix}}}:jobs", *members)
         ]
 
     def _with_history(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[JobAge]:

@@ -41,7 +41,7 @@ class RedisTransfer:
     def store_status(self) -> StoreStatus | None:
         self._database.prepare()
         key = f"{{{self._database.prefix}}}:status"
-        kind, other, at = self._database.connections.ask("HMGET", key, "kind", "other", "at")
+        kind, other, at = self._database.connections.command("HMGET", key, "kind", "other", "at")
         if kind is None:
             return None
         return StoreStatus("moved" if kind == b"moved" else "arriving", other.decode(), int(at))

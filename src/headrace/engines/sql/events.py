@@ -26,11 +26,11 @@ class SqlEventStore:
     def read(self, after: str | None, limit: int) -> list[tuple[str, list[EventGroup]]]:
         cursor, place = ("0", None) if after is None else page_of(after)
         inside = int(place is not None)
-        rows = self._database.read(lambda tx: tx.ask("read_events", after=cursor, inside=inside, limit=limit))
+        rows = self._database.read(lambda tx: tx.fetch("read_events", after=cursor, inside=inside, limit=limit))
         return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(rows)]
 
     def last(self) -> str:
-        return str(self._database.read(lambda tx: tx.ask("last_event")))
+        return str(self._database.read(lambda tx: tx.fetch("last_event")))
 
     def append(self, groups: Sequence[EventGroup]) -> None:
         if groups:

@@ -18,11 +18,11 @@ _numbers = msgspec.json.Decoder(list[int])
 
 def mark_stale(tx: Transaction, actions: Sequence[StaleAction], now: int) -> tuple[list[bool], dependencies.Wakeups]:
     """For each decision whether it was applied, and the wake-ups."""
-    tx.ask("lock_dependencies")
+    tx.fetch("lock_dependencies")
     tx.run("hold_inserts")  # the store status must not change until they have ended
-    if tx.ask("store_status") is not None:
+    if tx.fetch("store_status") is not None:
         return [False] * len(actions), dependencies.Wakeups()
-    found = _locked.decode(tx.ask("lock_stale", ids=as_json([one.id for one in actions])))
+    found = _locked.decode(tx.fetch("lock_stale", ids=as_json([one.id for one in actions])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}
     for place, one in enumerate(actions):
@@ -38,7 +38,7 @@ def mark_stale(tx: Transaction, actions: Sequence[StaleAction], now: int) -> tup
 
 def _review(tx: Transaction, actions: dict[int, StaleAction], now: int) -> list[int]:
     """Once for each version: an unchanged job will be found again and again."""
-    fresh = _numbers.decode(tx.ask("unreviewed", seqs=as_json(list(actions)))) if actions else []
+    fresh = _numbers.decode(tx.fetch("unreviewed", seqs=as_json(list(actions)))) if actions else []
     if fresh:
         tx.run("record_reviews", t=as_json([HistoryText(seq, actions[seq].detail) for seq in fresh]), now=now)
     return fresh
@@ -55,6 +55,6 @@ def _fail(tx: Transaction, actions: dict[int, StaleAction], now: int) -> depende
     if dead_letter_inserts:
         tx.run("add_dead_letters", b=as_json(dead_letter_inserts), now=now)
     tx.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
-    effects = dependencies.follow_lost(tx, seqs, now)
+    effects = dependencies.propagate_failures(tx, seqs, now)
     effects.done = effects.work = True  # a slot of a limit may be free
     return effects

@@ -11,7 +11,7 @@ from headrace.core.damaged_records import DAMAGE, read_or
 from headrace.core.jobs.states import State
 from headrace.core.retention.lifecycle import Kind, PolicyRow, StoredPolicy
 from headrace.core.retention.staleness import AgeQuery, JobAge, JobAgePage, StaleAction
-from headrace.engines.shared.damaged_records import made_of, whole_values
+from headrace.engines.shared.damaged_records import record_from, valid_values
 from headrace.engines.shared.operation_timing import timed_part
 from headrace.engines.shared.sql_files import as_json
 from headrace.engines.sql.mark_stale import mark_stale
@@ -64,7 +64,7 @@ class SqlStalenessStore:
         self._database = database
 
     def policies(self) -> list[PolicyRow]:
-        found = _policies.decode(self._database.read(lambda tx: tx.ask("policies")))
+        found = _policies.decode(self._database.read(lambda tx: tx.fetch("policies")))
         return [_row(*fields) for fields in found]
 
     def declare_policy(self, rows: Sequence[PolicyRow]) -> None:
@@ -85,7 +85,7 @@ class SqlStalenessStore:
     def by_age(self, query: AgeQuery, limit: int, cursor: str | None = None) -> JobAgePage:
         def read(tx: Transaction) -> JobAgePage:
             seqs, reached = _scan(tx, query, limit, msgspec.json.decode(cursor) if cursor else [0])
-            found = _ages_in(tx.ask("job_ages", seqs=as_json(seqs))) if seqs else []
+            found = _ages_in(tx.fetch("job_ages", seqs=as_json(seqs))) if seqs else []
             return JobAgePage(found, None if reached is None else as_json(reached))
 
         return self._database.read(read)
@@ -106,7 +106,7 @@ def _ages_in(text: str) -> list[JobAge]:
         columns = _ages.decode(text)
     except DAMAGE:
         rows = zip(*(column or () for column in _columns.decode(text)), strict=True)
-        return [made_of(JobAge, whole_values(JobAge, row)) for row in rows]
+        return [record_from(JobAge, valid_values(JobAge, row)) for row in rows]
     return [JobAge(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
 
 
@@ -147,4 +147,4 @@ def _scan_section(
         latest = max((query.since[state] for state in section.states if state in query.since), default=-1)
         values["last"] = latest if query.due is None else _FOR_EVER
     where = tx.fragment(section.where) if section.where else ""
-    return _section.decode(tx.ask(section.statement, where, **values, limit=limit, due=query.due))
+    return _section.decode(tx.fetch(section.statement, where, **values, limit=limit, due=query.due))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace.core.health.findings import Finding, StoragePart, WriteContention, judge_pressure
-from headrace.engines.sql.maintenance import fitting
+from headrace.engines.sql.maintenance import matching_tables
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite_file.database import SqliteDatabase, scalar
@@ -104,7 +104,7 @@ def storage(store: SqliteDatabase, pattern: str, limit: int) -> list[StoragePart
         names = [str(row[0]) for row in db.execute(_TABLES)]
         return [
             StoragePart(name=shown, kind="table", entries=_rows_of(db, name), bytes=_bytes_of(db, name))
-            for name, shown in fitting(names, pattern, limit)
+            for name, shown in matching_tables(names, pattern, limit)
         ]
 
 

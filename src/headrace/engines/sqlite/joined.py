@@ -117,7 +117,7 @@ class SqliteJoined:
             _refuse_if_moved(db)
             tx = SqliteTransaction(_as_connection(db))
             rules = RulesCache()
-            rules.learn(tx)
+            rules.refresh(tx)
             answer = unique_insert.run(make_steps(rules, now), tx)
             db.execute("RELEASE headrace")
             return answer
@@ -154,7 +154,7 @@ def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]
     queues = {job.queue for job in jobs}
 
     def insert_unique(rules: RulesCache, now: int) -> Steps[list[UniqueResult]]:
-        return unique_insert.insert_unique(rules.received(candidates), True, rules.lengths_of(queues), now)
+        return unique_insert.insert_unique(rules.candidates_with_lanes(candidates), True, rules.lengths_of(queues), now)
 
     return jobs, insert_unique, lambda results: results[-1].id
 
@@ -163,7 +163,7 @@ def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: Flo
     queues = {job.queue for job in jobs}
 
     def insert_graph(rules: RulesCache, now: int) -> Steps[Wakeups]:
-        return dependencies.insert_graph(rules.placed(jobs), edges, flow, rules.lengths_of(queues), now)
+        return dependencies.insert_graph(rules.with_lanes(jobs), edges, flow, rules.lengths_of(queues), now)
 
     return jobs, insert_graph, lambda _: jobs[-1].id
 
