@@ -214,8 +214,8 @@ def test_a_process_stopped_while_it_writes_makes_others_fail_not_hang(url: str) 
         assert process.stdout.readline() == b"holding\n"
         stop(process)
         with Headrace(url) as app:
-            _engine(app).store._patience = 0.5
-            _engine(app).store._turnstile._patience = 0.5
+            _engine(app).store._lock_timeout = 0.5
+            _engine(app).store._turnstile._timeout = 0.5
             with pytest.raises(EngineUnavailable, match="locked"):
                 app.enqueue("second")
             process.kill()

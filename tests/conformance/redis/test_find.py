@@ -43,7 +43,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert hasty != walk.text
     walk.text = hasty
-    monkeypatch.setattr(queries, "_walk", walk)
+    monkeypatch.setattr(queries, "_search_jobs", walk)
 
 
 @pytest.mark.usefixtures("in_haste")
@@ -127,8 +127,8 @@ def test_jobs_of_whole_hours_are_counted_once_though_others_take_too_long(engine
 
 
 def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queries, "_FEW_LOOKS", 20)
-    monkeypatch.setattr(queries, "_LOOKS", 20)
+    monkeypatch.setattr(queries, "_MIN_SCAN_SIZE", 20)
+    monkeypatch.setattr(queries, "_SCAN_SIZE", 20)
     which = hours(engine)
     engine.queries.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Trigger.DELETE, 10, now=NOW)
     assert engine.queries.count(which) == 81

@@ -228,5 +228,5 @@ def test_with_ageing_what_is_remembered_of_lanes_does_not_grow_with_time(store: 
     sizes = set()
     for n in range(29):
         assert engine.exchange([], want(1), now=NOW + n * HOUR).claims
-        sizes.add(len(engine._memories["default"]))
+        sizes.add(len(engine._lane_positions["default"]))
     assert len(sizes) == 1

@@ -375,8 +375,8 @@ def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     walk.text = walk.text.replace(
         "TIME_LIMIT = 5000", "TIME_LIMIT = 5000000"
     )  # the number is to end a look, not the time
-    monkeypatch.setattr(queries, "_walk", walk)
-    monkeypatch.setattr(queries, "_LOOKS", 100)
+    monkeypatch.setattr(queries, "_search_jobs", walk)
+    monkeypatch.setattr(queries, "_SCAN_SIZE", 100)
     needles = {70, 71, 1800}
     jobs = [new_job(f"j{number}", payload="needle" if number in needles else "hay") for number in range(2000)]
     redis_engine.insert(jobs, now=NOW)

@@ -321,7 +321,7 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
     other.insert_unique([candidate("warm", key="warm")], now=NOW)
     assert isinstance(engine, RedisEngine)
     engine.prepare()
-    forget_idle = engine.connections._forget_idle
+    forget_idle = engine.connections._close_idle
 
     def replace_meanwhile() -> None:
         monkeypatch.undo()
@@ -329,7 +329,7 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
         forget_idle()
 
     with lost_answer(monkeypatch):
-        monkeypatch.setattr(engine.connections, "_forget_idle", replace_meanwhile)
+        monkeypatch.setattr(engine.connections, "_close_idle", replace_meanwhile)
         (verdict,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
     assert (verdict.kind, verdict.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"

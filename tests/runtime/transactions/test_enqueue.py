@@ -497,7 +497,7 @@ def test_closing_the_app_ends_the_wait(app: Headrace, add: Any, url: str) -> Non
 
 @on("sqlite")
 def test_nobody_waits_for_ever(app: Headrace, add: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._PATIENCE", 0.05)
+    monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._TIMEOUT", 0.05)
     with lenders.by_sqlite3(url) as lender:
         add.using(connection=lender.connection).enqueue(1, 1)
         lender.rollback()

@@ -72,8 +72,10 @@ class Salvage(Generic[T]):
     def salvage(self, stored: bytes) -> tuple[T, int]:
         """The record, and how many of its first values are undamaged."""
         found = valid_values(self._kind, list(values_in(stored)))
-        whole = next(place for place in range(len(found) + 1) if place not in found)
-        return record_from(self._kind, {place: value for place, value in found.items() if place < whole}), whole
+        valid_count = next(place for place in range(len(found) + 1) if place not in found)
+        return record_from(
+            self._kind, {place: value for place, value in found.items() if place < valid_count}
+        ), valid_count
 
 
 def values_in(stored: bytes) -> Iterator[Any]:

@@ -33,7 +33,7 @@ _NO_CHANGES = {
     "MISCONF": "Redis can't write to its disk, so it takes no changes; see its log",
     "NOREPLICAS": "Redis waits for its replicas (min-replicas-to-write); see INFO replication",
 }
-_AWAY = {
+_UNAVAILABLE = {
     **_NO_CHANGES,
     "READONLY": _REPLICA,
     "BUSY Redis": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
@@ -60,7 +60,7 @@ def translated(error: Exception, where: str, prefix: str) -> Exception:
     return error
 
 
-def is_there(error: Exception) -> bool:
+def server_answered(error: Exception) -> bool:
     """Whether the server refuses only writes: reads work, and so may deletions that free memory."""
     return type(error).__name__ == "OutOfMemoryError" or _advice(_NO_CHANGES, error) is not None
 
@@ -79,7 +79,7 @@ def _wrong_setting(error: Exception, prefix: str) -> str | None:
 
 def _outage(error: Exception) -> str | None:
     code, _, _ = str(error).partition(" ")
-    if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_AWAY, error):
+    if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_UNAVAILABLE, error):
         return advice
     if isinstance(error, (ResponseError, DataError)):
         return None  # the server is there; the error is of another kind

@@ -20,7 +20,7 @@ from headrace.engines.shared.operation_timing import timed_part
 if TYPE_CHECKING:
     from headrace.engines.redis.queries import RedisDatabase
 
-_finished, _export_jobs, _clear = (
+_list_finished, _export_jobs, _delete_finished = (
     load("retention/list_finished"),
     load("transfer/export_jobs_by_id"),
     load("retention/delete_finished"),
@@ -50,7 +50,7 @@ class RedisRetentionStore:
             return []
         place = ("", "") if after is None else (after.finished_at, f"{after.seq:012d}")
         args = (queue, state.value, before, limit, "down" if newest else "up", *place)
-        return serialization.finished.decode_all(self._database.connections.run(_finished, *args, repeat=args))
+        return serialization.finished.decode_all(self._database.connections.run(_list_finished, *args, repeat=args))
 
     def export_jobs(self, ids: Sequence[str]) -> list[JobExport]:
         self._database.prepare()
@@ -68,7 +68,7 @@ class RedisRetentionStore:
         names, versions = [lease.id for lease in leases], [lease.version for lease in leases]
         now = self._database.at(None)
         removed = self._database.connections.run(
-            _clear, serialization.encode(names), serialization.encode(versions), now
+            _delete_finished, serialization.encode(names), serialization.encode(versions), now
         )
         return [names[place - 1] for place in removed]
 

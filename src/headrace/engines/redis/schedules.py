@@ -54,7 +54,7 @@ class RedisScheduleStore:
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         self._database.prepare()
-        stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _one_version_on(row)
+        stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _next_version(row)
         return bool(self._database.connections.run(_put, 0, *stored, repeat=(1, *stored)))
 
     def delete(self, schedule_id: str, version: int | None = None) -> bool:
@@ -122,7 +122,7 @@ def _due_at(row: ScheduleRow) -> int | str:
     return "" if row.due_at is None or row.paused else row.due_at
 
 
-def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
+def _next_version(row: ScheduleRow) -> tuple[Value, ...]:
     return row.id, row.version, _due_at(row), serialization.encode(structs.replace(row, version=row.version + 1))
 
 
@@ -132,4 +132,4 @@ def _args_of(firing: ScheduleFire) -> list[Value]:
     batch = page(fired(firing.row, firing.occurrences))
     events = (batch.text, batch.size, batch.at) if firing.occurrences else ("", 0, 0)
     occurrences = map(serialization.encode, firing.occurrences)
-    return [*_one_version_on(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]
+    return [*_next_version(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]

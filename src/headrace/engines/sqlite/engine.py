@@ -286,7 +286,7 @@ class SqliteEngine:
             return self._local_bells.listen(topic, lambda: False)
         others = _Changed(self.store.changes_of_others)
         if topic == "events":
-            own = _Changed(lambda: self.store.tellings)
+            own = _Changed(lambda: self.store.event_commits)
             return self._local_bells.listen(topic, lambda: others() | own())
         # With sockets, every commit of this process has rung.
         return self._local_bells.listen(topic, _Changed(self.store.change_count), others)
