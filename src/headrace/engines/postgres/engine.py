@@ -150,7 +150,7 @@ class PostgresEngine:
         lengths, with_lanes = rules.lengths_of({job.queue for job in jobs}), rules.with_lanes(jobs)
 
         def store(tx: Transaction) -> Wakeups:
-            if dependencies.names_existing(jobs, edges):  # new jobs alone block nobody
+            if dependencies.names_existing(jobs, edges):  # new jobs alone block no other transaction
                 tx.fetch("lock_dependencies")
             effects = unique_insert.run(dependencies.insert_graph(with_lanes, edges, flow, lengths, at), tx)
             if topics := effects.topics():

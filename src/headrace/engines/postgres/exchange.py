@@ -150,7 +150,7 @@ class Exchange:
         return self._has_rules and any(outcome.event is not Trigger.SUCCEED for outcome in outcomes)
 
     def _claim_under_limits(self, want: ClaimRequest, taken: ClaimResult, now: int) -> ClaimResult:
-        """Claim from the queues with limits; the room that is left goes to the others."""
+        """Claim from the queues with limits; the capacity that is left goes to the others."""
         self._has_rules = taken.snapshot.has_rules
         if not settle_and_claim.needs_limits(want, taken):
             return taken

@@ -80,7 +80,7 @@ class TransactionalInsert:
             self._identity = self._host.read(lambda tx: tx.fetch("identity"))
         names = {job.queue for job in jobs}
         if not names <= self._queues:
-            # Not in the caller's transaction: until its end it would block everybody else who adds this queue.
+            # Not in the caller's transaction: until its end it would block every other insert into this queue.
             now = self._host.at(None)
             self._host.write(lambda tx: tx.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names

@@ -98,7 +98,7 @@ class PostgresMaintenance:
 
     @contextlib.contextmanager
     def _without_timeout(self, db: Connection) -> Iterator[None]:
-        """Lift the statement timeout of our connections: a large table takes long, but blocks nobody."""
+        """Lift the statement timeout of our connections: a large table takes long, but blocks no other statement."""
         # A pooler's session does not have our timeout, and may be another one for each statement: setting it would
         # affect others. SET LOCAL does not help, because VACUUM cannot run in a transaction.
         if self._engine.address.pooler:
@@ -130,7 +130,7 @@ class PostgresMaintenance:
         try:
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             # A slow write of a page to disk must not cancel the whole backup. LOCAL: behind a pooler the session
-            # belongs to somebody else afterwards.
+            # belongs to another client afterwards.
             db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield _Snapshot(self._engine, db)
             db.execute("COMMIT")

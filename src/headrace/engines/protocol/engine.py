@@ -63,7 +63,7 @@ class WorkerLiveness(Protocol):
         ...
 
     def sees_dead(self) -> bool:
-        """Whether a worker of this host has died and nobody has reaped it. Reads no store."""
+        """Whether a worker of this host has died and is not reaped yet. Reads no store."""
         ...
 
     def close(self) -> None: ...
@@ -75,7 +75,7 @@ class JobEngine(Protocol):
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         """Insert the jobs and wake workers; for each, whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing is stored. If the rules of a queue leave no room for
+        With `whole`, a taken id raises DuplicateJob and nothing is stored. If a queue is too full for
         all of its jobs, this raises QueueFull and stores nothing. A store that has moved raises StoreMoved.
         """
         ...

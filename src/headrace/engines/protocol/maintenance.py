@@ -50,7 +50,7 @@ class Maintenance(Protocol):
         ...
 
     def storage(self, pattern: str, limit: int) -> list[StoragePart]:
-        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks nobody.
+        """At most `limit` tables or keys whose names match the pattern (`*`, `?`, `[...]`). It blocks no operation.
 
         Tables are sorted by name; keys come in the server's order. No value is read.
         """

@@ -205,7 +205,7 @@ class ScheduleStore(Protocol):
         ...
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:
-        """Store the results of times that fired elsewhere, the oldest first."""
+        """Store the results of times that fired in another store, the oldest first."""
         ...
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:

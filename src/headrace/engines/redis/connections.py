@@ -19,7 +19,7 @@ from weakref import WeakSet
 import redis
 from redis.exceptions import ConnectionError, NoScriptError, RedisClusterException, ResponseError, TimeoutError
 
-from headrace.engines.redis.errors import server_answered, translated
+from headrace.engines.redis.errors import refuses_only_writes, translated
 from headrace.engines.redis.script_loader import Script
 from headrace.engines.redis.store_url import RedisUrl
 from headrace.engines.redis.topology import Connection, Topology
@@ -79,7 +79,7 @@ class RedisConnections:
             raise
         except (redis.RedisError, RedisClusterException, OSError) as error:
             mapped = translated(error, self.address.shown, self.address.prefix)
-            if server_answered(error):
+            if refuses_only_writes(error):
                 self._breaker.succeeded()
             elif isinstance(mapped, EngineUnavailable):
                 self._breaker.failed(str(mapped))
@@ -200,7 +200,7 @@ class _Unsent(Exception):
 
 
 def _needs_other_server(error: Exception) -> bool:
-    """Whether another server must be asked now."""
+    """Whether the command must go to another server."""
     return _OTHER_SERVER.match(f"{type(error).__name__} {error}") is not None
 
 

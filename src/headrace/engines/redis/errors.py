@@ -36,7 +36,7 @@ _NO_CHANGES = {
 _UNAVAILABLE = {
     **_NO_CHANGES,
     "READONLY": _REPLICA,
-    "BUSY Redis": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
+    "BUSY Redis": "a script has kept Redis busy for seconds; SCRIPT KILL ends it",
     "max number of clients": "raise maxclients, or use fewer processes",
 }
 _FORBIDDEN = dict.fromkeys(("NOPERM", "The user executing the script can't"), "forbidden")
@@ -55,12 +55,12 @@ def translated(error: Exception, where: str, prefix: str) -> Exception:
         return error
     if wrong := _wrong_setting(error, prefix):
         return ConfigError(f"{where}: {wrong}")
-    if away := _outage(error):
-        return EngineUnavailable(f"{where}: {error}; {away}")
+    if advice := _outage(error):
+        return EngineUnavailable(f"{where}: {error}; {advice}")
     return error
 
 
-def server_answered(error: Exception) -> bool:
+def refuses_only_writes(error: Exception) -> bool:
     """Whether the server refuses only writes: reads work, and so may deletions that free memory."""
     return type(error).__name__ == "OutOfMemoryError" or _advice(_NO_CHANGES, error) is not None
 
@@ -86,5 +86,5 @@ def _outage(error: Exception) -> str | None:
     return "is Redis overloaded, or the network cut?" if isinstance(error, TimeoutError) else "is Redis running there?"
 
 
-def _advice(words: dict[str, str], error: Exception) -> str | None:
-    return next((advice for word, advice in words.items() if word in str(error)), None)
+def _advice(texts: dict[str, str], error: Exception) -> str | None:
+    return next((advice for text, advice in texts.items() if text in str(error)), None)

@@ -55,12 +55,12 @@ def facts(connections: RedisConnections) -> dict[str, str | int]:
 
 
 def size(connections: RedisConnections) -> int:
-    """The server's used memory in bytes; 0 where this user may not ask."""
+    """The server's used memory in bytes; 0 where this user may not read it."""
     return int(_info(connections, "memory").get("used_memory", 0))
 
 
 def clients(connections: RedisConnections) -> int | None:
-    """The number of connections to the server; None where this user may not ask."""
+    """The number of connections to the server; None where this user may not read it."""
     text = _info(connections, "clients").get("connected_clients")
     return None if text is None else int(text)
 
@@ -149,7 +149,7 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
 
 
 def _info(connections: RedisConnections, section: str) -> dict[str, str]:
-    """The answer of INFO; empty where this user may not ask."""
+    """The answer of INFO; empty where this user may not read it."""
     try:
         text = connections.command("INFO", section).decode()
     except ConfigError:

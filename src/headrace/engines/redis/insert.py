@@ -53,8 +53,8 @@ def insert_graph(
 ) -> None:
     """Insert jobs with their dependencies and their flow."""
     batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
-    named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
-    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *named)
+    flow_args = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
+    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(edges), *flow_args)
     if answer := connections.run(_insert_graph, *args, repeat=args):
         raise_refusal(*answer)
 
@@ -79,20 +79,20 @@ def unless_closed(answer: Any) -> Any:
     return answer
 
 
-def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+def raise_refusal(kind: bytes, subject: bytes, *details: Any) -> None:
     """Raise the refusal that a script returned instead of its answer."""
-    if why == b"moved":
-        raise StoreMoved(what.decode())
-    if why == b"duplicate":
-        raise DuplicateJob(what.decode())
-    if why == b"full":
-        raise queue_full(what.decode(), *figures[:3])
-    if why == b"unknown":
+    if kind == b"moved":
+        raise StoreMoved(subject.decode())
+    if kind == b"duplicate":
+        raise DuplicateJob(subject.decode())
+    if kind == b"full":
+        raise queue_full(subject.decode(), *details[:3])
+    if kind == b"unknown":
         raise InvalidJob(
-            f"a dependency names job {what.decode()!r}, which does not exist; it may be archived, or deleted"
+            f"a dependency names job {subject.decode()!r}, which does not exist; it may be archived, or deleted"
         )
-    if why == b"ended":
-        raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
-    if why == b"cycle":
-        path = " -> ".join(name.decode() for name in (what, *figures))
+    if kind == b"ended":
+        raise InvalidJob(f"job {subject.decode()!r} is {details[0].decode()} already; it can't wait for another one")
+    if kind == b"cycle":
+        path = " -> ".join(name.decode() for name in (subject, *details))
         raise InvalidJob(f"these jobs would wait for each other: {path}")

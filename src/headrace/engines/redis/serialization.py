@@ -44,7 +44,7 @@ _policy = msgspec.json.Decoder(StoredPolicy)
 
 
 class _StoredJob(Struct, array_like=True, gc=False):
-    """A whole job in a script's answer: its number, its record, its body, the end of its lease, its flow."""
+    """A whole job in a script's answer: its number, its record, its payload record, the end of its lease, its flow."""
 
     seq: str
     state: State

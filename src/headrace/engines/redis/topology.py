@@ -62,7 +62,7 @@ def _options(address: RedisUrl) -> dict[str, Any]:
         "socket_connect_timeout": address.connect_timeout,
         "health_check_interval": 30,
         "protocol": 2,
-        "retry": Retry(NoBackoff(), 0),  # retries are decided elsewhere, in one place
+        "retry": Retry(NoBackoff(), 0),  # RedisConnections alone decides on retries
     }
 
 

@@ -75,7 +75,7 @@ def crash_loop_message(workers: list[str]) -> str:
 
 
 def movable_states(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
-    """The states a move may start from: those asked for that are legal, in a steady order."""
+    """The states a move may start from: the legal ones of the requested states, in a fixed order."""
     return tuple(sorted(state for state in (which.states or legal) if state in legal))
 
 

@@ -1,6 +1,6 @@
 """Group commit without a thread or a timer.
 
-A caller appends its item to a list. If nobody leads, the caller becomes the leader: it commits everything on the list,
+A caller appends its item to a list. If there is no leader, the caller becomes it: it commits everything on the list,
 wakes those it served, and passes the lead to the first caller that came meanwhile. A lone caller pays for one
 uncontended lock; under load the batches grow by themselves.
 """
@@ -39,7 +39,7 @@ class Answer(Generic[R]):
 def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:
     """Flush all items at once; if that fails, one by one, so that a bad item fails alone.
 
-    An unreachable store is asked only once: otherwise an outage would take its timeout for each caller.
+    An unreachable store is tried only once: otherwise an outage would take its timeout for each caller.
     """
     try:
         return [Answer(value, None) for _, value in zip(items, flush(list(items)), strict=True)]

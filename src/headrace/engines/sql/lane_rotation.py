@@ -1,4 +1,4 @@
-"""Whose turn it is among the lanes of a queue, across the claims of a process."""
+"""The next lane of a queue to serve, across the claims of a process."""
 
 from __future__ import annotations
 

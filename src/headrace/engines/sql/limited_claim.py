@@ -42,7 +42,7 @@ _CLEANUP_PROBABILITY = 0.01
 _SCAN_LIMIT = 2000  # jobs that a claim reads to find some that were never tried
 _CLOCK_TOLERANCE = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
-LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: nobody rings for them
+LOCKED = 1000  # milliseconds until jobs locked by another transaction are tried again: no bell rings for them
 T = TypeVar("T")
 
 
@@ -196,7 +196,9 @@ class LimitedClaim:
             self._buckets[bucket] = found.get(bucket, 0)
         full_at = self._buckets[bucket]
         if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _CLOCK_TOLERANCE:
-            full_at = self._buckets[bucket] = self._spent[bucket] = latest  # no start led there: the clock was set back
+            full_at = self._buckets[bucket] = self._spent[bucket] = (
+                latest  # no start explains it: the clock was set back
+            )
         starts_left = limits.allows(rate, full_at, 1000 * self._now)
         if not starts_left:
             self._claim_again_at(-(-limits.opens_at(rate, full_at) // 1000))

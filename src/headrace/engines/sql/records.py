@@ -41,7 +41,7 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
 
 
 class SettleKey(Struct, frozen=True, array_like=True, gc=False):
-    """The fields of an outcome that tell whether its job has, or gets, dependencies."""
+    """The fields of an outcome that show whether its job has, or gets, dependencies."""
 
     id: str
     version: int

@@ -197,7 +197,7 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
 
 
 def record_history(tx: Transaction, history_rows: Iterable[tuple[str, HistoryRow]]) -> None:
-    """Record the history of jobs from elsewhere, or from before they were stored, in this order."""
+    """Record the history of jobs from another store, or from before they were stored, in this order."""
     _import_records(tx, "import_history", history_rows)
 
 

@@ -147,7 +147,7 @@ def _find(candidates: Sequence[UniqueInsert]) -> Steps[dict[int, ExistingJob]]:
 
 
 def refuse_if_full(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]:
-    """Raise QueueFull if a queue with a maximum length has no room for these jobs."""
+    """Raise QueueFull if a queue with a maximum length is too full for these jobs."""
     added = Counter([job.queue for job in jobs if job.queue in lengths])
     if not added:
         return
@@ -156,7 +156,7 @@ def refuse_if_full(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[
     waiting = dict(_lengths.decode((yield Fetch("queue_lengths", {"names": names}))))
     if all(waiting[queue] + added[queue] <= lengths[queue] for queue in added):
         return
-    # Jobs that exist already need no room.
+    # Existing jobs do not count.
     taken = set(_names.decode((yield Fetch("existing_ids", {"ids": as_json([job.id for job in jobs])}))))
     added = Counter([job.queue for job in jobs if job.queue in lengths and job.id not in taken])
     for queue, more in added.items():

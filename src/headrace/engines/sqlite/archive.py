@@ -138,7 +138,7 @@ class SqliteArchive:
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
         values = {"ids": as_json(ids)}
         newest: dict[str, ArchiveRow] = {}
-        # No job ends before it was created, which its id tells; except with a wrong clock.
+        # No job ends before it was created, whose time its id contains; except with a wrong clock.
         created = min((time_of(job_id) or 0 for job_id in ids), default=0)
         for name in reversed(self._names()) if ids else ():
             if _end(name) <= created and len(newest) == len(set(ids)):
@@ -250,7 +250,7 @@ class SqliteArchive:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """One writer at a time, over all processes: nobody adds to a file that another process removes."""
+        """One writer at a time, over all processes: no process adds to a file that another one removes."""
         with explained(self._folder), self._lock:
             self._store.make_folder()
             self._folder.mkdir(mode=0o700, exist_ok=True)

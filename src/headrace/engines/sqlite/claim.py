@@ -1,4 +1,4 @@
-"""Claims of a worker: first up to each queue's share, then, if room is left, from any queue that has more."""
+"""Claims of a worker: first up to each queue's share, then, if capacity is left, from any queue that has more."""
 
 from __future__ import annotations
 

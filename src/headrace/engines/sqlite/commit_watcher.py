@@ -95,9 +95,9 @@ class CommitWatcher:
         with self._lock:
             expected = list(self._expected)
         with self._store.reading() as db:
-            came = _names.decode(scalar(db, SQL["existing_ids"], {"ids": as_json(expected)}))
-        if came:
+            committed = _names.decode(scalar(db, SQL["existing_ids"], {"ids": as_json(expected)}))
+        if committed:
             self._ring()
             with self._lock:
-                for job_id in came:
+                for job_id in committed:
                     self._expected.pop(job_id, None)

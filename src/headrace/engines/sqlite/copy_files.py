@@ -50,7 +50,7 @@ def check_schema(path: Path) -> None:
     with _damage_reported(path), reading(path) as db:
         if changed := deviations(db, version_of(db)):
             raise ConfigError(
-                f"{path}: {'; '.join(changed[:3])}. Somebody has changed the schema. If you trust the file, put that "
+                f"{path}: {'; '.join(changed[:3])}. The schema was changed. If you trust the file, put that "
                 "right in a copy of it with the sqlite3 shell; else take another backup"
             )
 

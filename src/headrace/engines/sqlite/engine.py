@@ -89,7 +89,9 @@ class SqliteEngine:
     ) -> None:
         if path is None:
             self._temporary_store: TemporaryStore | None = _new_temporary_store()
-            self.store = SqliteDatabase(self._temporary_store.path, "off", make_room=self._temporary_store.make_room)
+            self.store = SqliteDatabase(
+                self._temporary_store.path, "off", prepare_folder=self._temporary_store.create_folder
+            )
         else:
             self._temporary_store, self.store = None, SqliteDatabase(path, durability)
         self.url = "memory://" if path is None else f"sqlite:///{path}"

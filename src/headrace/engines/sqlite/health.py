@@ -40,7 +40,7 @@ def facts(store: SqliteDatabase) -> dict[str, str | int]:
 
 
 def findings(store: SqliteDatabase, url: str) -> list[Finding]:
-    """Problems of the file; its contents are checked elsewhere."""
+    """Problems of the file; `sql.maintenance` checks its contents."""
     with store.reading() as db:
         found = list(_of_damage(db))
         if not found:
@@ -74,7 +74,7 @@ def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
     if changed := deviations(db, version_of(db)):
         yield Finding(
             code="changed_schema",
-            sentence=f"somebody has changed the schema: {'; '.join(changed[:3])}",
+            sentence=f"the schema was changed: {'; '.join(changed[:3])}",
             advice="put it right with the sqlite3 shell; a backup with it can't be restored",
         )
     if scalar(db, "PRAGMA journal_mode") != "wal":

@@ -41,7 +41,7 @@ _store_status = msgspec.json.Decoder(StoreStatus)
 R = TypeVar("R")
 MakeSteps = Callable[[RulesCache, int], Steps[R]]
 # The jobs, the steps to insert them, and the id of a job that shows that they are committed.
-Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
+InsertPlan = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
 class SqliteJoinedHost(Protocol):
@@ -69,11 +69,11 @@ class SqliteJoined:
         await self.ainsert_unique([UniqueInsert(job) for job in jobs])
 
     def insert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
-        return self._store(borrowed_sqlite(self._connection, self._host.url), *_admission(candidates))
+        return self._store(borrowed_sqlite(self._connection, self._host.url), *_unique_insert(candidates))
 
     async def ainsert_unique(self, candidates: Sequence[UniqueInsert]) -> list[UniqueResult]:
         borrowed = async_borrowed_sqlite(self._connection, self._host.url)
-        return await borrowed.share(lambda inner: self._store(inner, *_admission(candidates)))
+        return await borrowed.share(lambda inner: self._store(inner, *_unique_insert(candidates)))
 
     def insert_graph(self, jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None = None) -> None:
         self._store(borrowed_sqlite(self._connection, self._host.url), *_graph_insert(jobs, edges, flow))
@@ -149,7 +149,7 @@ class SqliteJoined:
             )
 
 
-def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]]:
+def _unique_insert(candidates: Sequence[UniqueInsert]) -> InsertPlan[list[UniqueResult]]:
     jobs = [candidate.job for candidate in candidates]
     queues = {job.queue for job in jobs}
 
@@ -159,7 +159,7 @@ def _admission(candidates: Sequence[UniqueInsert]) -> Storing[list[UniqueResult]
     return jobs, insert_unique, lambda results: results[-1].id
 
 
-def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> Storing[Wakeups]:
+def _graph_insert(jobs: Sequence[NewJob], edges: Sequence[Dependency], flow: FlowRow | None) -> InsertPlan[Wakeups]:
     queues = {job.queue for job in jobs}
 
     def insert_graph(rules: RulesCache, now: int) -> Steps[Wakeups]:

@@ -44,7 +44,7 @@ _MINUTE = 60_000
 
 _PAGE = 4096
 _LONG_LOG = 64 * 2**20  # truncated even under load; SQLite restarts the log from 16 MB on anyway
-_IDLE_LOG = 4 * 2**20  # truncated when nobody writes
+_IDLE_LOG = 4 * 2**20  # truncated when no process writes
 _FREE_PAGES, _FREE_SHARE = 4096, 0.25  # free pages are reused: only a large amount is given back
 _PAGES_FREED = 128  # about 2 ms
 _PAGES_COPIED = 256
@@ -151,7 +151,7 @@ class SqliteMaintenance:
 
     def _free_pages(self, only_if_many: bool) -> int:
         with self._store.reading() as db:
-            # Only if somebody created the file with it: it may cost up to 4 % of every enqueue and settle.
+            # Only if the file was created with it: it may cost up to 4 % of every enqueue and settle.
             if scalar(db, "PRAGMA auto_vacuum") != 2:
                 return 0
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")

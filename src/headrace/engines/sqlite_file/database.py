@@ -41,7 +41,7 @@ class SqliteDatabase:
         path: Path,
         durability: Durability = "normal",
         lock_timeout: float = 5.0,
-        make_room: Callable[[], None] | None = None,
+        prepare_folder: Callable[[], None] | None = None,
     ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             found, needed = sqlite3.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
@@ -53,7 +53,7 @@ class SqliteDatabase:
         self.durability = durability
         self._lock_timeout = lock_timeout
         self.lock_timeout_ms = int(lock_timeout * 1000)
-        self._make_room = make_room
+        self._prepare_folder = prepare_folder
         self._watchers = self._writers = 0
         self.event_commits = 0  # commits of this process, except quiet ones
         self.start_afresh()
@@ -136,7 +136,7 @@ class SqliteDatabase:
                 self._return_reader(connection)
 
     def change_count(self) -> tuple[int, int]:
-        """Differs from the last value if anybody else has committed since, or if that is unknown."""
+        """Differs from the last value if another connection has committed since, or if that is unknown."""
         with explained(self.path), self._reader_guard:
             if self._watcher is None:
                 self._watcher = self.connect()
@@ -199,7 +199,7 @@ class SqliteDatabase:
             return self._writer
 
     def _refuse_other_file(self) -> None:
-        """Refuse a file that was deleted: this process could still write to it, but nobody would ever see that."""
+        """Refuse a file that was deleted: this process could still write to it, but no other process would see that."""
         if _identity(self._name) != self._file:
             deleted = EngineUnavailable(
                 f"{self.path}: the file was deleted or replaced while this program had it open; nothing is stored. "
@@ -210,8 +210,8 @@ class SqliteDatabase:
 
     def make_folder(self) -> None:
         """Create the folder beside the file, for this user alone; a cleanup may have removed it."""
-        if self._make_room is not None:
-            self._make_room()
+        if self._prepare_folder is not None:
+            self._prepare_folder()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def connect(self, cache_kilobytes: int = 2000) -> sqlite3.Connection:
@@ -251,7 +251,7 @@ class SqliteDatabase:
             self._turnstile.close()
 
     def __del__(self) -> None:
-        # Nobody closed the store: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
+        # The store was not closed: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
         with contextlib.suppress(Exception):
             self.close()
 

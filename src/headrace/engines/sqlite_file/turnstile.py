@@ -66,7 +66,7 @@ class Turnstile:
                 self.late += 1
                 raise EngineUnavailable(
                     f"the database stayed locked for {self._timeout:g} s; is a process stopped while it writes? "
-                    f"`headrace workers` shows who is alive"
+                    f"`headrace workers` shows which workers are alive"
                 )
 
     def leave(self) -> None:

@@ -70,7 +70,7 @@ class ServerBell:
         return rung
 
     def ring(self) -> None:
-        # Many short jobs may ring, and a check is far cheaper. A ring that nobody has heard yet covers this one too.
+        # Many short jobs may ring, and a check is far cheaper. A ring that was not received yet covers this one too.
         if not self._event.is_set():
             self._event.set()
 
@@ -98,7 +98,7 @@ class ServerBells:
 
     def listen(self, topic: str, queues: Collection[str]) -> ServerBell:
         """A bell that misses no ring from now on."""
-        # Commands are rare, and read at the next renewal anyway: nobody polls for them.
+        # Commands are rare, and read at the next renewal anyway: no bell polls for them.
         bell = ServerBell(self, topic, queues, None if topic == "orders" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
@@ -137,7 +137,7 @@ class ServerBells:
                 bell.ring()
 
     def close(self) -> None:
-        """Close the connection until somebody listens again. Present listeners only hear this process."""
+        """Close the connection until the next `listen`. Present listeners get only the rings of this process."""
         with self._lock:
             self._is_closed = True
             thread = self._thread
@@ -164,12 +164,12 @@ class ServerBells:
                         pause = 0.0
                     pause = min(max(pause * 2, _RETRY_FIRST), _RETRY_LONGEST)
                     log.debug("lost the notification connection: %s", error)
-                    self._up.set()  # nobody has to wait for it
-                    self._ring_all()  # whoever reads the store gets the error
+                    self._up.set()  # no listener has to wait for it
+                    self._ring_all()  # a listener that reads the store gets the error
                     self._wait(pause * random.uniform(0.5, 1.0), nudged)
 
     def _read(self, nudged: socket.socket, was_down: bool) -> None:
-        """Read until nobody listens any more, or the connection is lost."""
+        """Read until there is no bell any more, or the connection is lost."""
         connecting_since = time.monotonic()
         connection = self._connect()
         try:
