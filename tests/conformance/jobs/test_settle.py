@@ -132,10 +132,10 @@ def test_failure_leaves_an_entry_and_a_dead_letter(store: StoreUnderTest) -> Non
     assert told(row(engine), "state", "reason", "finished_at") == (State.FAILED, "attempts used up", DONE_AT)
     (entry,) = engine.queries.history("job")
     assert (entry.event, entry.target, entry.error_type) == (Trigger.FAIL, State.FAILED, "KeyError")
-    (letter,) = store.dead_letters()
-    assert (letter.job_id, letter.reason, letter.status) == ("job", "attempts used up", "pending")
+    (dead_letter,) = store.dead_letters()
+    assert (dead_letter.job_id, dead_letter.reason, dead_letter.status) == ("job", "attempts used up", "pending")
     expected = {"payload": '["p"]', "attempt": 1, "error_type": "KeyError", "error_message": "no such thing"}
-    assert {name: letter.snapshot[name] for name in expected} == expected
+    assert {name: dead_letter.snapshot[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("name", [name for name in EVERY_OUTCOME if name != "fail"])
@@ -150,7 +150,7 @@ def test_a_job_that_fails_again_after_a_revival_has_one_pending_dead_letter(stor
     settle(engine, fail(submit_and_claim(engine), reason="first"))
     engine.queries.move(EVERYTHING, Trigger.REVIVE, 1, now=NOW)
     settle(engine, fail(claim_one(engine), reason="second", at=DONE_AT))
-    assert [(letter.reason, letter.status) for letter in store.dead_letters()] == [
+    assert [(dead_letter.reason, dead_letter.status) for dead_letter in store.dead_letters()] == [
         ("first", "requeued"),
         ("second", "pending"),
     ]
@@ -256,7 +256,7 @@ def test_stale_outcomes_do_not_hold_up_the_fresh_ones_beside_them(store: StoreUn
         State.RETRYING,
         State.RUNNING,
     ]
-    assert [letter.job_id for letter in store.dead_letters()] == ["j5"]
+    assert [dead_letter.job_id for dead_letter in store.dead_letters()] == ["j5"]
     assert len(engine.queries.history("j5")) == 1  # filed once, though the batch was taken apart
 
 

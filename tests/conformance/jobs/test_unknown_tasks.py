@@ -12,7 +12,7 @@ from headrace.core.jobs.queue_rules import Strategy, TaskRules
 from headrace.core.jobs.records import Claim, ClaimRequest
 from headrace.core.jobs.states import State
 from headrace.engines.protocol.engine import Engine
-from tests.conformance.events.reading import told
+from tests.conformance.events.reading import read_events
 from tests.support.builders import (
     LEASE,
     NOW,
@@ -120,12 +120,12 @@ def never_started(engine: Engine, job_id: str) -> bool:
 
 def test_the_first_job_of_an_unknown_task_is_not_claimed_either(engine: Engine) -> None:
     engine.insert([new_job("new", task="new")], now=NOW)
-    before = told(engine)
+    before = read_events(engine)
     known = only_known("old")
     answer = engine.exchange([], ClaimRequest("w1", 10, LEASE, known=known), now=NOW)
     assert (answer.claims, answer.next_at) == ([], None)
     assert never_started(engine, "new")
-    assert told(engine) == before
+    assert read_events(engine) == before
     assert known.unknown == {"new"}
     assert not known.undecided
 

@@ -140,12 +140,12 @@ def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: st
     assert found(engine) == {}
     job = row(engine, "bad")
     assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
-    [letter] = engine.dead_letters.latest(["bad"])
-    assert (letter.reason, letter.status) == ("corrupt_record", "pending")
+    [dead_letter] = engine.dead_letters.latest(["bad"])
+    assert (dead_letter.reason, dead_letter.status) == ("corrupt_record", "pending")
     assert row(engine, "good").state is State.PENDING
     assert engine.maintenance.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
-    [verdict] = engine.dead_letters.requeue([RequeueRequest(letter.id)], now=NOW)
-    assert verdict.verdict == "requeued"
+    [result] = engine.dead_letters.requeue([RequeueRequest(dead_letter.id)], now=NOW)
+    assert result.verdict == "requeued"
     assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
 
 

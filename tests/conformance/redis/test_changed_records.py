@@ -323,4 +323,4 @@ def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
     values = _values(inside.client.hget(inside.key("dead_letters"), names[0]))
     values[0] = _packed("z")
     inside.client.hset(inside.key("dead_letters"), names[0], b"\x9d" + b"".join(values))
-    assert [letter.id.encode() for letter in engine.transfer.export_dead_letters("", 10)] == names
+    assert [dead_letter.id.encode() for dead_letter in engine.transfer.export_dead_letters("", 10)] == names

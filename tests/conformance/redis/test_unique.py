@@ -93,8 +93,8 @@ def test_a_job_is_found_by_its_key_in_every_state_and_after_each_move(
     for event in (None, Trigger.CANCEL, Trigger.REVIVE, Trigger.CANCEL, Trigger.REVIVE):
         if event is not None:
             engine.queries.move(EVERYTHING, event, 1, now=NOW)
-        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
-        assert (verdict.kind, verdict.id) == ("existing", "job")
+        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        assert (result.kind, result.id) == ("existing", "job")
         check_keys(engine, client)
     engine.queries.move(EVERYTHING, Trigger.CANCEL, 1, now=NOW)
     engine.queries.move(EVERYTHING, Trigger.DELETE, 1, now=NOW)
@@ -117,8 +117,8 @@ def test_every_index_is_right_after_a_long_life_of_admissions(store: StoreUnderT
         now += chance.choice([0, 1, SECOND, LEASE, HOUR])
         batch = [any_candidate(chance, f"j{turn}-{number}", now) for number in range(4)]
         expected = expected_places(engine, batch)
-        verdicts = engine.insert_unique(batch, now=now)
-        assert [(verdict.kind, verdict.id) for verdict in verdicts[:1]] == expected
+        results = engine.insert_unique(batch, now=now)
+        assert [(result.kind, result.id) for result in results[:1]] == expected
         chance.shuffle(held)
         outcomes = [
             chance.choice([succeed(claimed, at=now), fail(claimed, at=now), retry(claimed, now + 9, at=now)])
@@ -186,14 +186,14 @@ def fits(job: JobRow, condition: UniqueCondition) -> bool:
 def test_finished_jobs_are_put_aside_and_not_looked_at_again(redis_engine: RedisEngine, client: Any) -> None:
     engine = redis_engine
     for number in range(20):
-        (verdict,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
-        assert verdict.kind == "new"
+        (result,) = engine.insert_unique([candidate(f"j{number}")], now=NOW + number)
+        assert result.kind == "new"
         settle(engine, succeed(claim(engine, now=NOW + number)[0], at=NOW + number))
     sets = key_sets(engine, client)
     assert (len(sets["unique:key"]), len(sets["unique_done:completed:key"])) == (1, 19)
     recent = UniqueCondition((State.COMPLETED,), finished_since=NOW + 5)
-    (verdict,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
-    assert (verdict.kind, verdict.id) == ("existing", "j19")
+    (result,) = engine.insert_unique([candidate("new", where=(recent,))], now=NOW + HOUR)
+    assert (result.kind, result.id) == ("existing", "j19")
     assert sorted(key_sets(engine, client)) == ["unique_done:completed:key"]
 
 
@@ -213,8 +213,8 @@ def test_the_newest_is_the_last_that_was_submitted_not_the_last_that_finished(re
     for at, claimed in enumerate(reversed(claim(engine))):
         settle(engine, succeed(claimed, at=NOW + at))
     for _ in range(2):  # found where they were, and then where they were put
-        (verdict,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
-        assert (verdict.kind, verdict.id) == ("existing", "c")
+        (result,) = engine.insert_unique([candidate("new", where=ANY_STATE)], now=NOW)
+        assert (result.kind, result.id) == ("existing", "c")
 
 
 def test_jobs_that_are_no_longer_kept_take_their_keys_along(redis_engine: RedisEngine, client: Any) -> None:
@@ -274,8 +274,8 @@ def test_an_admission_whose_answer_was_lost_knows_its_own_jobs_again(
     engine.insert_unique([candidate("there", key="theirs")], now=NOW)
     batch = [candidate("a", act), candidate("b"), candidate("c", key="theirs"), candidate("a"), candidate("there")]
     with lost_answer(monkeypatch):
-        verdicts = engine.insert_unique(batch, now=NOW)
-    assert [(verdict.kind, verdict.id) for verdict in verdicts] == [
+        results = engine.insert_unique(batch, now=NOW)
+    assert [(result.kind, result.id) for result in results] == [
         ("new", "a"),
         ("existing", "a"),
         ("existing", "there"),
@@ -291,10 +291,10 @@ def test_a_whole_admission_whose_answer_was_lost_is_no_duplicate_of_itself(
     engine = redis_engine
     engine.queries.set_queue_rules("default", QueueRules(max_length=2))
     with lost_answer(monkeypatch):
-        verdicts = engine.insert_unique(
+        results = engine.insert_unique(
             [candidate("a", "refuse"), candidate("b", "refuse", key="b")], whole=True, now=NOW
         )
-    assert [verdict.kind for verdict in verdicts] == ["new", "new"]
+    assert [result.kind for result in results] == ["new", "new"]
     with lost_answer(monkeypatch), pytest.raises(DuplicateJob, match="'a'"):
         engine.insert_unique([candidate("c", "refuse")], whole=True, now=NOW)
     with lost_answer(monkeypatch), pytest.raises(QueueFull, match="at most 2 waiting jobs and has 2; 1 more"):
@@ -308,8 +308,8 @@ def test_a_replacement_whose_answer_was_lost_says_so(
     engine = redis_engine
     engine.insert_unique([candidate("a")], now=NOW)
     with lost_answer(monkeypatch):
-        (verdict,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
-    assert (verdict.kind, verdict.id) == ("replaced", "a")
+        (result,) = engine.insert_unique([candidate("b", "replace", payload="[2]")], now=NOW)
+    assert (result.kind, result.id) == ("replaced", "a")
     assert (row(engine, "a").payload, sorted(rows(engine))) == ("[2]", ["a"])
 
 
@@ -330,8 +330,8 @@ def test_a_job_that_was_replaced_is_still_known_by_the_call_that_made_it(
 
     with lost_answer(monkeypatch):
         monkeypatch.setattr(engine.connections, "_close_idle", replace_meanwhile)
-        (verdict,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
-    assert (verdict.kind, verdict.id) == ("new", "a")
+        (result,) = engine.insert_unique([candidate("a")], whole=True, now=NOW)
+    assert (result.kind, result.id) == ("new", "a")
     assert row(engine, "a").payload == "[2]"
 
 

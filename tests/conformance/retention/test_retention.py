@@ -115,9 +115,9 @@ def check_held(engine: Engine, job_id: str, *, held: bool) -> None:
 
 
 def test_a_job_with_a_pending_dead_letter_stays(engine: Engine) -> None:
-    letter = dead(engine)
+    dead_letter = dead(engine)
     check_held(engine, "job", held=True)
-    engine.dead_letters.resolve([letter.id], "manually_resolved", now=NOW)
+    engine.dead_letters.resolve([dead_letter.id], "manually_resolved", now=NOW)
     check_held(engine, "job", held=False)
     assert [one.status for one in engine.dead_letters.latest(["job"])] == ["manually_resolved"]  # it outlives its job
 
