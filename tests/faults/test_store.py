@@ -242,17 +242,17 @@ while True:
 
 
 def test_what_enqueue_returned_survives_the_producers_death(url: str) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     for _ in range(3):
         with _python(_PRODUCER, url) as process:
             assert process.stdout is not None
-            told += [process.stdout.readline().decode().strip() for _ in range(50)]
+            lines += [process.stdout.readline().decode().strip() for _ in range(50)]
             process.kill()
-            told += [line.decode().strip() for line in process.stdout if line.endswith(b"\n")]
+            lines += [line.decode().strip() for line in process.stdout if line.endswith(b"\n")]
     with Headrace(url) as app:
-        stored = {row.id for row in app.engine.queries.get(told)}
-        assert stored == set(told)
-        assert len(told) >= 150
+        stored = {row.id for row in app.engine.queries.get(lines)}
+        assert stored == set(lines)
+        assert len(lines) >= 150
 
 
 def _python(code: str, url: str) -> subprocess.Popen[bytes]:

@@ -140,8 +140,8 @@ def test_every_event_of_a_name_gets_the_next_number(engine: Engine) -> None:
     bring(engine, State.PENDING)
     for name, value in (("go", "1"), ("stop", "2"), ("go", "3"), ("go:1", None)):
         assert engine.queries.signal("job", name, value, None, now=NOW)
-    told = [(step.kind, step.name, step.number, step.value) for step in engine.queries.steps("job")]
-    assert told == [
+    stored = [(step.kind, step.name, step.number, step.value) for step in engine.queries.steps("job")]
+    assert stored == [
         ("event", "go", 1, "1"),
         ("event", "stop", 1, "2"),
         ("event", "go", 2, "3"),

@@ -550,7 +550,7 @@ def run_all(
     worker_state: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim], str], room: int = 3
 ) -> list[int]:
     """Start and end every job with all engines at once; the numbers of running jobs that the desk told meanwhile."""
-    told: list[int] = []
+    counts: list[int] = []
     deadline = time.monotonic() + PATIENCE
 
     def work(number: int) -> None:
@@ -560,13 +560,13 @@ def run_all(
             claims = look(worker_state[number], room, worker=f"w{number}").claims
             gauge.begin(claims, kind)
             held += claims
-            told.append(running_jobs(worker_state[number]))
+            counts.append(running_jobs(worker_state[number]))
             gauge.end(held, kind)
             assert settle(worker_state[number], *map(succeed, held)) == []
             held = []
 
     together(len(worker_state), work)
-    return told
+    return counts
 
 
 @pytest.mark.slow_on("postgres")
@@ -575,10 +575,10 @@ def test_eight_at_once_never_run_more_than_the_concurrency(store: StoreUnderTest
     worker_state[0].insert(numbered(200), now=NOW)
     at_once(worker_state[0], 5)
     gauge = Gauge()
-    told = run_all(worker_state, 200, gauge, lambda claimed: "all")
+    counts = run_all(worker_state, 200, gauge, lambda claimed: "all")
     assert sorted(gauge.begun) == [f"j{number:04}" for number in range(200)]
     assert gauge.most["all"] <= 5
-    assert max(told) <= 5
+    assert max(counts) <= 5
     assert set(states(worker_state[0]).values()) == {State.COMPLETED}
 
 
@@ -622,9 +622,9 @@ def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
     ]
     worker_state[0].insert([*jobs, *[tenant(f"t-{number}", "t") for number in range(40)]], now=NOW)
     gauge = Gauge()
-    told = run_all(worker_state, 70, gauge, by_key)
+    counts = run_all(worker_state, 70, gauge, by_key)
     assert len(set(gauge.begun)) == len(gauge.begun) == 70
-    assert max(told) <= 5
+    assert max(counts) <= 5
     assert all(most <= 2 for key, most in gauge.most.items() if key != "t")
     starts = {key: sum(job_id.startswith(f"{key}-") for job_id in gauge.begun) for key in gauge.most}
     assert max(starts.values()) <= 12
@@ -688,8 +688,8 @@ def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> N
     assert len(started(engine, 3)) == 3
     assert left(engine, rate, NOW) == 2
     for now in (NOW, NOW + TENTH, NOW + TENTH, NOW + 3 * TENTH, NOW + HOUR):
-        told = left(engine, rate, now)
-        assert len(started(engine, now=now)) == told
+        counts = left(engine, rate, now)
+        assert len(started(engine, now=now)) == counts
         assert left(engine, rate, now) == 0
 
 

@@ -171,8 +171,8 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
         (script_loader.__file__ or "").replace("script_loader.py", "scripts/lib/base.lua"), encoding="utf-8"
     ) as library:
         head = "".join(line for line in library if line.startswith("--"))
-    told = [re.sub(r"<\w+>", ".+", name) for name in re.findall(r"\{p\}:([a-z_]+(?::<\w+>|:[a-z_]+)*)", head)]
-    assert {name for name in inside.names() if not any(re.fullmatch(pattern, name) for pattern in told)} == set()
+    documented = [re.sub(r"<\w+>", ".+", name) for name in re.findall(r"\{p\}:([a-z_]+(?::<\w+>|:[a-z_]+)*)", head)]
+    assert {name for name in inside.names() if not any(re.fullmatch(pattern, name) for pattern in documented)} == set()
     kinds = {name.partition(":")[0] for name in inside.names()}
     assert {
         "held",

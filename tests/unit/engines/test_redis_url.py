@@ -13,7 +13,7 @@ from headrace.engines.redis.store_url import RedisUrl, parse
 from headrace.errors import ConfigError
 
 
-def told(address: RedisUrl, *names: str) -> tuple[Any, ...]:
+def fields_of(address: RedisUrl, *names: str) -> tuple[Any, ...]:
     return tuple(getattr(address, name) for name in names)
 
 
@@ -31,7 +31,7 @@ def told(address: RedisUrl, *names: str) -> tuple[Any, ...]:
 )
 def test_a_server_has_a_host_a_port_and_a_database(url: str, hosts: tuple[tuple[str, int], ...], db: int) -> None:
     address = parse(url)
-    assert told(address, "kind", "hosts", "db", "tls", "prefix") == ("server", hosts, db, None, "headrace")
+    assert fields_of(address, "kind", "hosts", "db", "tls", "prefix") == ("server", hosts, db, None, "headrace")
     assert address.shown == url
 
 
@@ -45,15 +45,15 @@ def test_tls_takes_its_files(scheme: str) -> None:
 @pytest.mark.parametrize("scheme", ["unix", "redis+unix"])
 def test_a_socket_has_a_path(scheme: str) -> None:
     address = parse(f"{scheme}:///run/my%20redis@home.sock?db=2&prefix=x")
-    assert told(address, "kind", "path", "db", "prefix") == ("socket", "/run/my redis@home.sock", 2, "x")
+    assert fields_of(address, "kind", "path", "db", "prefix") == ("socket", "/run/my redis@home.sock", 2, "x")
     named = parse(f"{scheme}://ann:secret@/run/r.sock")
-    assert told(named, "username", "password", "path") == ("ann", "secret", "/run/r.sock")
+    assert fields_of(named, "username", "password", "path") == ("ann", "secret", "/run/r.sock")
 
 
 def test_sentinels_are_several_and_watch_a_service() -> None:
     address = parse("redis+sentinel://ann:secret@one:1,two,[::1]:3/my%20service/4?sentinel_password=other")
     assert address.hosts == (("one", 1), ("two", 26379), ("::1", 3))
-    assert told(address, "kind", "service", "db", "password", "sentinel_password") == (
+    assert fields_of(address, "kind", "service", "db", "password", "sentinel_password") == (
         "sentinel",
         "my service",
         4,
@@ -64,13 +64,13 @@ def test_sentinels_are_several_and_watch_a_service() -> None:
 
 def test_a_cluster_has_several_hosts_to_begin_with() -> None:
     address = parse("rediss+cluster://one:1,two?prefix=jobs")
-    assert told(address, "kind", "hosts", "prefix", "tls") == ("cluster", (("one", 1), ("two", 6379)), "jobs", {})
+    assert fields_of(address, "kind", "hosts", "prefix", "tls") == ("cluster", (("one", 1), ("two", 6379)), "jobs", {})
 
 
 def test_limits_may_be_set() -> None:
     usual, set_ = parse("redis://"), parse("redis://?connect_timeout=0.5&timeout=60&max_connections=7")
-    assert told(usual, "connect_timeout", "timeout", "max_connections") == (5.0, 15.0, 50)
-    assert told(set_, "connect_timeout", "timeout", "max_connections") == (0.5, 60.0, 7)
+    assert fields_of(usual, "connect_timeout", "timeout", "max_connections") == (5.0, 15.0, 50)
+    assert fields_of(set_, "connect_timeout", "timeout", "max_connections") == (0.5, 60.0, 7)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_limits_may_be_set() -> None:
 )
 def test_a_password_is_known_and_never_shown(url: str, username: str | None, password: str | None, shown: str) -> None:
     address = parse(url)
-    assert told(address, "username", "password", "shown") == (username, password, shown)
+    assert fields_of(address, "username", "password", "shown") == (username, password, shown)
     assert "secret" not in repr(address)
     assert RedisEngine(url).url == shown
 
