@@ -65,10 +65,10 @@ def findings(store: SqliteDatabase, url: str) -> list[Finding]:
 
 
 def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
-    if (verdict := scalar(db, "PRAGMA quick_check(1)")) != "ok":
+    if (damage := scalar(db, "PRAGMA quick_check(1)")) != "ok":
         yield Finding(
             code="damaged",
-            sentence=f"the file is damaged: {verdict}",
+            sentence=f"the file is damaged: {damage}",
             advice="stop the workers and restore a backup, or recover it with the sqlite3 shell",
         )
     if changed := deviations(db, version_of(db)):
